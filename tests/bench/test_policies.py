@@ -14,6 +14,7 @@ from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill_lab.bench.inputs.testbeds import quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
 from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurn, PolicyTurns
+from slicemill_lab.bench.measuring.ways_to_choose import ways_to_choose_us
 from slicemill_lab.bench.policies import different, ratios
 
 
@@ -66,3 +67,4 @@ def test_a_decision_is_timed_for_every_policy() -> None:
     found = decision_ms(units=20)
     assert found.keys() == POLICIES.keys()
     assert all(ms > 0 for ms in found.values())
+    assert all(us > 0 for us in ways_to_choose_us(units=20).values())

@@ -105,3 +105,21 @@ def test_a_drain_reads_all_there_is(tmp_path: Path, pool: MortalPool) -> None:
         mill.drain()
         assert not pool.deaths
         assert rows(mill, "total") == [(0, 1.0), (1, 1.0), (2, 1.0)]
+
+
+def test_state_is_written_though_its_worker_has_died_since_the_last_run(
+    tmp_path: Path, pool: MortalPool
+) -> None:
+    with fed_mill(tmp_path, wall_clock_us, pool, cells=2) as mill:
+        mill.execute(f"{BID}; {TOTAL}")
+        mill.open()
+        feed_rows(mill, "bid", [(item, 1.0, item) for item in range(10)])
+        mill.dispatcher.run_all()
+        (unit,) = mill.dispatcher.units.values()
+        pool.lose(0)
+        with mill.dispatcher.paused():
+            mill.dispatcher._take(pool.wait(0))
+        assert unit.unwritten
+        mill.checkpoint()
+        assert not unit.unwritten and not unit.dirty
+        assert len(rows(mill, "total")) == 10

@@ -63,7 +63,7 @@ class Works:
     def can_run(self, unit: RunningUnit) -> bool:
         """What the table says, by asking."""
         reached = {log: self.mill.watermark(log) for log in unit.plan.unit.inputs}
-        held = unit.due is not None and min(reached.values()) >= unit.due
+        held = any(all(reached[log] >= ts for log, ts in due.items()) for due in unit.due)
         end = any(until == END and unit.input_watermarks().get(log) != END for log, until in reached.items())
         return bool(unit.pending()) or held or end
 
@@ -215,6 +215,20 @@ def test_a_unit_that_runs_or_compiles_is_not_ready(tmp_path: Path) -> None:
         assert [works.units[p] for p in works.running.ready(works.mill.watermark, 2)[0]] == others
         first.compiled = True
         assert works.check() == [first, *others]
+
+
+def test_what_was_shed_does_not_count_for_the_policy(tmp_path: Path) -> None:
+    """P38: shedder and policy see one load. Of forty rows a unit that sheds half will take twenty."""
+    with closing(Works(tmp_path)) as works:
+        works.arrive("a", [5] * 40)
+        (unit, *_) = works.check()
+        place = works.running.position[unit.id]
+        for share, rows in ((1.0, 40), (0.5, 20), (0.001, 1)):
+            unit.kept_share = share
+            works.running.ran(unit, 2)
+            positions, batches = works.running.ready(works.mill.watermark, 2)
+            assert batches.rows[positions.tolist().index(place)] == rows
+        assert works.running.rows[place] == 40, "all of them wait, and the shedder counts them"
 
 
 def test_rows_of_the_rarer_side_of_a_join_count_for_more(tmp_path: Path) -> None:

@@ -84,20 +84,20 @@ def test_a_batch_that_nobody_wants_moves_time() -> None:
 
 
 @pytest.mark.parametrize("kind", [TimestampKind.INTERNAL, TimestampKind.LATENT])
-def test_a_stream_without_timestamps_is_stamped_with_the_moment_of_reading(kind: TimestampKind) -> None:
+def test_a_stream_without_timestamps_is_stamped_with_its_arrivals(kind: TimestampKind) -> None:
     kept = Kept(internal(kind))
-    for seen, promised in ((50, BEGINNING), (60, 70), (40, 0)):
+    for arrivals, promised in (((50, 55), BEGINNING), ((60, 75), 70), ((40, 80), 0)):
         # The clock may go back, also while nobody runs.
-        kept.keep(kept.open().admit("", rows([0, 0]), 30, promised, seen))
+        kept.keep(kept.open().admit("", rows([0, 0]), np.array(arrivals), promised, 90))
     assert [(ts, seq) for ts, seq, _, _ in kept.admitted] == [
-        (50, 0), (50, 1), (70, 2), (70, 3), (70, 4), (70, 5),
+        (50, 0), (55, 1), (70, 2), (75, 3), (75, 4), (80, 5),
     ]  # fmt: skip
 
 
 def test_wanted_rows_of_an_internal_stream_are_numbered() -> None:
     passed = BatchTimestamps(np.zeros(3, np.int64), np.array([False, True, True]))
     found = Intake(internal(), {}).admit("", rows([0, 0]), 30, BEGINNING, 50, passed=passed)
-    assert tuples(found.rows, "_ts", "_seq") == [(50, 0), (50, 1)]
+    assert tuples(found.rows, "_ts", "_seq") == [(30, 0), (30, 1)]
 
 
 def test_bad_and_late_rows_are_streams_that_are_stamped_on_entry() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -210,6 +211,14 @@ def test_the_hybrid_agrees_with_that_of_aggregate_instants() -> None:
     given_batches = batches(4, per_row=[c for c, _ in jobs], slack=[d for _, d in jobs])
     first = Chooser(policy_named("hybrid")).choose(given_batches)
     assert first == play([Instant(c, d) for c, d in jobs], DeadlineRule.HYBRID)[0][:1] == [1]
+
+
+def test_the_hybrid_counts_all_that_waits_until_the_deadline() -> None:
+    """P25: C is the work of the instant, not that of one run: 30 rows are late, and 2 are in time."""
+    given_batches = batches(2, rows=2, slack=[10, 20])
+    assert Chooser(policy_named("hybrid")).choose(given_batches) == [0]
+    backlogged = replace(given_batches, pending=np.array([30.0, 2.0]))
+    assert Chooser(policy_named("hybrid")).choose(backlogged) == [1]
 
 
 def test_equal_priorities_go_by_wait_and_the_count_is_kept() -> None:

@@ -23,7 +23,7 @@ def result(seconds: float, rows: int = 0, cell: int = 0) -> RunDone:
         errors={},
         rows={"node": rows},
         arrivals={},
-        due=None,
+        due=(),
         latest={},
         sheds={},
         state_bytes=0,

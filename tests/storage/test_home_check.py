@@ -12,7 +12,7 @@ from slicemill.storage.backup import backup_home, upgrade_home
 from slicemill.storage.changes import Change
 from slicemill.storage.check import check_home
 from slicemill.storage.home import Home, HomeError
-from slicemill.storage.home_format import FormatError
+from slicemill.storage.home_format import CURRENT, FormatError
 from slicemill.storage.home_lock import HomeLocked
 from slicemill.storage.segments import SegmentWriters
 from storage.homes import commit_rows, view
@@ -44,7 +44,7 @@ def test_a_whole_home_has_no_mistakes_and_its_report_says_what_is_in_it(tmp_path
     report = check_home(tmp_path)
     assert report.mistakes == []
     assert (report.epoch, report.logs, report.rows, report.units, report.statements) == (3, 1, 4, 1, 1)
-    assert report.bytes > 100 and report.torn == 0 and report.format == 3
+    assert report.bytes > 100 and report.torn == 0 and report.format == CURRENT
     home.close()
 
 

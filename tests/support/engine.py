@@ -46,6 +46,16 @@ def feed_rows(mill: Mill, stream: str, rows: Sequence[tuple[object, ...]]) -> No
     mill.dispatcher.admit_handed()
 
 
+def turn(mill: Mill) -> None:
+    """What the dispatcher's loop does at one moment: notices, reads that are due, then all runs."""
+    dispatcher = mill.dispatcher
+    with dispatcher.paused():
+        dispatcher._take(dispatcher._pool.wait(0))
+        while dispatcher._give_reads():
+            dispatcher._finish_asked()
+    dispatcher.run_all()
+
+
 def finish(mill: Mill) -> None:
     """End all streams and run until every result is there."""
     mill.dispatcher.end_streams()
@@ -59,7 +69,7 @@ def admit(mill: Mill, stream: str, events: Sequence[Event]) -> None:
         feed_rows(mill, stream, rows)
     for event in events:
         if event.row is None and event.ts_us is not None:
-            mill.streams[stream].announce_at_least(event.ts_us)
+            mill.streams[stream].announce_at_least(stream, event.ts_us)
 
 
 def run_case(

@@ -544,7 +544,7 @@ class Dispatcher:
         for unit in self.running.units:
             if unit.checkpoint_due(now_s) and unit.run is None and not _stopped(unit):
                 holders = [self._assignments.holder_of(unit, cell) for cell in range(unit.cells)]
-                if all(worker is not None and self._assignments.is_idle(worker) for worker in holders):
+                if all(worker is None or self._assignments.is_idle(worker) for worker in holders):
                     self._give_checkpoint(unit)
                     return
 
@@ -553,7 +553,9 @@ class Dispatcher:
         for cell in range(unit.cells):
             worker = self._assignments.holder_of(unit, cell)
             if worker is None:
-                return  # what is committed will be replayed by whoever gets the cell
+                # Its worker has died since its last run: whoever gets the cell replays, and writes it.
+                self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
+                return
             queues.setdefault(worker, []).append(unit.checkpoint_item(cell))
         self._ask(queues)
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from slicemill.engine.program import UnitPlan
+from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
+from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
 from slicemill.storage.home import Home
@@ -29,6 +31,20 @@ def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
         "output_watermarks": {},
         "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
     }
+
+
+def keep_announced(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> None:
+    """The watermarks that a unit was given before a restart still hold.
+
+    That of a derived stream was not above those of the streams behind it.
+    """
+    graph, catalog = unit.plan.graph, unit.plan.catalog
+    for log, ts in unit.input_watermarks().items():
+        behind = graph.ancestors(graph.streams.get(log, log))
+        for node in graph:
+            if node.id in behind and isinstance(node.operator, Source):
+                name = node.operator.stream
+                streams[catalog.declared_stream(name).name].announce_at_least(name, ts)
 
 
 def without_newcomers(plan: UnitPlan, known: Collection[str]) -> UnitPlan:

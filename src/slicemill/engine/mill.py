@@ -28,7 +28,7 @@ from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.spark.frame import table_frame
 from slicemill.engine.dispatcher import Dispatcher
-from slicemill.engine.joining import complete_from_of, joined, new_fields, without_newcomers
+from slicemill.engine.joining import complete_from_of, joined, keep_announced, new_fields, without_newcomers
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
@@ -36,7 +36,7 @@ from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, slices_of
 from slicemill.engine.statements import new_entries
-from slicemill.engine.streams import HELD, RunningStream, SourceFailed, check_sources, logs_of
+from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside, warm_up
 from slicemill.engine.work import RunDone
@@ -48,6 +48,7 @@ from slicemill.esl.types.catalog import (
     DroppedName,
     QueryDefinition,
     Setting,
+    SourceSpec,
     Statement,
     Stream,
     Table,
@@ -72,7 +73,7 @@ from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
 from slicemill.storage.home import Home
 from slicemill.storage.retention import epochs_to_free
-from slicemill.time import BEGINNING, END, US, wall_clock_us
+from slicemill.time import US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -370,7 +371,7 @@ class Mill:
         fresh = [
             stream for stream in self._streams_to_read(graph, catalog) if stream.name not in self.streams
         ]
-        handed = {stream.name: self._is_handed(stream) for stream in fresh}
+        supplies = {stream.name: self._supply(stream) for stream in fresh}
         needs = needs_of([*self.streams, *(stream.name for stream in fresh)], graph)
         if self._ingest.outdated(needs):
             self._ingest.stop()
@@ -378,7 +379,7 @@ class Mill:
             self._create_logs(fresh, catalog)
             for stream in fresh:
                 self.streams[stream.name] = RunningStream(
-                    stream, self.home, self._id, self._folder, self._clock, handed=handed[stream.name]
+                    stream, self.home, self._id, self._folder, self._clock, supplies[stream.name]
                 )
             read_by = needed_by_log(self._exchanges(unit, graph) for unit in plan.units)
             for name, running in self.streams.items():
@@ -402,11 +403,15 @@ class Mill:
             found = table_frame(self.spark, table, self._folder).toArrow()
         return plain_rows(found, table.schema)
 
-    def _is_handed(self, stream: Stream) -> bool:
-        """Do its rows come by way of the driver: from Spark, or from a program?"""
-        if stream.name.lower() in self._ingest.frames or not self._read_sources:
-            return True
-        return not has_readers(stream, self._folder, self.home.source_folder(stream.name))
+    def _supply(self, stream: Stream) -> Supply:
+        if not self._read_sources:
+            return Supply.PROGRAM
+        if stream.name.lower() in self._ingest.frames:
+            return Supply.SPARK
+        if stream.source == SourceSpec():
+            return Supply.PROGRAM
+        spool = self.home.source_folder(stream.name)
+        return Supply.READER if has_readers(stream, self._folder, spool) else Supply.SPARK
 
     def _create_logs(self, streams: Sequence[Stream], catalog: Catalog) -> None:
         logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
@@ -484,9 +489,7 @@ class Mill:
             self._change_members(plan, running)
         unit = RunningUnit(plan, self.home, self._id)
         unit.compiled = not self._started
-        for log, ts in unit.input_watermarks().items():
-            if log in self.streams:
-                self.streams[log].announce_at_least(ts)
+        keep_announced(unit, self.streams)
         return unit
 
     def _change_members(self, plan: UnitPlan, running: RunningUnit | None) -> None:
@@ -499,9 +502,7 @@ class Mill:
         before = running
         if before is None:
             before = RunningUnit(without_newcomers(plan, fields["outputs"]), self.home, self._id)
-            for log, ts in before.input_watermarks().items():
-                if log in self.streams:
-                    self.streams[log].announce_at_least(ts)
+            keep_announced(before, self.streams)
         self.dispatcher.finish(before)
         self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
 
@@ -522,11 +523,7 @@ class Mill:
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
             return writer.watermark_now(log, self.watermark)
-        # A late or error stream: only its rows move it, until its owner has ended.
-        if self.streams[self.catalog.declared_stream(log).name].watermark(now) == END:
-            return END
-        newest = self.home.logs[log].max_ts
-        return BEGINNING if newest is None else newest
+        return self.streams[self.catalog.declared_stream(log).name].side_watermark(log, now)
 
     def _after_run(self, unit: RunningUnit, results: list[RunDone], now: int) -> None:
         for _, log in unit.plan.unit.outputs:

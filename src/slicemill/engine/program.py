@@ -17,6 +17,7 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext, fed_by, step_of
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.operator import SharedOperator
 from slicemill.operators.part.spec import Part
@@ -70,14 +71,14 @@ class UnitPlan:
 class RunOutcome:
     """Rows, watermark and error of each output log, and rows out of each operator.
 
-    `due` is the input watermark at which something held back comes out; None if nothing is held back.
+    `due` says up to where inputs must be complete for something held back to come out.
     """
 
     tables: Mapping[str, pa.Table]
     watermarks: Mapping[str, int]
     errors: Mapping[str, str]
     rows: Mapping[str, int]
-    due: int | None
+    due: Dues
 
 
 class UnitProgram:
@@ -101,6 +102,9 @@ class UnitProgram:
             for node in plan.graph
             if (log := log_of(node, plan.graph)) in plan.unit.inputs and node.id not in self._fed
         }
+        self._logs = {node_id: frozenset([log]) for node_id, log in self._read.items()}
+        for node_id, sources in self._fed.items():
+            self._logs[node_id] = frozenset(log for source in sources for log in self._behind(source))
 
     @property
     def states(self) -> dict[str, object]:
@@ -150,8 +154,24 @@ class UnitProgram:
             {log: watermark for log, (_, watermark) in good.items()},
             {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},
             {node_id: _rows(found.get(node_id)) for node_id in unit.nodes},
-            min((due for step in self._stateful.values() if (due := step.due()) is not None), default=None),
+            earliest(self._dues()),
         )
+
+    def _behind(self, source: str) -> frozenset[str]:
+        """The inputs that a node's rows come from; a table has none."""
+        return self._logs.get(source, frozenset())
+
+    def _dues(self) -> Iterator[Mapping[str, int]]:
+        for node_id, step in self._stateful.items():
+            due, sources = step.due(), self._fed[node_id]
+            if due is None:
+                continue
+            by_log: dict[str, int] = {}
+            each = (due,) * len(sources) if isinstance(due, int) else due
+            for source, ts in zip(sources, each, strict=True):
+                for log in self._behind(source) if ts > BEGINNING else ():
+                    by_log[log] = max(ts, by_log.get(log, ts))
+            yield by_log
 
     def _run_steps(
         self, inputs: Mapping[str, pa.Table], watermarks: Mapping[str, int]

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.esl.types.catalog import QueryDefinition, TimestampKind
-from slicemill.metrics.due import TimeMoments, moments_of_log
+from slicemill.metrics.due import TimeMoments
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import WaitingRows
+from slicemill.operators.in_turn import Dues, is_reached
 from slicemill.operators.registry import kind_of
 from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.batches import Batches, rows_within
@@ -71,8 +72,16 @@ class RunningUnits:
         self._heads = {log: logs[log].head for log in read}
         self._origins: dict[str, tuple[str, ...]] = {}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
+        # Units that write logs for others or read such logs; those that feed others first.
+        self._along_derived = [
+            position
+            for position, unit in enumerate(units)
+            if any(log in self.writers for log in unit.plan.unit.inputs)
+            or any(log in read for _, log in unit.plan.unit.outputs)
+        ]
         self._written = {log: written for unit in units for log, written in _written(unit)}
         self._joins = np.array([_joins(self._written, unit) for unit in units], np.bool_)
+        self._has_joins = bool(self._joins.any())
         self._windowed = {log for unit in units for log in _released_by_time(unit)}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
@@ -80,8 +89,9 @@ class RunningUnits:
         self._worth_of_row = {log: np.ones(count) for log in read}
         self._kept = np.ones(count)
         self._oldest_us = np.full(count, END)
-        self._due = np.full(count, END)
+        self._due = np.full(count, END)  # of units with one input: its watermark
         self._holds = np.zeros(count, np.bool_)
+        self._dues: dict[int, Dues] = {}  # of units with several inputs
         self._free = np.ones(count, np.bool_)
         self._compiling = [position for position, unit in enumerate(units) if not unit.compiled]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
@@ -89,6 +99,7 @@ class RunningUnits:
         self._last_run_us = np.zeros(count, np.int64)
         self._ends_us = np.full(count, np.inf)  # the deadlines of windows
         self._late_us = np.array([self._allowed_us(unit) for unit in units])
+        self._has_windows = bool(np.isfinite(self._late_us).any())
         self.figures = UnitFigures(count)
         self._own = np.zeros((3, count))
         self._counted_us = now_us
@@ -121,7 +132,7 @@ class RunningUnits:
             return ()  # time releases nothing
         after = min(unit.input_watermarks().values(), default=BEGINNING)
         return tuple(
-            streams[log].moments(after) if log in streams else moments_of_log(self._logs[log])
+            streams[unit.plan.catalog.declared_stream(log).name].moments(log, after)
             for log in self._origins_of(unit)
         )
 
@@ -150,7 +161,8 @@ class RunningUnits:
             self._epochs[readers] += len(epochs)
             rows = sum(epoch.rows for epoch in epochs)
             self.rows[readers] += rows
-            self._worth[readers] += rows * self._worth_of_row[log][readers]
+            if self._has_joins:
+                self._worth[readers] += rows * self._worth_of_row[log][readers]
             if log not in self.writers:
                 # Rows of a stream came while nobody looked; those of units come when this table is told.
                 for epoch in epochs:
@@ -182,19 +194,21 @@ class RunningUnits:
                 self._worth_of_row[log][position] = unit.statistics.worth(log)
         self._kept[position] = unit.kept_share
         self._count_pending(position, unit)
-        due = unit.due
-        self._holds[position] = due is not None
-        self._due[position] = END if due is None else due
+        dues, inputs = unit.due, unit.plan.unit.inputs
+        self._holds[position] = bool(dues) and len(inputs) == 1
+        self._due[position] = min((due[inputs[0]] for due in dues), default=END) if len(inputs) == 1 else END
+        self._dues.pop(position, None)
+        if dues and len(inputs) > 1:
+            self._dues[position] = dues
         self._free[position] = unit.run is None and any(
             log not in unit.failed for _, log in unit.plan.unit.outputs
         )
         watermarks = unit.input_watermarks()
         self._ends_us[position] = np.inf
-        if due is not None and watermarks:
+        if dues and watermarks:
             # When time gets there, if it goes on as the clock does.
-            self._ends_us[position] = (
-                now_us + max(due - min(watermarks.values()), 0) + self._late_us[position]
-            )
+            left_us = min(max([0, *(ts - watermarks[log] for log, ts in due.items())]) for due in dues)
+            self._ends_us[position] = now_us + left_us + self._late_us[position]
         for log in unit.plan.unit.inputs:
             self._not_ended[log][position] = watermarks.get(log) != END
         cost = unit.statistics.cost
@@ -231,14 +245,17 @@ class RunningUnits:
         # What will be shed costs nothing and brings nothing: policy and shedder see the same load (P38).
         kept = self._kept[positions]
         pending = np.maximum(kept * self.rows[positions], 1.0)
-        overhead, per_row, _ = self._own[:, positions]
+        overhead, per_row = self._own[:2].take(positions, axis=1)
         shared_s = quantum_s if len(positions) > 1 else np.inf
         rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
+        worth = rows
+        if self._has_joins:
+            worth = np.maximum(kept * self._worth[positions], 1.0) * (rows / pending)
         return positions, Batches(
             positions,
             self.figures,
             rows=rows,
-            worth=np.maximum(kept * self._worth[positions], 1.0) * (rows / pending),
+            worth=worth,
             pending=pending,
             wait=wait,
             slack=self._slack(positions, wait, now_us),
@@ -262,7 +279,7 @@ class RunningUnits:
         have waited longest.
         """
         slack = self.figures.within[positions] - wait
-        if np.isinf(self._late_us).all():
+        if not self._has_windows:
             return slack
         ends_us = self._ends_us.copy()
         feeding, windows = self._feeding
@@ -292,16 +309,52 @@ class RunningUnits:
             free[self._compiling] = False
         if can.all():
             return can & free
-        watermarks = np.full(len(self.units), END)
+        known: dict[str, int] = {}
+        least = np.full(len(self.units), END)
         ended = np.zeros(len(self.units), np.bool_)
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
             ts = watermark(log)
-            watermarks[readers] = np.minimum(watermarks[readers], ts)
+            known[log] = ts
+            least[readers] = np.minimum(least[readers], ts)
             if ts == END:
                 ended[readers] |= self._not_ended[log][readers]
-        return (can | (self._holds & (watermarks >= self._due)) | ended) & free
+        can |= (self._holds & (least >= self._due)) | ended
+        for position, dues in self._dues.items():
+            can[position] = can[position] or is_reached(dues, known)
+        for position in self._asked_for_time(can, known):
+            can[position] = True
+        return can & free
+
+    def _asked_for_time(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
+        """Units that have nothing to do but to tell how far time has come, on demand (M25).
+
+        Somebody holds rows back until the log of a unit is complete up to a time. If its inputs are, and it
+        does not know yet, a run without rows says so; else whoever writes these is asked in turn.
+        """
+        wanted: dict[str, int] = {}
+        for position in reversed(self._along_derived):
+            unit = self.units[position]
+            if can[position] or not self._free[position]:
+                continue
+            asked = [ts for _, log in unit.plan.unit.outputs if (ts := wanted.get(log)) is not None]
+            waits = list(self._dues_of(position))
+            if asked:
+                need, told, inputs = min(asked), unit.input_watermarks(), unit.plan.unit.inputs
+                if any(known[log] < need for log in inputs):
+                    waits.append(dict.fromkeys(inputs, need))
+                elif any(told.get(log, BEGINNING) < need for log in inputs):
+                    yield position
+            for log, ts in ((log, ts) for due in waits for log, ts in due.items()):
+                if log in self.writers and known[log] < ts:
+                    wanted[log] = min(ts, wanted.get(log, ts))
+
+    def _dues_of(self, position: int) -> Dues:
+        if self._holds[position]:
+            (log,) = self.units[position].plan.unit.inputs
+            return ({log: int(self._due[position])},)
+        return self._dues.get(position, ())
 
     def work_tree(self, position: int) -> WorkTree:
         """A unit and all that comes of its results, as it is known now."""

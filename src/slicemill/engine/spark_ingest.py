@@ -4,43 +4,58 @@
                    ──► the driver hands them to the worker that reads the stream ──► intake
 
 Spark notes a batch as done when the journal has it; a batch that it replays is known by its number, which is
-the stream's offset. Each stream has a query of its own: a checkpoint of Spark's belongs to one set of
-sources, and a source that fails must stop no other. It is tried again after pauses that grow.
+the stream's offset. A batch has what had come when Spark looked, and Spark looks again when the batch is
+done: what a stream has nothing of in a batch had not come by then. Where there is no batch, Spark says when
+it looked (`_Idle`). So a stream is known to be silent. Each stream has a query of its own: a checkpoint of
+Spark's belongs to one set of sources, and a source that fails must stop no other. It is tried again after
+pauses that grow.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
 
-from slicemill.connectors.spark.checks import RAW, REASON
+from slicemill.connectors.spark.checks import PLACE, RAW, REASON
 from slicemill.connectors.spark.frame import checked_frame, streaming_frame
 from slicemill.engine.cause import cause, in_few_words
+from slicemill.engine.streams import Supply
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import SourceSpec
 from slicemill.ingest.intake import ONLY
 from slicemill.ingest.stream import HandedRows
 from slicemill.metrics.stages import stage
 from slicemill.plan.needs import Need
 from slicemill.storage.files import LOCAL, ensure_folder, unique_name
 from slicemill.storage.segments import Extent, SegmentWriter
-from slicemill.time import wall_clock_us
+from slicemill.time import US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from slicemill.engine.dispatcher import Dispatcher
     from slicemill.engine.streams import RunningStream
 
 _CHECKPOINT = "checkpoint"
 _TEND_EVERY_S = 0.25
+# How often Spark says that it has found nothing, in milliseconds, and the setting for it.
+_IDLE_MS, _IDLE_SETTING = 200, "spark.sql.streaming.noDataProgressEventInterval"
 # What a task says of the extents that it has written.
 _LINE = "bad boolean, segment string, position bigint, length bigint, rows bigint"
 _NAMES = [part.split()[0] for part in _LINE.split(", ")]
@@ -71,13 +86,66 @@ class RawWriter:
 
 
 @dataclass(slots=True)
+class _Looked:
+    """When Spark looked for rows of a stream last, or earlier."""
+
+    at_us: int
+
+
+class _Idle(StreamingQueryListener):
+    """Tells a stream when Spark has looked and found nothing."""
+
+    def __init__(
+        self, spark: SparkSession, looked: _Looked, stream: RunningStream, notify: Callable[[], None]
+    ) -> None:
+        self.spark = spark
+        self.run: str | None = None
+        self._looked = looked
+        self._stream = stream
+        self._notify = notify
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - as Spark calls it
+        if str(event.runId) != self.run:
+            return
+        began_us = round(datetime.fromisoformat(event.timestamp).timestamp() * US)
+        self._looked.at_us = max(self._looked.at_us, began_us)
+        self._stream.found_nothing(began_us)
+        self._notify()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        """Whoever starts it knows."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Its batches come by `foreachBatch`."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """`tend` asks for it."""
+
+
+@dataclass(slots=True)
 class _Reading:
     """A stream that Spark reads; without a query it has failed, and waits to be tried again."""
 
     stream: RunningStream
     need: Need
     query: StreamingQuery | None = None
+    listener: _Idle | None = None
     failing: bool = False  # nothing has been read since it failed
+
+    def stop(self) -> None:
+        if self.query is not None:
+            self.query.stop()
+        self._forget()
+
+    def failed(self, problem: BaseException, now: int) -> None:
+        self._forget()
+        self.failing = True
+        self.stream.source_failed(cause(problem), now)
+
+    def _forget(self) -> None:
+        if self.listener is not None and self.query is not None:
+            self.listener.spark.streams.removeListener(self.listener)
+        self.query = self.listener = None
 
 
 @dataclass(slots=True)
@@ -100,10 +168,10 @@ class SparkIngest:
             self._poll_ms = poll_ms
             for name, stream in streams.items():
                 known = self._running.get(name)
-                if not self._reads(stream) or (known is not None and known.need == stream.plan.need):
+                if stream.supply is not Supply.SPARK or (known and known.need == stream.plan.need):
                     continue
-                if known is not None and known.query is not None:
-                    known.query.stop()
+                if known is not None:
+                    known.stop()
                 reading = self._running[name] = _Reading(stream, stream.plan.need)
                 self._begin(reading, self.clock())
             if self._running and poll_ms and self._stopped is None:
@@ -123,7 +191,7 @@ class SparkIngest:
                 if reading.query is not None:
                     problem = reading.query.exception()
                     if problem is not None:
-                        _failed(reading, problem, now)
+                        reading.failed(problem, now)
                     elif reading.failing and reading.query.lastProgress is not None:
                         reading.failing = False
                         reading.stream.source_works()
@@ -146,7 +214,7 @@ class SparkIngest:
         for reading in self._running.values():
             problem = None if reading.query is None else reading.query.exception()
             if problem is not None:
-                _failed(reading, problem, self.clock())
+                reading.failed(problem, self.clock())
             elif not reading.failing:
                 reading.stream.source_works()
         self._running.clear()
@@ -157,8 +225,7 @@ class SparkIngest:
             self._stopped = None
         with self._lock:
             for reading in self._running.values():
-                if reading.query is not None:
-                    reading.query.stop()
+                reading.stop()
             self._running.clear()
 
     def _session(self) -> SparkSession:
@@ -176,37 +243,65 @@ class SparkIngest:
             else streaming_frame(self._session(), declared, self.folder)
         )
         columns = [f"`{name}`" for name in stream.plan.read]
+        places = [name for name in PLACE if name in frame.columns]
         ensure_folder(LOCAL, stream.handed_folder)
-        return frame.select(*columns, RAW, REASON).mapInArrow(RawWriter(stream.handed_folder), _LINE)
+        rows = frame.select(*columns, RAW, REASON, *places)
+        return rows.mapInArrow(RawWriter(stream.handed_folder), _LINE)
 
     def _begin(self, reading: _Reading, now: int) -> None:
         """Start a stream's query. A mistake in its declaration is raised the first time."""
         try:
-            reading.query = reading.stream.through_spark = self._started(reading.stream)
+            self._start(reading)
         except Exception as problem:  # as many kinds as there are sources
             if isinstance(problem, SlicemillError) and not reading.failing:
                 raise
-            _failed(reading, problem, now)
+            reading.failed(problem, now)
 
-    def _started(self, stream: RunningStream) -> StreamingQuery:
-        commit = _committer(stream, self.dispatcher.notify)
+    def _start(self, reading: _Reading) -> None:
+        stream = reading.stream
+        looked = _Looked(wall_clock_us())
+        commit = _committer(stream, looked, self.dispatcher.notify, looks_again=bool(self._poll_ms))
         checkpoint = str(stream.plan.spool / _CHECKPOINT)
         writer = self._rows(stream).writeStream.foreachBatch(commit).option("checkpointLocation", checkpoint)
-        if self._poll_ms:
-            return writer.trigger(processingTime=f"{self._poll_ms} milliseconds").start()
-        return writer.trigger(availableNow=True).start()
+        if not self._poll_ms:
+            reading.query = writer.trigger(availableNow=True).start()
+        else:
+            timed = writer.trigger(processingTime=f"{self._poll_ms} milliseconds")
+            if stream.stream.skew_us is None:
+                reading.query = timed.start()  # nobody asks how long the stream has been silent
+            else:
+                reading.query, reading.listener = self._listened(timed, looked, stream)
+        stream.through_spark = reading.query
 
-    def _reads(self, stream: RunningStream) -> bool:
-        fed = stream.stream.source == SourceSpec() and stream.name.lower() not in self.frames
-        return stream.handed and not fed
+    def _listened(
+        self, timed: DataStreamWriter, looked: _Looked, stream: RunningStream
+    ) -> tuple[StreamingQuery, _Idle]:
+        """A query that is started, and who hears when it has found nothing."""
+        spark = self._session()
+        listener = _Idle(spark, looked, stream, self.dispatcher.notify)
+        spark.streams.addListener(listener)
+        with _setting(spark, _IDLE_SETTING, str(_IDLE_MS)):
+            query = timed.start()
+        listener.run = query.runId
+        return query, listener
 
 
-def _failed(reading: _Reading, problem: BaseException, now: int) -> None:
-    reading.query, reading.failing = None, True
-    reading.stream.source_failed(cause(problem), now)
+@contextmanager
+def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """A setting of the session while a query starts: the query keeps it."""
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
 
 
-def _committer(stream: RunningStream, notify: Callable[[], None]) -> Callable[[DataFrame, int], None]:
+def _committer(
+    stream: RunningStream, looked: _Looked, notify: Callable[[], None], *, looks_again: bool
+) -> Callable[[DataFrame, int], None]:
+    """Hands the batches of a stream over; without `looks_again` Spark has looked once, when it was begun."""
+
     @in_few_words
     def commit(batch: DataFrame, batch_id: int) -> None:
         began_us = wall_clock_us()
@@ -215,10 +310,11 @@ def _committer(stream: RunningStream, notify: Callable[[], None]) -> Callable[[D
         extents: dict[bool, list[Extent]] = {False: [], True: []}
         for line in lines:
             extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows))
-        stream.hand(
-            HandedRows(stream.handed_folder, tuple(extents[False]), tuple(extents[True]), batch_id, began_us)
-        )
+        good, bad = tuple(extents[False]), tuple(extents[True])
+        stream.hand(HandedRows(stream.handed_folder, good, bad, batch_id, began_us, looked.at_us, PLACE))
         notify()
         stream.wait_committed(ONLY, batch_id)
+        if looks_again:
+            looked.at_us = wall_clock_us()
 
     return commit

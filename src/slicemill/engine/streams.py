@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,15 @@ from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, Time
 from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.columns import check_columns, checked_table
 from slicemill.ingest.intake import ONLY
-from slicemill.ingest.stream import HandedRows, StreamPlan
-from slicemill.ingest.watermarks import ENDED, HELD_FROM, WATERMARK, time_of_watermark, watermark
+from slicemill.ingest.stream import Announced, HandedRows, StreamPlan
+from slicemill.ingest.watermarks import (
+    ENDED,
+    HELD_FROM,
+    WATERMARK,
+    side_watermark,
+    time_of_watermark,
+    watermark,
+)
 from slicemill.metrics.due import TimeLine, TimeMoments
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
@@ -35,7 +43,7 @@ from slicemill.storage.files import LOCAL, unique_name
 from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home
 from slicemill.storage.segments import Extent, SegmentWriter
-from slicemill.time import BEGINNING, END, wall_clock_us
+from slicemill.time import END, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -89,22 +97,30 @@ def check_sources(streams: Iterable[RunningStream]) -> None:
         raise SourceFailed("; ".join(told))
 
 
+class Supply(Enum):
+    """Who brings the rows of a stream."""
+
+    READER = "a reader, in a worker"
+    SPARK = "a query of Spark's, by way of the driver"
+    PROGRAM = "a program, by way of the driver"
+
+
 class RunningStream:
-    """`handed`: its rows come by way of the driver, from Spark or from a program, and not from a reader."""
+    """A declared stream of a mill that is open."""
 
     def __init__(
-        self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], *, handed: bool
+        self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], supply: Supply
     ) -> None:
         self.stream = stream
         self.name = stream.name
-        self.handed = handed
+        self.supply = supply
         self.counts = StreamCounts()
         self.ended = False
         self.error: str | None = None
         self.loaded: tuple[int, int] | None = None  # the worker, and its incarnation, that reads it
         self.reading_us: int | None = None  # when the read under way was sent
         # None: when the reader says that there is something, or somebody hands it over.
-        self.next_read_us: int | None = None if handed else 0
+        self.next_read_us: int | None = 0 if supply is Supply.READER else None
         self.retry_us = 0  # when a source that has failed is tried again
         self.behind = False  # the last read left something that is there already
         self.catching_up = False  # … and brought much
@@ -119,13 +135,21 @@ class RunningStream:
         self._asked = False
         self.through_spark: StreamingQuery | None = None  # who reads it, if it comes through Spark
         self._noticed = False
-        self._announced = BEGINNING
+        self._asks = supply is Supply.READER  # it is known to be silent only as far as it has been asked
+        self._seen_us: int | None = None  # nothing had come to Spark by then that was not handed over
+        self._announced = Announced()
         skew_us = stream.skew_us
         self._line = TimeLine(None if skew_us is None else max(skew_us, stream.slack_us))
+        self._side_line = TimeLine()
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
         # Of a mill that was killed: what is not committed is handed over again, by Spark or by the program.
         remove_tree(LOCAL, self.handed_folder)
+
+    @property
+    def handed(self) -> bool:
+        """Do its rows come by way of the driver?"""
+        return self.supply is not Supply.READER
 
     @property
     def handed_folder(self) -> Path:
@@ -158,7 +182,11 @@ class RunningStream:
         extents = (writer.append(checked.table),) if checked.table.num_rows else ()
         bad = (writer.append(checked.errors),) if checked.errors is not None else ()
         writer.release()
-        self.hand(HandedRows(self.handed_folder, extents, bad, offset, now, in_order=True))
+        self.hand(HandedRows(self.handed_folder, extents, bad, offset, now, now))
+
+    def found_nothing(self, seen_us: int) -> None:
+        """Spark has looked for rows at this moment, and there were none but those that it has handed over."""
+        self._seen_us = max(seen_us, self._seen_us or seen_us)
 
     @property
     def has_handed(self) -> bool:
@@ -183,16 +211,25 @@ class RunningStream:
         if self.reading_us is not None or self.ended:
             return False
         if self.handed:
-            return bool(self._inbox)
+            return bool(self._inbox) or self._lets_out(now)
         return self.next_read_us is not None and self.next_read_us <= now
+
+    def _lets_out(self, now: int) -> bool:
+        """Has it been silent for so long that tuples come out which are held back to be put in order?"""
+        moment, seen = self._lets_out_us(), self._silent_until(now)
+        return moment is not None and seen is not None and moment <= seen
+
+    def _lets_out_us(self) -> int | None:
+        held_from = self.fields.get(HELD_FROM)
+        return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
 
     def noticed(self) -> None:
         """Its reader says that there is something, perhaps more than the read under way brings."""
-        self._noticed = True
+        self._noticed = self._asks = True
         self.next_read_us = 0
 
     def item(self, now: int, *, first: bool, flush: bool = False) -> ReadStream:
-        handed = self._inbox[0] if self._inbox and not flush else None
+        handed = self._inbox[0] if self._inbox else self._nothing(now)
         held: tuple[Extent, ...] = ()
         if first and self._roles.get("held") is not None:
             held = tuple(e for epoch in self._home.logs[self._roles["held"]].epochs() for e in epoch.extents)
@@ -207,10 +244,16 @@ class RunningStream:
             first,
             self.fields,
             held,
-            handed,
+            handed if self.handed and not flush else None,
             flush,
             None if self._clock is wall_clock_us else now,
         )
+
+    def _nothing(self, now: int) -> HandedRows:
+        """What is handed over when nothing has come: tuples that are held back come out by the time."""
+        seen_us = self._silent_until(now)
+        moment = now if seen_us is None else seen_us
+        return HandedRows(self.handed_folder, (), (), self._offset(ONLY), moment, moment)
 
     def done(self, done: ReadDone, now: int, change: Change) -> None:
         """Put what a read has brought into a change."""
@@ -239,10 +282,11 @@ class RunningStream:
         self.behind = done.more
         self.catching_up = done.more and done.rows_read >= _MANY_ROWS
         self.ended = self.ended or done.ended
+        self._asks = not self.handed and (done.again_us is not None or self._noticed)
         if done.more or self._noticed:
             self.next_read_us = 0
         else:
-            self.next_read_us = None if done.again_us is None else now + done.again_us
+            self.next_read_us = self._lets_out_us() if done.again_us is None else now + done.again_us
 
     def _free_held(self, change: Change) -> None:
         """Rows that were held back are kept until the watermark has passed them."""
@@ -259,10 +303,11 @@ class RunningStream:
             change.freed[held.name] = freed + 1
 
     def took_handed(self) -> None:
-        """The oldest of what was handed over is committed."""
-        handed = self._inbox.popleft()
-        for extent in (*handed.rows, *handed.errors):
-            LOCAL.remove(handed.folder / extent.segment)
+        """What was handed over is committed, up to the stream's offset."""
+        while self._inbox and self._inbox[0].offset <= self._offset(ONLY):
+            handed = self._inbox.popleft()
+            for extent in (*handed.rows, *handed.errors):
+                LOCAL.remove(handed.folder / extent.segment)
         with self._committed:
             self._committed.notify_all()
 
@@ -286,30 +331,58 @@ class RunningStream:
 
     # -- time ------------------------------------------------------------------------------------------
 
-    def announce_at_least(self, ts: int) -> None:
+    def announce_at_least(self, log: str, ts: int) -> None:
         """A watermark that a unit was given before a restart still holds."""
-        self._announced = max(self._announced, ts)
+        rows, sides = self._announced
+        of_rows = log == self.name
+        self._announced = Announced(max(rows, ts) if of_rows else rows, sides if of_rows else max(sides, ts))
 
-    def moments(self, after: int) -> TimeMoments:
-        """When its time got to timestamps after one."""
-        return self._line.after(after)
+    def moments(self, log: str, after: int) -> TimeMoments:
+        """When the time of one of its logs got to timestamps after one."""
+        return (self._line if log == self.name else self._side_line).after(after)
 
     def watermark(self, now: int) -> int:
         """The stream's watermark; it never goes back (M25)."""
-        if self.ended and self.reading_us is None and not self._inbox:
+        if self._is_over:
             found = END
         else:
-            # A reader that gives notice has nothing as long as it says nothing; a notice may be on its way.
-            quiet = self.next_read_us is None and self.reading_us is None and not self.handed
-            seen = now - _NOTICE_US if quiet else None
-            found = watermark(self.stream, self.fields, now, self.reading_us, seen)
-        if found > self._announced:
-            self._announced = found
+            found = watermark(self.stream, self.fields, now, self._pending_since(), self._silent_until(now))
+        if found > self._announced.rows:
+            self.announce_at_least(self.name, found)
             if found == END:
                 self._line.arrived(END, now)
             else:
                 self._passed(found)
-        return self._announced
+        return self._announced.rows
+
+    def side_watermark(self, log: str, now: int) -> int:
+        """The watermark of its late or its bad rows, by the clock."""
+        found = END if self._is_over else side_watermark(self.fields, now, self._pending_since())
+        if found > self._announced.sides:
+            self.announce_at_least(log, found)
+            if found == END:
+                self._side_line.arrived(END, now)
+            else:
+                self._side_line.passed(found, found)
+        return self._announced.sides
+
+    @property
+    def _is_over(self) -> bool:
+        return self.ended and self.reading_us is None and not self._inbox
+
+    def _pending_since(self) -> int | None:
+        """When the read under way was sent, or the oldest row came that is not admitted yet."""
+        moments = (self.reading_us, self._inbox[0].arrival_us if self._inbox else None)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def _silent_until(self, now: int) -> int | None:
+        """Up to when all that has come is admitted, where that is known without asking the source again.
+
+        Who gives notice has nothing as long as he says nothing; a notice may be on its way.
+        """
+        if self.reading_us is not None or self._inbox or self._asks:
+            return None
+        return self._seen_us if self.supply is Supply.SPARK else now - _NOTICE_US
 
     def _passed(self, ts: int) -> None:
         """The clock may have brought time here, if data have not."""

@@ -56,7 +56,6 @@ from slicemill.storage.files import StorageFull
 from slicemill.storage.log import read_epochs, stored_tables
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.state_size import state_bytes
-from slicemill.time import wall_clock_us
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
@@ -215,15 +214,14 @@ class Worker:
 
     def _read(self, item: ReadStream) -> ReadDone:
         began, clock = time.process_time(), [time.perf_counter()]
-        now_us = wall_clock_us() if item.now_us is None else item.now_us
-        stream = self._opened(item, now_us)
+        stream = self._opened(item)
         if item.flush:
             found = stream.flush()
         elif item.handed is not None:
-            found = stream.take(item.handed, item.announced, now_us)
+            found = stream.take(item.handed, item.announced)
         else:
             stream.committed(item.offsets)
-            found = stream.read(item.offsets, item.announced, item.limit_rows, now_us)
+            found = stream.read(item.offsets, item.announced, item.limit_rows, item.now_us)
         clock.append(time.perf_counter())
         written = {}
         for role, folder in stream.plan.logs.items():
@@ -250,7 +248,7 @@ class Worker:
             _stages(("read: source and intake", "read: write"), clock),
         )
 
-    def _opened(self, item: ReadStream, now_us: int) -> OpenStream:
+    def _opened(self, item: ReadStream) -> OpenStream:
         key = (item.mill, item.stream)
         plan = self._stream_plans.get(item.plan)
         if plan is None:
@@ -262,10 +260,9 @@ class Worker:
             return known
         if known is not None:
             known.close()
-        clock = wall_clock_us if item.now_us is None else lambda: now_us
         notify = partial(self.context.notify, item.stream)
-        opened = self.streams[key] = OpenStream(plan, item.progress, item.held, open_readers, notify, clock)
-        return opened
+        self.streams[key] = OpenStream(plan, item.progress, item.held, open_readers, notify, item.now_us)
+        return self.streams[key]
 
     def _forget(self, item: Forget) -> None:
         everything = not item.units and not item.streams

@@ -5,7 +5,7 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     cursors      {log: epoch}      the last epoch read of each input
     input_watermarks    {log: µs}    the watermark of each input at the last run
     output_watermarks   {log: µs}    the watermark of each output
-    due          µs                the input watermark at which something held back comes out
+    due          [{log: µs}]       the input watermarks at which something held back comes out
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     cells, outputs, since, newcomers, failed, statistics, load
@@ -37,6 +37,7 @@ from slicemill.engine.work import (
     RunUnit,
 )
 from slicemill.metrics.due import TimeMoments
+from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
@@ -157,7 +158,7 @@ class RunningUnit:
         have ended it still has to run: it may have last words.
         """
         inputs, own = self.plan.unit.inputs, self.watermark(log)
-        if self.run is not None or self.due is not None:
+        if self.run is not None or self.due:
             return own
         if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
             return own
@@ -165,8 +166,9 @@ class RunningUnit:
         return least if own < least < END else own
 
     @property
-    def due(self) -> int | None:
-        return self.fields.get("due")
+    def due(self) -> Dues:
+        """The input watermarks at which something held back comes out: one of them, with all its logs."""
+        return tuple(self.fields.get("due", ()))
 
     @property
     def load_weight(self) -> float:
@@ -304,7 +306,7 @@ class RunningUnit:
         fields["cursors"] = {**self._field("cursors"), **cursors}
         fields["input_watermarks"] = dict(run.input_watermarks)
         fields["output_watermarks"] = output_watermarks
-        fields["due"] = min((done.due for done in run.done if done.due is not None), default=None)
+        fields["due"] = list(earliest(due for done in run.done for due in done.due)) or None
         if failed != self.failed:
             fields["failed"] = failed
         if latest := self._latest(run.done):

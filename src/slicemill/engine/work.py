@@ -13,8 +13,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from slicemill.ingest.stream import HandedRows
+from slicemill.ingest.stream import Announced, HandedRows
 from slicemill.metrics.due import Arrivals, TimeMoments
+from slicemill.operators.in_turn import Dues
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
 from slicemill.shedding.load import Dropping
@@ -95,14 +96,14 @@ class ReadStream:
     """Read a stream's source from `offsets` on, partition by partition, and admit what is there.
 
     `progress` is what the journal says of the stream, for a worker that reads it for the first time; `held`
-    are the rows that wait to be put in order. `announced` is the stream's watermark that units were given.
+    are the rows that wait to be put in order.
     """
 
     mill: str
     stream: str
     plan: str
     offsets: Mapping[str, Any]
-    announced: int
+    announced: Announced
     limit_rows: int
     first: bool  # this worker has not read the stream in this mill so far, or failed to
     progress: Mapping[str, Any]
@@ -143,7 +144,7 @@ class RunDone:
     errors: Mapping[str, str]
     rows: Mapping[str, int]  # out of each node
     arrivals: Mapping[str, Arrivals]
-    due: int | None
+    due: Dues
     latest: Mapping[str, int]  # the last tuple that came to nodes whose last words are said then
     sheds: Mapping[str, Report]
     state_bytes: int

@@ -20,7 +20,8 @@ nothing depends on where batches end:
   tuples by (`_ts`, `_seq`) is that by `_seq` alone. In the held log and in the late stream, `_seq` counts
   arrivals.
 - Rows that no query wants move time like others: who is interested in a stream changes no tuple's fate.
-- Streams that are not external, and those of late and bad rows, are stamped with the moment of reading.
+- Tuples of streams that are not external, and late and bad rows, are stamped with their arrival, or with the
+  watermark that was announced, if that is later.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from slicemill.ingest.watermarks import (
     ENDED,
     HELD_FROM,
     PARTITIONS,
+    SIDE_STAMP,
     STAMP,
     WATERMARK,
     PartitionProgress,
@@ -51,8 +53,8 @@ from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_syst
 from slicemill.time import BEGINNING
 
 # More fields of a stream's progress: the number of the next tuple that comes out, of the next arrival and of
-# the next bad row, and the last stamp of late and bad rows.
-NEXT_SEQ, NEXT_ARRIVAL, NEXT_ERROR, SIDE_STAMP = "next_seq", "next_arrival", "next_error", "side_stamp"
+# the next bad row.
+NEXT_SEQ, NEXT_ARRIVAL, NEXT_ERROR = "next_seq", "next_arrival", "next_error"
 
 # A source without partitions has this one.
 ONLY = ""
@@ -139,9 +141,9 @@ class Intake:
         """Take the next batch of a partition, in arrival order; None or no rows: the read found nothing.
 
         `watermark` is the stream's watermark that units were given when the read was sent, `side_watermark`
-        that of the late and the error stream. `seen_us` is when the read began. With `more` there is more to
-        read at once. An `ended` partition brings nothing any more. `arrival_us` is one moment for all rows
-        that were read, or one for each.
+        that of the late and the error stream. All that had arrived by `seen_us` is here: it is when the read
+        began. With `more` there is more to read at once. An `ended` partition brings nothing any more.
+        `arrival_us` is one moment for all rows that were read, or one for each.
         """
         if self._restores_from is not None:
             raise SlicemillError(f"stream {self.stream.name} holds tuples back; restore them before reading")
@@ -149,7 +151,7 @@ class Intake:
         seqs = np.arange(self._next_arrival, self._next_arrival + count, dtype=np.int64)
         self._next_arrival += count
         arrivals = np.broadcast_to(np.asarray(arrival_us, np.int64), count)
-        side = max(seen_us, side_watermark, self._side_stamp)
+        side = max(side_watermark, self._side_stamp)
         was = self._partitions.get(partition, PartitionProgress())
         now = PartitionProgress(
             was.max_ts,
@@ -169,14 +171,15 @@ class Intake:
             fresh = _chosen(rows, passed, times, seqs, arrivals) if count else None
             admitted, late, held = self._sort_out(fresh, _wanted(is_late, passed), side)
         elif count:
-            self._stamp = max(seen_us, watermark, self._stamp)
-            stamps = np.full(count, self._stamp, np.int64)
+            stamps = _stamps(arrivals, max(watermark, self._stamp))
+            self._stamp = int(stamps[-1])
             admitted = _chosen(rows, passed, stamps, seqs, arrivals)
         else:
             admitted = self._nothing
-        bad = self._bad(errors, seen_us, side)
-        if bad.num_rows or late.num_rows:
-            self._side_stamp = side
+        bad = self._bad(errors, max([seen_us, *arrivals[-1:].tolist()]), side)
+        for table in (late, bad):
+            if table.num_rows:
+                self._side_stamp = max(self._side_stamp, table.column(TS)[-1].as_py())
         return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False), moments)
 
     def flush(self) -> Admitted:
@@ -209,7 +212,7 @@ class Intake:
         late, held = self._nothing, self._nothing
         if fresh is not None and is_late.any():
             late = fresh.filter(pa.array(is_late))
-            late = late.set_column(0, _FIELDS[0], pa.repeat(pa.scalar(side, pa.int64()), late.num_rows))
+            late = late.set_column(0, _FIELDS[0], pa.array(_stamps(_integers(late.column(ARRIVAL)), side)))
             fresh = fresh.filter(pa.array(~is_late))
         for offered in (
             watermark_by_data(self.stream, self._partitions.values()),
@@ -233,14 +236,15 @@ class Intake:
         first, self._next_seq = self._next_seq, self._next_seq + rows.num_rows
         return rows.set_column(1, _FIELDS[1], pa.array(np.arange(first, self._next_seq, dtype=np.int64)))
 
-    def _bad(self, errors: pa.Table | None, arrival_us: int, stamp: int) -> pa.Table:
+    def _bad(self, errors: pa.Table | None, arrival_us: int, side: int) -> pa.Table:
         """Rows that could not be read, as a stream of their own that is stamped on entry."""
         if errors is None or not errors.num_rows:
             return self._no_errors
         count = errors.num_rows
         seqs = np.arange(self._next_error, self._next_error + count, dtype=np.int64)
         self._next_error += count
-        return _with_system(errors, np.full(count, stamp), seqs, np.full(count, arrival_us))
+        arrivals = np.full(count, arrival_us)
+        return _with_system(errors, _stamps(arrivals, side), seqs, arrivals)
 
     def _progress(self, ended: bool) -> dict[str, Any]:
         return {
@@ -310,6 +314,11 @@ def _moved(
         return part
     max_ts = int(times.max(where=~is_late, initial=BEGINNING if part.max_ts is None else part.max_ts))
     return part._replace(max_ts=_unless_beginning(max_ts), arrival_us=int(arrivals[-1]))
+
+
+def _stamps(arrivals: Integers, least: int) -> Integers:
+    """Timestamps of rows that are stamped on entry: their arrivals, in order and not below what is told."""
+    return np.maximum.accumulate(np.maximum(arrivals, least))
 
 
 def _wanted(values: NDArray[Any], passed: BatchTimestamps | None) -> NDArray[Any]:

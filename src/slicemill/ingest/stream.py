@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from slicemill.plan.partitions import Exchange
 from slicemill.scalar.columns import compile_vector
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.storage.segments import Extent, read_extent
+from slicemill.time import BEGINNING, wall_clock_us
 
 # The condition of many queries costs more than storing rows; a few rows tell whether it leaves out enough.
 _SAMPLED, _MANY = 2_000, 20_000
@@ -59,14 +60,27 @@ class StreamPlan:
 
 @dataclass(frozen=True, slots=True)
 class HandedRows:
-    """Rows that the driver hands over; `offset` is theirs once they are committed."""
+    """Rows that the driver hands over; `offset` is theirs once they are committed.
+
+    All that had arrived by `seen_us` has been handed over, with these rows. `order` is for rows of Spark's
+    partitions: the columns by which they arrived. Where they are not there, rows of a batch have no order but
+    that of time.
+    """
 
     folder: Path
     rows: tuple[Extent, ...]
     errors: tuple[Extent, ...]
     offset: Any
     arrival_us: int
-    in_order: bool = False  # as they arrived; a batch of Spark's partitions has no order but that of time
+    seen_us: int
+    order: tuple[str, ...] = ()
+
+
+class Announced(NamedTuple):
+    """The watermarks that units were given: of a stream's rows, and of its late and bad ones."""
+
+    rows: int = BEGINNING
+    sides: int = BEGINNING
 
 
 @dataclass(slots=True)
@@ -83,7 +97,10 @@ class StreamRead:
 
 
 class OpenStream:
-    """`progress` is what the journal says of the stream, `held` the rows that wait to be put in order."""
+    """`progress` is what the journal says of the stream, `held` the rows that wait to be put in order.
+
+    `now_us` is the mill's time where that is not the wall clock's: readers are told it with each read.
+    """
 
     def __init__(
         self,
@@ -92,12 +109,12 @@ class OpenStream:
         held: tuple[Extent, ...],
         open_readers: OpenReaders,
         notify: Callable[[], None],
-        clock: Callable[[], int],
+        now_us: int | None,
     ) -> None:
         self.plan = plan
         self._open_readers = open_readers
         self._notify = notify
-        self._clock = clock
+        self._now_us = now_us
         self._readers = self._open()
         self._intake = Intake(plan.stream, progress, tuple(self._readers) or (ONLY,))
         if plan.external:
@@ -121,9 +138,12 @@ class OpenStream:
         plan = self.plan
         if plan.handed:
             return {}
-        found = self._open_readers(plan.stream, plan.read, plan.folder, plan.spool, self._notify, self._clock)
+        found = self._open_readers(plan.stream, plan.read, plan.folder, plan.spool, self._notify, self.clock)
         assert found is not None, "the driver hands over what no reader of ours can read"
         return found
+
+    def clock(self) -> int:
+        return wall_clock_us() if self._now_us is None else self._now_us
 
     def committed(self, offsets: Mapping[str, Any]) -> None:
         """All that lies before these offsets is in the journal."""
@@ -131,25 +151,29 @@ class OpenStream:
             if partition in self._readers:
                 self._readers[partition].committed(offset)
 
-    def read(self, offsets: Mapping[str, Any], announced: int, limit_rows: int, now_us: int) -> StreamRead:
-        """Read each partition from its offset on; `announced` is the watermark that units were given."""
-        found = StreamRead([], dict(offsets), ended=True)
+    def read(
+        self, offsets: Mapping[str, Any], announced: Announced, limit_rows: int, now_us: int | None
+    ) -> StreamRead:
+        """Read each partition from its offset on."""
+        self._now_us = now_us
+        found = StreamRead([], dict(offsets), ended=bool(self._readers))
         for partition, reader in self._readers.items():
+            began_us = self.clock()
             batch = reader.read(offsets.get(partition), limit_rows)
-            self._take(partition, batch, announced, now_us, found)
+            self._take(partition, batch, announced, began_us, found)
+        if found.ended:
+            found.admitted.append(self._intake.flush())
         return found
 
-    def take(self, handed: HandedRows, announced: int, now_us: int) -> StreamRead:
+    def take(self, handed: HandedRows, announced: Announced) -> StreamRead:
         """The same for rows that the driver has."""
         found = StreamRead([], {})
         rows = [read_extent(handed.folder, extent) for extent in handed.rows]
         errors = [read_extent(handed.folder, extent) for extent in handed.errors]
-        table = self._as_declared(pa.concat_tables(rows)) if rows else None
-        if table is not None and self.plan.external and not handed.in_order:
-            table = table.sort_by(str(self.plan.stream.time_column))
+        table = self._as_declared(self._as_arrived(pa.concat_tables(rows), handed.order)) if rows else None
         bad = pa.concat_tables(errors) if errors else None
         batch = SourceBatch(table, bad, handed.offset, handed.arrival_us, more=False, again_us=None)
-        self._take(ONLY, batch, announced, now_us, found)
+        self._take(ONLY, batch, announced, handed.seen_us, found)
         return found
 
     def flush(self) -> StreamRead:
@@ -157,7 +181,7 @@ class OpenStream:
         return StreamRead([self._intake.flush()], {}, ended=True)
 
     def _take(
-        self, partition: str, batch: SourceBatch, announced: int, now_us: int, found: StreamRead
+        self, partition: str, batch: SourceBatch, announced: Announced, seen_us: int, found: StreamRead
     ) -> None:
         rows, passed = batch.table, None
         if rows is not None and rows.num_rows:
@@ -169,12 +193,13 @@ class OpenStream:
                 partition,
                 rows,
                 batch.arrival_us,
-                announced,
-                now_us,
+                announced.rows,
+                seen_us,
                 passed=passed,
                 errors=batch.errors,
                 more=batch.more,
                 ended=batch.ended,
+                side_watermark=announced.sides,
             )
         )
         found.offsets[partition] = batch.offset
@@ -199,6 +224,12 @@ class OpenStream:
         if table.num_rows <= _MANY:
             return False
         return 2 * int(_true(self._wanted(table.slice(0, _SAMPLED))).sum()) > _SAMPLED
+
+    def _as_arrived(self, table: pa.Table, order: tuple[str, ...]) -> pa.Table:
+        # Sorting is stable: rows that these columns do not tell apart stay as a task has written them.
+        if order and set(order) <= set(table.column_names):
+            return table.sort_by([(name, "ascending") for name in order])
+        return table.sort_by(str(self.plan.stream.time_column)) if order and self.plan.external else table
 
     def _as_declared(self, table: pa.Table) -> pa.Table:
         declared = to_arrow(self.plan.stream.schema)

@@ -6,13 +6,15 @@ and the clock move it:
     external   the least, over the partitions that are not silent, of (greatest timestamp so far - SLACK).
                With a SKEW, silence moves it too: greatest timestamp + time since the last arrival - SKEW,
                but not beyond a tuple that is still held back.
-    internal   the clock, or the moment at which the read that is under way was sent: what it brings is
-               stamped no earlier than that.
+    internal   the clock, or the arrival of the oldest row that is yet to be stamped, or the moment at which
+               the read that is under way was sent: what it brings is stamped no earlier than that. So it is
+               with the streams of late and of bad rows.
     ended      END
 
 A partition is silent when its last read found nothing. It is silent only as far as it has been asked: what
 arrives while a batch is under way comes with the next one, however long the batch takes, so the time that a
 batch takes is no silence of its source. A partition that has not been read yet holds the whole stream.
+Who gives notice (a socket, a program) need not be asked: it is silent as long as it says nothing.
 
 SLACK allows tuples to be that much out of order, and silence does not take that back: where SLACK is above
 SKEW, it stands in its place.
@@ -27,7 +29,9 @@ from slicemill.esl.types.catalog import Stream, TimestampKind
 from slicemill.time import BEGINNING, END
 
 # Fields of a stream's progress, as they stand in the journal.
-PARTITIONS, WATERMARK, HELD_FROM, STAMP, ENDED = "partitions", "watermark", "held_from", "stamp", "ended"
+PARTITIONS, WATERMARK, HELD_FROM, ENDED = "partitions", "watermark", "held_from", "ended"
+# The last stamps that were given: to tuples of a stream that is not external, and to late and bad rows.
+STAMP, SIDE_STAMP = "stamp", "side_stamp"
 
 
 class PartitionProgress(NamedTuple):
@@ -56,23 +60,31 @@ def watermark(
 ) -> int:
     """The stream's watermark; the caller keeps the greatest that it has announced, and hands it to `admit`.
 
-    `sent_us` is when the oldest read that is still under way was sent, None when none is. `seen_us` is for
-    readers that give notice: nothing had arrived by then that was not read, though nobody has asked again.
+    `sent_us` is the moment at which the read that is under way was sent, or the oldest row arrived that is
+    not admitted yet; None without either. `seen_us` is for those who give notice: nothing had arrived by then
+    that was not read, though nobody has asked again.
     """
     if progress.get(ENDED):
         return END
-    moment = now_us if sent_us is None else min(now_us, sent_us)
     if stream.kind is not TimestampKind.EXTERNAL:
-        last: int = progress.get(STAMP, BEGINNING)
-        return max(moment, last)
+        return _by_clock(progress.get(STAMP, BEGINNING), now_us, sent_us)
     by_data: int = progress.get(WATERMARK, BEGINNING)
     if seen_us is not None:
-        seen_us = min(seen_us, moment)
+        seen_us = min(seen_us, now_us, now_us if sent_us is None else sent_us)
     by_silence = watermark_by_silence(stream, partitions_of(progress).values(), seen_us)
     if by_silence is None:
         return by_data
     held_from = progress.get(HELD_FROM)
     return max(by_data, by_silence if held_from is None else min(by_silence, held_from))
+
+
+def side_watermark(progress: Mapping[str, Any], now_us: int, sent_us: int | None = None) -> int:
+    """The watermark of a stream's late and bad rows: they are stamped on entry."""
+    return END if progress.get(ENDED) else _by_clock(progress.get(SIDE_STAMP, BEGINNING), now_us, sent_us)
+
+
+def _by_clock(last_stamp: int, now_us: int, sent_us: int | None) -> int:
+    return max(last_stamp, now_us if sent_us is None else min(now_us, sent_us))
 
 
 def watermark_by_data(stream: Stream, partitions: Iterable[PartitionProgress]) -> int | None:
@@ -101,10 +113,7 @@ def watermark_by_silence(
 
 
 def time_of_watermark(stream: Stream, progress: Mapping[str, Any], ts: int) -> int | None:
-    """When the watermark will have reached `ts` if nothing arrives; None where only data moves it.
-
-    A dispatcher wakes at the moment of what somebody waits for, or of the first tuple that is held back.
-    """
+    """When the watermark will have reached `ts` if nothing arrives; None where only data moves it."""
     if stream.kind is not TimestampKind.EXTERNAL:
         return ts
     known = list(partitions_of(progress).values())

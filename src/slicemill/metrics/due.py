@@ -32,7 +32,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.storage.arrow_schema import ARRIVAL, TS
-from slicemill.storage.log import Log
 
 Integers = NDArray[np.int64]
 # When the rows of an output were due, and how many of them at each moment.
@@ -40,7 +39,6 @@ Arrivals: TypeAlias = tuple[tuple[int, int], ...]
 
 # Above so many moments, older ones are told less exactly.
 _MOST_MOMENTS = 4_096
-_OF_LATE_ROWS = 100
 
 
 class TimeMoments(NamedTuple):
@@ -146,16 +144,6 @@ def dated(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Tabl
     index = table.schema.get_field_index(ARRIVAL)
     moments = pa.array(due_moments(ts, arr, lines, now_us))
     return table.set_column(index, table.schema.field(index), moments)
-
-
-def moments_of_log(log: Log) -> TimeMoments:
-    """The same of late and bad rows, whose time only they themselves move: by what came last."""
-    last = log.epochs(after=log.newest(_OF_LATE_ROWS) - 1)
-    return TimeMoments(
-        np.array([epoch.max_ts for epoch in last], np.int64),
-        np.array([epoch.arrival_us for epoch in last], np.int64),
-        np.zeros(len(last), np.bool_),
-    )
 
 
 def moments_of(ts: Integers, arrivals: Integers) -> list[tuple[int, int]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Operator)
 Keys: TypeAlias = tuple[Expr, ...]
+KeysBelow: TypeAlias = "tuple[tuple[str, Keys], ...]"
 
 
 class Role(StrEnum):
@@ -58,6 +59,13 @@ class MemberKind:
     words: Callable[[Any], Description]
     history_us: Callable[[Any], int | None]
     seq_bits: Callable[[Any, int, Catalog], int]
+    keys_below: Callable[[Any, Any, Keys], tuple[Keys, ...] | None] = lambda *_: None
+    """Keys over its output by input of the shared operator, which comes first."""
+
+
+def same_keys(_: Operator, node: Node, __: QueryGraph, keys: Keys) -> KeysBelow:
+    """`keys_below` of what lets the columns of its only input pass."""
+    return ((node.inputs[0], keys),)
 
 
 def _its_inputs(_: Operator, node: Node, __: QueryGraph) -> tuple[str, ...]:
@@ -85,7 +93,7 @@ class OperatorKind(Generic[S]):
     | `computes` | is no drop box, which lets a share of all tuples pass |
     | `unit` | which queries run as one with it |
     | `keys` | by input, the expressions by whose values its work can be split; None if it cannot |
-    | `keys_below` | keys over its output as keys over its first input, if that has them |
+    | `keys_below` | keys over its output, by the nodes below it as keys over theirs; None if they lack them |
     | `history_us` | how far back its results depend on tuples; None where no length of time says it |
     | `seq_bits`, `numbered_by` | how many bits its rows' numbers have, and whose they are (`columns.order`) |
     | `last_words` | gives rows at the end of input, at the time of the last tuple |
@@ -115,7 +123,7 @@ class OperatorKind(Generic[S]):
     computes: bool = True
     unit: UnitOf = UnitOf.QUERY
     keys: Callable[[S], tuple[Keys, ...] | None] = lambda _: None
-    keys_below: Callable[[S, Node, QueryGraph, Keys], Keys | None] = lambda *_: None
+    keys_below: Callable[[S, Node, QueryGraph, Keys], KeysBelow | None] = lambda *_: None
     history_us: Callable[[S, Node, QueryGraph], int | None] = lambda *_: 0
     seq_bits: Callable[[S, int, Catalog, Node, QueryGraph], int] = lambda _, bits, *__: bits
     numbered_by: Callable[[S, Node, QueryGraph], Iterable[str]] | None = None

@@ -25,13 +25,14 @@ from slicemill.columns.order import Numbering
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
+from slicemill.operators.in_turn import Due, borders, due_in_turn
 from slicemill.operators.registry import partition_keys
 from slicemill.operators.row_operator import Holding, Reporting, Restorable, RowOperator
-from slicemill.operators.step import END
 from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ
 from slicemill.storage.codec import stored_as
+from slicemill.time import END
 
 # A tuple with its number and arrival; a row with those of the tuple it was made of, if it was one.
 Arrived: TypeAlias = tuple[Timed, int, int]
@@ -55,8 +56,8 @@ class RowState:
 class RowStep:
     """Runs an operator row by row; `numbering` is that of one with keys.
 
-    Tuples of several inputs go in by (timestamp, input, number), and only those earlier than what is
-    complete on every input: whatever the borders between runs, the operator sees the same sequence.
+    Tuples of several inputs go in by (timestamp, input, number), as soon as that is known: whatever the
+    borders between runs, the operator sees the same sequence.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class RowStep:
         until = min(complete)
         operator = self._operator
         out: list[Caused] = []
-        for port, (timed, seq, arrival) in self._ready(until):
+        for port, (timed, seq, arrival) in self._ready(complete):
             if operator.waits_for_time:
                 out += [(made, None, 0) for made in operator.advance(timed.ts)]
             out += [(made, seq, arrival) for made in operator.process(port, timed)]
@@ -120,22 +121,23 @@ class RowStep:
         """What the operator has dropped for lack of memory, if it may drop anything."""
         return {node_id: self._operator.report} if isinstance(self._operator, Reporting) else {}
 
-    def due(self) -> int | None:
-        waiting = [queue[0][0].ts + 1 for queue in self._waiting if queue]
+    def due(self) -> Due | None:
         operator = self._operator
         held = operator.due() if isinstance(operator, Holding) else None
-        return min([*waiting, *([] if held is None else [held])], default=None)
+        return due_in_turn([queue[0][0].ts if queue else None for queue in self._waiting]) or held
 
-    def _ready(self, until: int) -> list[tuple[int, Arrived]]:
+    def _ready(self, complete: Sequence[int]) -> list[tuple[int, Arrived]]:
         """Tuples that may go in now, in order; the others wait on."""
-        single = len(self._waiting) == 1
         ready: list[tuple[int, Arrived]] = []
-        for port, waiting in enumerate(self._waiting):
-            # One input is in order by itself: nothing can come before what is here.
-            count = len(waiting) if single else _count_before(waiting, until)
+        known = [
+            max([told, *(timed.ts for timed, _, _ in queue[-1:])])
+            for told, queue in zip(complete, self._waiting, strict=True)
+        ]
+        for port, (waiting, border) in enumerate(zip(self._waiting, borders(known), strict=True)):
+            count = _count_before(waiting, border)
             ready += [(port, arrived) for arrived in waiting[:count]]
             self._waiting[port] = waiting[count:]
-        return ready if single else sorted(ready, key=lambda entry: (entry[1][0].ts, entry[0]))
+        return sorted(ready, key=lambda entry: (entry[1][0].ts, entry[0]))
 
 
 def row_step(operator: RowOperator, context: StepContext) -> RowStep:

@@ -13,11 +13,9 @@ import pyarrow as pa
 
 from slicemill.aggregate.calls import Uda
 from slicemill.errors import SlicemillError
+from slicemill.operators.in_turn import Due
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
-
-# No timestamp is later: an input that is complete up to here has ended.
-END = 2**63 - 1
 
 # What one member of a shared step gets: its rows and how far they are complete, or why there are none.
 StepResult: TypeAlias = tuple[pa.Table, int] | SlicemillError
@@ -41,8 +39,11 @@ class Stateful(Protocol):
     @property
     def state(self) -> object: ...
 
-    def due(self) -> int | None:
-        """How far the inputs must be complete for something held back to come out; None if nothing is."""
+    def due(self) -> Due | None:
+        """How far the inputs must be complete for something held back to come out; None if nothing is.
+
+        A number is for all of them. In a tuple, each has its own: they are enough all together.
+        """
         ...
 
 

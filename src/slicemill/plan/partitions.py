@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from slicemill.esl.types.expression import Expr
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.kind import Keys
 from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import digest
-from slicemill.plan.log_keys import in_log
-from slicemill.plan.logs import log_of
+from slicemill.plan.log_keys import keys_in_logs
 from slicemill.plan.units import Unit
 
 # The number of a cell is stored in two bytes.
@@ -40,16 +40,42 @@ def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchang
     ids = {node.id for node in computing}
     if cells == 1 or not all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs):
         return {}
-    found: dict[str, Exchange] = {}
-    for node in computing:
-        keys = partition_keys(node.operator)
-        if keys is None:
+    by_node = [_keys_of_logs(node, graph) for node in computing]
+    found: dict[str, Keys] = {}
+    for wanted in sorted(by_node, key=_number_of_keys):
+        known = next((log for log in wanted if log in found), None)
+        if known is not None and set(found[known]) <= set(wanted[known]):
+            # Rows with the same keys have some of them in common: these are enough, and in one order.
+            order = [wanted[known].index(key) for key in found[known]]
+            wanted = {log: tuple(keys[place] for place in order) for log, keys in wanted.items()}
+        if not wanted or any(found.setdefault(log, keys) != keys for log, keys in wanted.items()):
             return {}
-        for source, of_source in zip(node.inputs, keys, strict=True):
-            log, own = _log_below(graph, graph[source]), in_log(graph, graph[source], of_source)
-            if log is None or own is None or found.setdefault(log, Exchange(own, cells)).keys != own:
-                return {}
-    return found if found.keys() == set(unit.inputs) else {}
+    if found.keys() != set(unit.inputs):
+        return {}
+    return {log: Exchange(keys, cells) for log, keys in found.items()}
+
+
+def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
+    """By log, those of a node's keys that the rows which lead to it have; empty if it cannot be split."""
+    found: dict[str, Keys] = {}
+    for together in zip(*(partition_keys(node.operator) or ()), strict=True):
+        in_logs = _in_logs(graph, zip(node.inputs, together, strict=True))
+        found |= {log: (*found.get(log, ()), key) for log, key in in_logs.items()}
+    return found
+
+
+def _in_logs(graph: QueryGraph, keys: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
+    """Keys of nodes that are equal, by the logs these are made from; empty where a log has none, or two."""
+    found: dict[str, Expr] = {}
+    for source, key in keys:
+        below = keys_in_logs(graph, graph[source], (key,))
+        if below is None or any(found.setdefault(log, own) != own for log, (own,) in below.items()):
+            return {}
+    return found
+
+
+def _number_of_keys(by_log: Mapping[str, Keys]) -> int:
+    return max(map(len, by_log.values()), default=0)
 
 
 def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[Exchange, ...]]:
@@ -59,12 +85,6 @@ def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[
         for log, exchange in exchanges.items():
             found.setdefault(log, {})[exchange] = None
     return {log: tuple(by) for log, by in found.items()}
-
-
-def _log_below(graph: QueryGraph, node: Node) -> str | None:
-    while (log := log_of(node, graph)) is None and node.inputs:
-        node = graph[node.inputs[0]]
-    return log
 
 
 def _computing(unit: Unit, graph: QueryGraph) -> list[Node]:

@@ -60,14 +60,14 @@ class Batches:
 
     def rate(self, aim: Aim) -> Floats:
         """Value by time of what counts with each unit for this aim."""
-        value, overhead, per_row = self.figures.portions[aim][:, self.units]
+        value, overhead, per_row = self.figures.portions[aim].take(self.units, axis=1)
         rate: Floats = value * (self.rows if aim is Aim.MEMORY else self.worth)
         rate /= overhead + per_row * self.rows
         return rate
 
     def cost(self) -> tuple[Floats, Floats]:
         """a and b: of the unit and of all behind it."""
-        _, overhead, per_row = self.figures.portions[Aim.ALL][:, self.units]
+        overhead, per_row = self.figures.portions[Aim.ALL, 1:].take(self.units, axis=1)
         return overhead, per_row
 
     @property

@@ -16,7 +16,17 @@ from slicemill.shedding.methods import scattered
 from slicemill.storage.codec import stored_as
 
 LIMIT = 1024
+_LEAST = 64
 SEED = 0x5AD0
+
+
+def runs_remembered(capacity: int) -> int:
+    """How many runs are remembered beside a memory of so many tuples: what it costs to tell the accuracy.
+
+    >>> [runs_remembered(capacity) for capacity in (10, 2_500, 100_000)]
+    [64, 312, 1024]
+    """
+    return min(LIMIT, max(_LEAST, capacity // 8))
 
 
 @stored_as("shed.original", version=1)

@@ -52,8 +52,9 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
 def upgrade_home(folder: Path) -> str:
     """Bring a home to the current FORMAT, and say what was done.
 
-    FORMAT 2 has other names of unit fields and other digests of plans: state of FORMAT 1 belongs to no unit
-    of it. FORMAT 3 has other names of folders, and a checkpoint of Spark's for each stream that it reads.
+    FORMAT 2 had other names of unit fields and other digests of plans than 1, FORMAT 3 says by input what a
+    unit waits for, has other names of folders, and a checkpoint of Spark's for each stream that it reads:
+    state of before belongs to no unit of it.
     """
     require_home(folder)
     found = read_format(folder)

@@ -132,13 +132,13 @@ def test_something_is_due_at_the_end_of_the_time_unit() -> None:
         "a": to_table([Timed(17, ("p", 1.0, 17))], graph["a"].schema, [0]),
         "b": to_table([], graph["b"].schema, []),
     }
-    assert program.run(tables, {"a": 18, "b": 30}).due == 20
+    assert program.run(tables, {"a": 18, "b": 30}).due == ({"a": 20, "b": 20},)
     nothing = {name: to_table([], graph[name].schema, []) for name in "ab"}
     outcome = program.run(nothing, {"a": 20, "b": 30})
     assert [timed.ts for timed in timed_rows(outcome.tables["c"], graph["c"].schema)] == [20, 20]
-    assert outcome.due == 30
+    assert outcome.due == ({"a": 30, "b": 30},)
     # When the streams have ended, nothing comes out of time alone.
-    assert program.run(nothing, {"a": END, "b": END}).due is None
+    assert program.run(nothing, {"a": END, "b": END}).due == ()
 
 
 def test_a_table_without_examples_is_said() -> None:

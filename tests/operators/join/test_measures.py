@@ -39,7 +39,8 @@ def _state(queries: str, seconds: int) -> JoinState:
             }
             numbers = {"k": chance.integers(0, KEYS, rows), "v": chance.integers(0, 100, rows)}
             tables.append(pa.table(columns | numbers))
-        join.run(tables, begin + RUN_S * SECOND)
+        end = begin + RUN_S * SECOND
+        join.run(tables, [end, end], end)
     return state
 
 

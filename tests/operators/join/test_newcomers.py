@@ -54,7 +54,7 @@ def _run(join: JoinKernel, rows: list[tuple[int, ...]], until: int) -> list[set[
             columns[name] = pa.array([row[place] for row in mine], pa.int32())
         tables.append(pa.table(columns))
     found = []
-    for answer in join.run(tables, until):
+    for answer in join.run(tables, [until, until], until):
         assert isinstance(answer, pa.Table)
         numbers = [name for name in answer.column_names if name.rpartition(".")[2] == "w"]
         columns = [answer.column("_ts").to_pylist(), *(answer.column(name).to_pylist() for name in numbers)]

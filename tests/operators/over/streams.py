@@ -19,10 +19,10 @@ from slicemill.operators.context import StepContext
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.over import spec
 from slicemill.operators.row_step import RowState, RowStep
-from slicemill.operators.step import END
 from slicemill.reference.operators.window_aggregate import WindowAggregateOperator
 from slicemill.reference.translate import window_call_of
 from slicemill.rows import Timed
+from slicemill.time import END
 
 NAN, INF = float("nan"), float("inf")
 MONEY = t.decimal(6, 2)
@@ -54,7 +54,7 @@ def arguments(random: Random, name: str) -> tuple[Expr, ...]:
     found: list[Expr] = []
     for place, wanted in enumerate(builtin.parameters):
         if place == builtin.constant:
-            if builtin.share:
+            if wanted == "number":
                 found.append(Literal(random.choice([0.0, 0.25, 0.5, 0.9, 1.0]), t.DOUBLE))
             elif random.random() < 0.5:
                 found.append(Literal(random.choice(["", "-", "::"]), t.VARCHAR))

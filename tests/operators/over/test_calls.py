@@ -25,9 +25,9 @@ from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.schema import Column
 from slicemill.operators.over.calls import WindowCalls
-from slicemill.operators.step import END
 from slicemill.rows import Timed
 from slicemill.scalar.values import ExpressionError
+from slicemill.time import END
 from support.stored import stored
 
 

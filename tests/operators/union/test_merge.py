@@ -6,12 +6,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.operators.union.merge import BEGINNING, END, Merged, merge
+from slicemill.operators.union.merge import Merged, merge
 from slicemill.reference.engine import Engine
 from slicemill.reference.ets import NoEts
 from slicemill.reference.graph import OperatorSpec, SinkSpec
 from slicemill.reference.operators.stateless import Union
 from slicemill.reference.sources import Arrival, ScheduledSource
+from slicemill.time import BEGINNING, END
 
 Batch = tuple[int, list[int], int | None]
 """An input, the steps between its timestamps, and how far beyond them an enabling timestamp goes."""

@@ -32,6 +32,7 @@ from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.testbeds import QueryBed, quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
 from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurn, PolicyTurns, UnitCosts
+from slicemill_lab.bench.measuring.ways_to_choose import ways_to_choose_us
 from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.policies.registry import OBJECTIVES
@@ -96,6 +97,7 @@ def run(scale: Scale) -> Result:
         )
     )
     figures["median ms to decide between 1 000 units"] = overhead
+    figures["median us to find the next of 1 000 units, by way"] = ways_to_choose_us(units=1_000)
     return Result(tuple(claims), figures)
 
 

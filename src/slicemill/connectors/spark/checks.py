@@ -32,6 +32,9 @@ from slicemill.scalar.calendar import BLANKS
 # Columns beside those of a source: the text of a bad row, and why it is bad.
 RAW = "_raw"
 REASON = "_reason"
+# The order of rows from files: when a file was written, its name, where a part of it begins. One task reads a
+# part, row by row.
+PLACE = ("_place_time", "_place_file", "_place_part")
 
 _SPARK: dict[Kind, s.DataType] = {
     Kind.BOOLEAN: s.BooleanType(),

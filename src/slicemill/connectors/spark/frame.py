@@ -1,8 +1,9 @@
 """Any declared source as a Spark frame of the declared columns, with bad rows marked instead of lost.
 
 A frame has the declared columns in their declared types and two more: `_reason`, NULL for a good row, else
-why it is bad, and `_raw`, the text of a bad row. All checks are Catalyst expressions (see `source_checks`);
-no row passes through Python here, unless its source is written in Python.
+why it is bad, and `_raw`, the text of a bad row. A frame of a stream whose rows come from files says also in
+which order they arrived (`PLACE`): Spark's partitions have none. All checks are Catalyst expressions (see
+`source_checks`); no row passes through Python here, unless its source is written in Python.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as s
 
 from slicemill.connectors.spark.checks import (
+    PLACE,
     RAW,
     REASON,
     as_declared,
@@ -35,18 +38,20 @@ from slicemill.esl.types.schema import Kind, Schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_METADATA = "_metadata"
+
 
 def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = Path()) -> DataFrame:
     """A stream's tuples as they come; relative paths are taken from `folder`."""
     _check_names(stream.schema)
     frame, lines = opened_for_streaming(spark, stream, folder)
-    return _checked(frame, lines, stream.written, _external_time(stream))
+    return _checked(_placed(frame), lines, stream.written, _external_time(stream))
 
 
 def checked_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
     """A frame that a program gives as a stream's source, checked like any other."""
     _check_names(stream.schema)
-    return _checked(frame, None, stream.written, _external_time(stream))
+    return _checked(_placed(frame), None, stream.written, _external_time(stream))
 
 
 def batch_frame(
@@ -69,9 +74,28 @@ def table_frame(spark: SparkSession, table: catalog.Table, folder: Path = Path()
 
 
 def _check_names(schema: Schema) -> None:
-    for name in (RAW, REASON):
+    for name in (RAW, REASON, *PLACE):
         if schema.find(name) is not None:
             raise SlicemillError(f"a stream cannot have a column {name}; give it another name")
+
+
+def _placed(frame: DataFrame) -> DataFrame:
+    """A frame with the places of its rows, if it comes from files and from nothing else."""
+    if _METADATA in frame.columns:
+        return frame
+    places = (
+        F.unix_micros(f"{_METADATA}.file_modification_time"),
+        F.col(f"{_METADATA}.file_path"),
+        F.col(f"{_METADATA}.file_block_start"),
+    )
+    try:
+        return frame.select("*", *(place.alias(name) for place, name in zip(places, PLACE, strict=True)))
+    except AnalysisException:
+        return frame
+
+
+def _places_in(frame: DataFrame) -> list[str]:
+    return [name for name in PLACE if name in frame.columns]
 
 
 def _external_time(stream: catalog.Stream) -> str | None:
@@ -98,7 +122,7 @@ def _checked_lines(frame: DataFrame, schema: Schema, time: str | None) -> DataFr
         values.append(value.alias(_value_name(number)))
         if not fits_always(s.StringType(), column.type):
             reasons.append(_misfit(text, text, number, schema))
-    staged = frame.select(LINE, BROKEN, *_texts(frame), *values)
+    staged = frame.select(LINE, BROKEN, *_texts(frame), *values, *_places_in(frame))
     return _finished(staged, schema, reasons, F.col(LINE), time)
 
 
@@ -108,11 +132,12 @@ def _texts(frame: DataFrame) -> list[str]:
 
 def _checked_columns(frame: DataFrame, schema: Schema, time: str | None) -> DataFrame:
     """A source whose columns have types already."""
-    present = {field.name.lower(): field for field in frame.schema}
+    named = [name for name in frame.columns if name not in PLACE]
+    present = {field.name.lower(): field for field in frame.schema if field.name in named}
     missing = [column.name for column in schema if column.name.lower() not in present]
     if missing:
         raise SlicemillError(
-            f"the source has no column {', '.join(missing)}; it has {', '.join(frame.columns) or 'none'}"
+            f"the source has no column {', '.join(missing)}; it has {', '.join(named) or 'none'}"
         )
     utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in ("UTC", "Etc/UTC", "Z", "+00:00")
     values, reasons = [], []
@@ -124,9 +149,7 @@ def _checked_columns(frame: DataFrame, schema: Schema, time: str | None) -> Data
         if not fits_always(field.dataType, column.type):
             reasons.append(_misfit(source, as_text(source, field.dataType), number, schema))
     staged = frame.select("*", *values)
-    raw = F.to_json(
-        F.struct(*(F.col(_quoted(name)) for name in frame.columns)), {"ignoreNullFields": "false"}
-    )
+    raw = F.to_json(F.struct(*(F.col(_quoted(name)) for name in named)), {"ignoreNullFields": "false"})
     return _finished(staged, schema, reasons, raw, time)
 
 
@@ -145,9 +168,11 @@ def _finished(
     nothing = F.lit(None).cast(s.StringType())
     reason = F.coalesce(*reasons, nothing)
     columns = [F.col(_value_name(number)).alias(column.name) for number, column in enumerate(schema)]
-    named = frame.select(*columns, raw.alias(RAW), reason.alias(REASON))
+    places = _places_in(frame)
+    named = frame.select(*columns, raw.alias(RAW), reason.alias(REASON), *places)
     kept = F.when(F.col(REASON).isNotNull(), F.col(RAW))
-    return named.select(*(F.col(_quoted(name)) for name in schema.names), kept.alias(RAW), REASON)
+    own = (F.col(_quoted(name)) for name in schema.names)
+    return named.select(*own, kept.alias(RAW), REASON, *places)
 
 
 def _value_name(number: int) -> str:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as s
 
 from slicemill.connectors.files.text import TextFiles
-from slicemill.connectors.spark.checks import RAW, REASON, spark_type
+from slicemill.connectors.spark.checks import PLACE, RAW, REASON, spark_type
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.csv import csv_format
@@ -40,8 +40,10 @@ class HeadedCsv:
         """Good and bad rows of a frame of whole files."""
         fields = [s.StructField(column.name, spark_type(column.type)) for column in schema]
         texts = [s.StructField(name, s.StringType()) for name in (RAW, REASON)]
+        places = [files.schema[name] for name in PLACE if name in files.columns]
         reader = _WholeFiles(schema, time, self.options)
-        return files.select("path", "content").mapInArrow(reader, s.StructType([*fields, *texts]))
+        chosen = files.select("path", "content", *(place.name for place in places))
+        return chosen.mapInArrow(reader, s.StructType([*fields, *texts, *places]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,11 @@ class _WholeFiles:
         given = {name.lower(): value for name, value in self.options.items()}
         text = TextFiles(wanted, CSV, csv_format(self.schema.names, given), header=True)
         for batch in batches:
-            for path, content in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for number in range(batch.num_rows):
+                path, content = (batch.column(place)[number].as_py() for place in range(2))
                 name = Path(unquote(urlsplit(path).path))
                 for rows, errors in text.whole(name, _in_utf8(content, given)):
-                    yield from _with_reasons(rows, errors).to_batches()
+                    yield from _placed(_with_reasons(rows, errors), batch, number).to_batches()
 
 
 def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
@@ -70,6 +73,13 @@ def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
     if encoding.upper() in ("UTF-8", "UTF8") and ending == "\n":
         return content
     return content.decode(encoding, errors="replace").replace(ending, "\n").encode()
+
+
+def _placed(rows: pa.Table, files: pa.RecordBatch, number: int) -> pa.Table:
+    """Rows of a file with the file's place."""
+    for field, column in list(zip(files.schema, files.columns, strict=True))[2:]:
+        rows = rows.append_column(field, pa.repeat(column[number], rows.num_rows))
+    return rows
 
 
 def _with_reasons(rows: pa.Table, errors: pa.Table | None) -> pa.Table:

@@ -63,6 +63,7 @@ def parsed(lines: DataFrame, schema: Schema, format_: LineFormat) -> DataFrame:
         format_.form, F.ltrim(value, F.lit(BLANKS)).startswith("{")
     )
     frame = lines.where(F.btrim(value, F.lit(BLANKS)) != "")
+    others = [name for name in lines.columns if name != "value"]
     json_line, csv_line = F.when(is_json, value), F.when(~is_json, value)
     frame = frame.select(
         F.make_valid_utf8(value).alias(LINE),
@@ -72,6 +73,7 @@ def parsed(lines: DataFrame, schema: Schema, format_: LineFormat) -> DataFrame:
         _nothing_follows(json_line).alias("_ends"),
         _exact_decimals(json_line, schema).alias("_exact"),
         F.from_csv(csv_line, _csv_schema(format_), _csv_options(format_)).alias("_csv"),
+        *others,
     )
     broken = (
         F.when(~F.col("_utf8"), F.lit(NO_TEXT))
@@ -87,7 +89,7 @@ def parsed(lines: DataFrame, schema: Schema, format_: LineFormat) -> DataFrame:
         fields.append(text.alias(f"_text{number}"))
         if column.type.kind is Kind.DECIMAL:
             fields.append(F.col("_exact").getField(column.name).alias(f"_exact{number}"))
-    return frame.select(LINE, broken.alias(BROKEN), *fields)
+    return frame.select(LINE, broken.alias(BROKEN), *fields, *others)
 
 
 def _json_object(line: Column, schema: Schema) -> Column:

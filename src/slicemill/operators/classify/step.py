@@ -15,11 +15,11 @@ from slicemill.esl.types.schema import Schema
 from slicemill.operators.classify.spec import Classify
 from slicemill.operators.classify.training import Trained, placed, trained
 from slicemill.operators.context import StepContext
-from slicemill.operators.step import END
 from slicemill.rows import Timed
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.storage.arrow_schema import TS
 from slicemill.storage.codec import stored_as
+from slicemill.time import END
 
 
 @stored_as("classify", version=1)

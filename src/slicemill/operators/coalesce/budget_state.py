@@ -8,66 +8,60 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.columns.intervals import Mask
+from slicemill.columns.keys import Keys
 from slicemill.operators.coalesce.coalescing import CoalescingState
 from slicemill.operators.coalesce.shedding import layout as m
 from slicemill.operators.coalesce.shedding.heap import Ints
-from slicemill.operators.panes.state import StoredKeys
 from slicemill.shedding.report import MemoryReport
 from slicemill.storage.codec import register
 
-FEW = 1000
+FEW = 100
 
 
 @dataclass(slots=True)
 class BudgetState(CoalescingState):
-    """The memory and its partitions, in numbers; `values` has what the codes stand for.
+    """The memory at rest and its partitions; `values` are the columns of what codes stand for.
 
-    What is stored of the memory are its tuples; whoever goes on with the state unpacks it.
+    While a run of the unit lasts, the memory is unpacked, and values have numbers by which they are found.
     """
 
-    memory: m.Arrays | m.Packed | None = None
+    memory: m.Packed | None = None
     partitions: Ints = field(default_factory=lambda: m.new_partitions(0))
-    values: StoredKeys = field(default_factory=StoredKeys)
+    values: dict[str, Any] = field(default_factory=lambda: Keys().plain())
     next_end: int | None = None
     until: deque[tuple[int, int]] = field(default_factory=deque)
     report: MemoryReport = field(default_factory=MemoryReport)
     next_seq: int = 0
 
     def plain(self) -> dict[str, Any]:
-        stored = {one.name: getattr(self, one.name) for one in fields(self)}
-        if isinstance(self.memory, m.Arrays):
-            stored["memory"] = m.packed(self.memory)
-        return stored
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
-    def forget(self) -> None:
-        """Let go of partitions and values that nothing has, when they are many."""
-        a = self.memory
-        assert isinstance(a, m.Arrays)
-        held = a.slots[:, m.PART] != m.NONE
-        shadow = a.shadow[: a.counts[m.SHADOW]]
+    def rest(self, memory: m.Packed, values: Keys) -> None:
+        """Keeps what a run leaves: the memory, and the partitions and values that something has."""
+        self.memory = memory
         alive = self.partitions[:, m.ALIVE] == 1
         if len(self.keys) > 2 * int(alive.sum()) + FEW:
             used = alive.copy()
-            used[shadow[:, m.S_PART]] = True
-            moved = self.keys.keep(used).astype(np.int64)
+            used[memory.shadow["part"]] = True
+            moved = self.keys.keep(used)
             self.partitions = self.partitions[used]
-            a.slots[held, m.PART] = moved[a.slots[held, m.PART]]
-            shadow[:, m.S_PART] = moved[shadow[:, m.S_PART]]
-        if len(self.values) > 2 * (len(a.slots) + len(a.shadow) + 2 * len(self.partitions)) + FEW:
-            self._forget_values(held, shadow)
+            for records in (memory.tuples, memory.shadow):
+                records["part"] = moved[records["part"]]
+        self._keep_values(memory, values)
 
-    def _forget_values(self, held: Mask, shadow: Ints) -> None:
-        a = self.memory
-        assert isinstance(a, m.Arrays)
-        used = np.zeros(len(self.values) + 1, np.bool_)
-        codes = [a.slots[held, m.CODE], shadow[:, m.S_CODE], *self.partitions[:, [m.NEW_CODE, m.RUN_CODE]].T]
-        used[np.concatenate(codes)] = True
-        moved = np.append(self.values.keep(used[:-1]), m.NONE).astype(np.int64)
-        a.slots[held, m.CODE] = moved[a.slots[held, m.CODE]]
-        shadow[:, m.S_CODE] = moved[shadow[:, m.S_CODE]]
+    def _keep_values(self, memory: m.Packed, values: Keys) -> None:
+        newest = self.partitions[:, [m.NEW_CODE, m.RUN_CODE]]
+        used = np.zeros(len(values) + 1, np.bool_)
+        used[np.concatenate([memory.tuples["code"], memory.shadow["code"], *newest.T])] = True
+        moved = np.append(values.keep(used[:-1]), m.NONE)
+        for records in (memory.tuples, memory.shadow):
+            records["code"] = moved[records["code"]]
         for column in (m.NEW_CODE, m.RUN_CODE):
             self.partitions[:, column] = moved[self.partitions[:, column]]
+        kept = values.plain()
+        if kept["columns"] is not None:
+            kept["columns"] = [column.combine_chunks() for column in kept["columns"]]
+        self.values = kept
 
 
-register("coalesce.budgeted", 1, BudgetState, BudgetState.plain, lambda plain: BudgetState(**plain))
+register("coalesce.budgeted", 2, BudgetState, BudgetState.plain, lambda plain: BudgetState(**plain))

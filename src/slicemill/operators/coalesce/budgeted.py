@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.columns.intervals import Mask, Places
-from slicemill.columns.keys import distinct_keys
+from slicemill.columns.keys import Keys, distinct_keys
 from slicemill.columns.order import renumbered
 from slicemill.esl.types.budget import Budget, Slot
 from slicemill.esl.types.schema import Schema
@@ -35,10 +35,9 @@ from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.vectors import numbers
 from slicemill.shedding.methods import method_of
 from slicemill.shedding.report import MemoryReport
-from slicemill.shedding.shadow import LIMIT, SEED
+from slicemill.shedding.shadow import SEED, runs_remembered
 
 _ALWAYS = -(2**62)
-_ROOM = 1024
 
 
 def is_compiled(budget: Budget) -> bool:
@@ -58,37 +57,40 @@ class BudgetedByTime(Coalescing):
         assert operator.budget is not None
         method = method_of(operator.budget.method, operator.budget.threshold)
         threshold = -1 if method.threshold is None else method.threshold
-        self._rule = m.Rule(method.lost, method.lookahead, threshold, method.seed, SEED, LIMIT)
         self._capacity = operator.budget.capacity
+        limit = runs_remembered(self._capacity)
+        self._rule = m.Rule(method.lost, method.lookahead, threshold, method.seed, SEED, limit)
         self._wanted = None if operator.wanted is None else compile_vector(operator.wanted, output)
+        # What a run works with; between two runs, the state has it all.
+        self._memory = m.empty(0, 0)
+        self._values = Keys()
         if state.memory is None:
-            state.memory = m.empty(min(self._capacity, _ROOM), LIMIT)
             state.report = MemoryReport(capacity=self._capacity)
-        elif isinstance(state.memory, m.Packed):
-            self._unpack(state.memory, len(state.memory.tuples))
 
-    @property
-    def _memory(self) -> m.Arrays:
-        assert isinstance(self.state.memory, m.Arrays)
-        return self.state.memory
+    def _wake(self, coming: int) -> None:
+        """Unpacks the memory, with room for what it has and what is coming, as far as the budget goes."""
+        stored = self.state.memory or m.packed(self._memory)
+        room = min(self._capacity, len(stored.tuples) + coming)
+        self._memory = unpacked(stored, room, self.state.partitions, self._rule)
+        self._values = Keys.restored(**self.state.values)
 
-    def _unpack(self, stored: m.Packed, wanted: int) -> None:
-        """With room for so many tuples, and as many again, as far as the budget goes."""
-        size = min(self._capacity, max(2 * wanted, _ROOM))
-        self.state.memory = unpacked(stored, size, self.state.partitions, self._rule)
+    def _rest(self) -> None:
+        self.state.rest(m.packed(self._memory), self._values)
+        self._memory, self._values = m.empty(0, 0), Keys()
 
     def due(self) -> int | None:
         return self.state.next_end
 
     def _report(self, new: pa.Table, arrivals: Places, ended: bool) -> pa.Table | None:  # noqa: ARG002
         state = self.state
+        missing = max(len(state.keys), 1) - len(state.partitions)
+        state.partitions = np.concatenate([state.partitions, m.new_partitions(max(missing, 0))])
+        self._wake(len(new))
         columns = [new.column(name) for name in self._attributes]
-        codes = state.values.number(distinct_keys(columns, len(new)), columns).astype(np.int64)
+        codes = self._values.number(distinct_keys(columns, len(new)), columns).astype(np.int64)
         keys = numbers(new.column(KEY).combine_chunks()).astype(np.int64)
         chosen = new.column(SELECTED).to_numpy().astype(np.int64)
         ts: Places = numbers(new.column(TIME).combine_chunks())
-        missing = max(len(state.keys), 1) - len(state.partitions)
-        state.partitions = np.concatenate([state.partitions, m.new_partitions(max(missing, 0))])
         out, start = [], 0
         while True:
             if state.next_end is None:
@@ -96,9 +98,6 @@ class BudgetedByTime(Coalescing):
                     break
                 state.next_end = (int(ts[start]) // self._slide + 1) * self._slide
             stop = int(np.searchsorted(ts, state.next_end, "left"))
-            wanted = min(self._capacity, int(self._memory.counts[m.HELD]) + stop - start)
-            if wanted >= len(self._memory.slots):
-                self._unpack(m.packed(self._memory), wanted)
             tuples = [column[start:stop] for column in (keys, ts, codes, chosen)]
             horizon = self._horizon(state.next_end)
             take(self._memory, state.partitions, self._rule, self._capacity, horizon, *tuples)
@@ -107,7 +106,7 @@ class BudgetedByTime(Coalescing):
                 break
             out.append(self._closed(state.next_end, ended and start == len(ts)))
         self._count()
-        state.forget()
+        self._rest()
         if not out:
             return None
         table = renumbered(pa.concat_tables(out), state.next_seq)
@@ -198,7 +197,7 @@ class BudgetedByTime(Coalescing):
 
     def _table(self, pieces: RunPieces, ts: int) -> pa.Table:
         keys = self.state.keys.values(pieces.partitions) if self._heads else []
-        values = self.state.values.values(pieces.codes)
+        values = self._values.values(pieces.codes)
         times = [pa.array(t).cast(pa.timestamp("us", tz="UTC")) for t in (pieces.begins, pieces.ends)]
         period = pa.StructArray.from_arrays(times, names=["begin", "end"])
         # Time releases them, at the ends of slides.

@@ -23,7 +23,7 @@ from slicemill.rows import Row, Timed
 from slicemill.shedding.chains import NewestTuple, Tuple
 from slicemill.shedding.memories import memory_of
 from slicemill.shedding.report import MemoryReport
-from slicemill.shedding.shadow import Shadow
+from slicemill.shedding.shadow import Shadow, runs_remembered
 
 
 class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
@@ -34,7 +34,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._extent = temporal.extent
         self._by_rows = temporal.by_rows
         self._memory = memory_of(budget)
-        self._shadow = Shadow()
+        self._shadow = Shadow(runs_remembered(budget.capacity))
         self._exactness = Exactness(self._shadow, temporal.extent, temporal.by_rows, wanted)
         self._serial = 0
         self._until: deque[tuple[int, int]] = deque()  # slides, and the tuples that had arrived by then

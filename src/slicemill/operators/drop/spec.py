@@ -9,7 +9,7 @@ from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.load_budget import METHODS, LoadBudget
 from slicemill.operators.description import Description
-from slicemill.operators.kind import ColumnsRead, OperatorKind
+from slicemill.operators.kind import ColumnsRead, OperatorKind, same_keys
 from slicemill.operators.operator import Operator
 from slicemill.time import format_us
 
@@ -67,7 +67,7 @@ KINDS = (
             [] if drop.utility is None else [drop.utility], wanted
         ),
         computes=False,
-        keys_below=lambda *given: given[-1],
+        keys_below=same_keys,
         step="slicemill.operators.drop.step:drop",
     ),
     OperatorKind(

@@ -18,11 +18,10 @@ from slicemill.operators.assembly import Assembly, AssemblyState
 from slicemill.operators.context import StepContext
 from slicemill.operators.group.spec import GroupAggregate
 from slicemill.operators.partitioned import Columns, Partitioned
-from slicemill.operators.step import END
 from slicemill.scalar.vectors import Vector, from_arrow
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
-from slicemill.time import BEGINNING
+from slicemill.time import BEGINNING, END
 
 
 @stored_as("group", version=1)

@@ -1,7 +1,7 @@
 """The shared window join of two streams, set at a time.
 
-A run takes the rows before the time up to which both inputs are complete. They probe the other side's slices
-and each other, and then become slices themselves. Results come in the reference's order: by the newer tuple,
+A run takes the rows that nothing can come before any more. They probe the other side's slices and each
+other, and then become slices themselves. Results come in the reference's order: by the newer tuple,
 (timestamp, input, arrival), then by the older one, oldest first.
 
 A query that is new gets pairs of tuples that have both arrived since: as if it had started alone. Where the
@@ -131,19 +131,30 @@ class JoinKernel:
             )
         return served
 
-    def next_ts(self) -> int | None:
-        """The timestamp of the first row that waits."""
-        return min((ts for side in self._sides if (ts := side.next_ts()) is not None), default=None)
+    def next_times(self) -> list[int | None]:
+        """By side, the timestamp of the first row that waits."""
+        return [side.next_ts() for side in self._sides]
 
-    def run(self, tables: Sequence[pa.Table], until: int) -> list[Answer]:
-        """New rows of both sides, each in time order, `until` being complete; an answer for each member."""
+    def known(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[int]:
+        """By side, how far it is known: also by the last row that is there."""
+        lasts = (
+            side.last_ts() if not table.num_rows else int(table.column("_ts")[-1].as_py())
+            for side, table in zip(self._sides, tables, strict=True)
+        )
+        return [told if ts is None else max(told, ts) for told, ts in zip(complete, lasts, strict=True)]
+
+    def run(self, tables: Sequence[pa.Table], below: Sequence[int], until: int) -> list[Answer]:
+        """New rows of both sides, each in time order; an answer for each member.
+
+        Rows of a side go in that are `below` its time. `until` is complete on both.
+        """
         errors, self._problems = self._problems, {}
         for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
                 numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
                 kept.arrive(entry.prepared(table, numbers, errors))
-        passed = [self._moments(side, until) for side in SIDES]
-        new = self._grouped([side.ready(until) for side in self._sides], passed)
+        passed = [self._moments(side, below[side]) for side in SIDES]
+        new = self._grouped([side.ready(ts) for side, ts in zip(self._sides, below, strict=True)], passed)
         collected: Collected = {}
         for pairs in self._pairs(new):
             self._answers.add(pairs, collected, errors)
@@ -181,10 +192,10 @@ class JoinKernel:
 
     # -- pairs are found -------------------------------------------------------------------------------
 
-    def _moments(self, side: int, until: int) -> Times:
+    def _moments(self, side: int, below: int) -> Times:
         """The times of all rows of the stream that are met in this run, where rows are counted."""
         moments = self._sides[side].state.moments
-        return moments if until == FOREVER else moments[: np.searchsorted(moments, until)]
+        return moments if below == FOREVER else moments[: np.searchsorted(moments, below)]
 
     def _grouped(self, ready: Sequence[pa.Table], passed: Sequence[Times]) -> list[Probing]:
         times = [column_numbers(table, TS) for table in ready]

@@ -135,14 +135,14 @@ class Side:
         if table.num_rows:
             self.state.waiting.append(table)
 
-    def ready(self, until: int) -> pa.Table:
+    def ready(self, below: int) -> pa.Table:
         """The rows before a time, all of them at the end of time; the others wait on."""
         state = self.state
         found: list[pa.Table] = []
         while state.waiting:
             table = table_of(state.waiting[0]).slice(state.taken)
             times = column_numbers(table, TS)
-            count = len(times) if until == FOREVER else int(np.searchsorted(times, until))
+            count = len(times) if below == FOREVER else int(np.searchsorted(times, below))
             if count:
                 found.append(table.slice(0, count))
             if count < len(times):
@@ -172,6 +172,10 @@ class Side:
         if not self.state.waiting:
             return None
         return int(table_of(self.state.waiting[0]).column(TS)[self.state.taken].as_py())
+
+    def last_ts(self) -> int | None:
+        """The timestamp of the last row that waits."""
+        return int(table_of(self.state.waiting[-1]).column(TS)[-1].as_py()) if self.state.waiting else None
 
     def pass_by(self, moments: Times) -> None:
         """Rows of the stream that have been met, with or without a key."""

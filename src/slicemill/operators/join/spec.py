@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
-from slicemill.esl.types.expression import Expr, columns_of
+from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.operators.description import Description, Fact, each, many
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
-from slicemill.operators.kind import ColumnsRead, Keys, MemberKind, OperatorKind, Role, UnitOf, longest_us
+from slicemill.operators.kind import (
+    ColumnsRead,
+    Keys,
+    KeysBelow,
+    MemberKind,
+    OperatorKind,
+    Role,
+    UnitOf,
+    longest_us,
+    same_keys,
+)
 from slicemill.operators.operator import Operator, SharedOperator
 
 if TYPE_CHECKING:
@@ -150,6 +160,38 @@ def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
     return None if join.counts_rows or not join.keys[0] else join.keys
 
 
+def _keys_below(join: SharedJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+    """Keys over the results of its only member; of several, their parts know."""
+    below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
+    return None if below is None else tuple(zip(node.inputs, below, strict=True))
+
+
+def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[Keys, ...] | None:
+    """Keys over results that are those of the join, in any order: equal on both sides, so each side has them.
+
+    Other keys of one side say nothing of where a row of the other is.
+    """
+    taken = {name: (side, column) for name, side, column in member.columns}
+
+    def in_its_input(part: Expr) -> Expr | None:
+        return replace(part, name=taken[part.name][1]) if isinstance(part, ColumnRef) else None
+
+    found: list[tuple[Expr, Expr]] = []
+    for key in keys:
+        sides = {taken[name][0] for name in columns_of(key) if name in taken}
+        if len(sides) != 1 or not columns_of(key) <= taken.keys():
+            return None
+        (side,) = sides
+        own = transform(
+            key, lambda e: replace(e, name=taken[e.name][1]) if isinstance(e, ColumnRef) else None
+        )
+        if own not in join.keys[side]:
+            return None
+        number = join.keys[side].index(own)
+        found.append((join.keys[0][number], join.keys[1][number]))
+    return tuple(left for left, _ in found), tuple(right for _, right in found)
+
+
 def _columns_read(join: SharedJoin, port: int) -> ColumnsRead:
     """Expressions over one input, and the columns that results and conditions on pairs take of it."""
     exprs = list(join.keys[port])
@@ -211,12 +253,14 @@ KINDS = (
         columns_read=lambda join, port, _: _columns_read(join, port),
         unit=UnitOf.PARTS,
         keys=_keys,
+        keys_below=_keys_below,
         history_us=_history_us,
         seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),
         member=MemberKind(
             words=lambda member: Description("⋈", "From slices", _own_part(member)),
             history_us=lambda member: longest_us(member.windows),
             seq_bits=lambda _, bits, __: fanned_bits(ranked_bits(bits)),
+            keys_below=_keys_of_inputs,
         ),
         stored={"plan.join_member": JoinMember, "plan.age_limit": AgeLimit},
         step="slicemill.operators.join.step:shared_join",
@@ -226,6 +270,7 @@ KINDS = (
         spec=InOrder,
         words=lambda *_: Description("", "In order", (("by", "the latest of the joined tuples"),)),
         keeps_state=False,
+        keys_below=same_keys,
         numbered_by=_joined_streams,
         seq_bits=lambda in_order, bits, *_: fanned_bits(
             ranked_bits(bits, stream_ranks(len(in_order.members)))

@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
 from slicemill.operators.context import StepContext
+from slicemill.operators.in_turn import Due, borders, due_in_turn
 from slicemill.operators.join.shared import JoinKernel
-from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.spec import InOrder, SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.step import SharedStep, StatefulStep, StepResult
 from slicemill.shedding.accuracy import AccuracySums
@@ -23,15 +24,27 @@ def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | Sh
     state = context.state if isinstance(context.state, JoinState) else JoinState()
     join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits)
     limited = [member.name for member in operator.members if member.limit is not None]
-    step = SharedJoinStep(join, limited)
+    step = SharedJoinStep(join, limited, in_turn=not _is_link(context))
     return step if context.graph.has_parts(context.node.id) else JoinStep(step)
 
 
-class SharedJoinStep:
-    """A part for each query: pairs of rows before the time up to which both inputs are complete."""
+def _is_link(context: StepContext) -> bool:
+    """Is it one of the joins that a join of three or more streams is made of?
 
-    def __init__(self, join: JoinKernel, counted: Sequence[str] = ()) -> None:
+    Their streams may be taken in another order than that of FROM. So all rows of a timestamp go in together,
+    when that is over, and are put in the order of FROM at the end.
+    """
+    graph, own = context.graph, context.node.id
+    chained = (node.id for node in graph if isinstance(node.operator, InOrder))
+    return any(own in graph.ancestors(node_id) for node_id in chained)
+
+
+class SharedJoinStep:
+    """A part for each query: rows of both inputs go in `in_turn`, or timestamp by timestamp."""
+
+    def __init__(self, join: JoinKernel, counted: Sequence[str] = (), *, in_turn: bool = True) -> None:
         self._join = join
+        self._in_turn = in_turn
         self._counted = counted  # queries whose pairs may be left out
         self._shares: Mapping[str, float] = {}
 
@@ -60,14 +73,17 @@ class SharedJoinStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
         until = min(complete)
         self._count(tables, until)
+        below = borders(self._join.known(tables, complete)) if self._in_turn else [until, until]
         return [
             answer if isinstance(answer, SlicemillError) else (answer, until)
-            for answer in self._join.run(tables, until)
+            for answer in self._join.run(tables, below, until)
         ]
 
-    def due(self) -> int | None:
-        first = self._join.next_ts()
-        return None if first is None else first + 1
+    def due(self) -> Due | None:
+        firsts = self._join.next_times()
+        if self._in_turn:
+            return due_in_turn(firsts)
+        return min((ts + 1 for ts in firsts if ts is not None), default=None)
 
 
 class JoinStep:
@@ -92,5 +108,5 @@ class JoinStep:
     def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
         self._shared.set_load(node_id, dropping)
 
-    def due(self) -> int | None:
+    def due(self) -> Due | None:
         return self._shared.due()

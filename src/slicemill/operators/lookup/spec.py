@@ -10,7 +10,7 @@ from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.esl.types.query import Window
 from slicemill.operators.description import Description, Fact
-from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, longest_us
+from slicemill.operators.kind import ColumnsRead, Keys, KeysBelow, OperatorKind, Role, longest_us
 from slicemill.operators.operator import Operator
 from slicemill.operators.streams.spec import Scan
 
@@ -66,13 +66,13 @@ def _fed_by(_: Lookup, node: Node, graph: QueryGraph) -> tuple[str, ...]:
     return (stream,) if in_table(_, node, graph) else (graph[relation].inputs[0], stream)
 
 
-def _keys_below(lookup: Lookup, node: Node, graph: QueryGraph, keys: Keys) -> Keys | None:
+def _keys_below(lookup: Lookup, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
     """Keys that are the stream's alone, under the names they have there."""
     prefix = f"{lookup.stream_alias}." if lookup.stream_alias else ""
     own = {prefix + name for name in graph[node.inputs[0]].schema.names}
     if not in_table(lookup, node, graph) or not all(columns_of(key) <= own for key in keys):
         return None
-    return tuple(transform(key, lambda e: _without(e, prefix)) for key in keys)
+    return ((node.inputs[0], tuple(transform(key, lambda e: _without(e, prefix)) for key in keys)),)
 
 
 def _without(expr: Expr, prefix: str) -> Expr | None:

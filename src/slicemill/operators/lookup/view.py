@@ -18,12 +18,13 @@ from slicemill.columns.pieces import kept_from
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
+from slicemill.operators.in_turn import Due, borders, due_in_turn
 from slicemill.operators.lookup.matching import Matching, Stretch
 from slicemill.operators.lookup.spec import Lookup, Materialize
-from slicemill.operators.step import END
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
 from slicemill.storage.slice import Slice
+from slicemill.time import END
 
 Places = NDArray[np.int64]
 _EARLIEST = -(2**63)
@@ -40,7 +41,7 @@ class ViewState:
 
 
 class ViewLookupStep:
-    """Tuples of both inputs are taken as far as both are complete, whatever the borders between runs.
+    """Tuples of both inputs are taken in turn, the view's first, whatever the borders between runs.
 
     `stream` and `view` have the columns as they are called behind the look-up.
     """
@@ -66,14 +67,22 @@ class ViewLookupStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state, until = self.state, min(complete)
-        ready = []
-        for place, (table, schema) in enumerate(zip(tables, self._schemas, strict=True)):
+        arrived = []
+        for waiting, table, schema in zip(state.waiting, tables, self._schemas, strict=True):
             named = table.rename_columns(schema.names).cast(schema)
-            known = pa.concat_tables([state.waiting[place], named])
-            count = len(known) if until == END else int(np.searchsorted(_times(known), until))
-            ready.append(known.slice(0, count))
-            state.waiting[place] = known.slice(count).combine_chunks()
-        new, stream = ready
+            arrived.append(pa.concat_tables([waiting, named]))
+        known = [
+            max([told, *_times(table.slice(max(len(table) - 1, 0))).tolist()])
+            for told, table in zip(complete, arrived, strict=True)
+        ]
+        counts = [
+            len(table) if border == END else int(np.searchsorted(_times(table), border))
+            for table, border in zip(arrived, borders(known), strict=True)
+        ]
+        new, stream = (table.slice(0, count) for table, count in zip(arrived, counts, strict=True))
+        state.waiting = [
+            table.slice(count).combine_chunks() for table, count in zip(arrived, counts, strict=True)
+        ]
         new = new.drop_columns([SEQ, ARRIVAL]).combine_chunks()
         content = pa.concat_tables([*(piece.table for piece in state.content), new]).slice(state.passed)
         out = self._met(stream, content)
@@ -81,9 +90,9 @@ class ViewLookupStep:
         state.content, state.passed = kept_from(state.content, new, passed)
         return out, until
 
-    def due(self) -> int | None:
-        waiting = (table.column(TS)[0].as_py() + 1 for table in self.state.waiting if table.num_rows)
-        return min(waiting, default=None)
+    def due(self) -> Due | None:
+        waiting = self.state.waiting
+        return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
 
     def _met(self, stream: pa.Table, content: pa.Table) -> pa.Table:
         """Tuples of the stream with those of the view, in the order of the stream, the oldest first."""

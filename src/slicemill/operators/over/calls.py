@@ -43,6 +43,7 @@ from slicemill.operators.over.groups import (
     GroupSpan,
     OverGroupState,
     WindowAnswers,
+    pane_of,
 )
 from slicemill.scalar.columns import compile_many
 from slicemill.scalar.values import ExpressionError
@@ -302,10 +303,11 @@ def _grouped(
     columns: Sequence[Expr],
     arguments: Sequence[tuple[Expr, ...]],
 ) -> list[Placed]:
-    """Calls by PARTITION BY and window; without a beginning, each keeps its own past."""
+    """Calls by PARTITION BY and window; without a beginning, or in panes of rows, each keeps its own past."""
     members: dict[tuple[int, Window, int | None], list[int]] = {}
     for place, call in enumerate(calls):
-        alone = place if call.window.extent is None else None
+        apart = call.window.extent is None or pane_of(call.window, [call]) is not None
+        alone = place if apart else None
         members.setdefault((partitions.index(call.partition_by), call.window, alone), []).append(place)
     placed = []
     for (partitioning, window, _), found in members.items():

@@ -20,11 +20,12 @@ from slicemill.operators.models.spec import SharedModels
 from slicemill.operators.over.routines import CallsState, Routine, RoutineMember, RoutineMemberState
 from slicemill.operators.over.spec import WindowAggregate, has_expiries, returns_many
 from slicemill.operators.partitioned import Partitioned
-from slicemill.operators.step import END, StepResult
+from slicemill.operators.step import StepResult
 from slicemill.scalar.columns import compile_many
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import Vector, from_arrow, from_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
+from slicemill.time import END
 
 
 class Arguments:

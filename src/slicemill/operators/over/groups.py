@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,16 @@ from slicemill.columns.intervals import (
     starts_from,
 )
 from slicemill.columns.pieces import kept, kept_from
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
-from slicemill.operators.over.past import put_together
+from slicemill.operators.over.past import put_together, subset
 from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
 from slicemill.storage.slice import Slice
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
 _EARLIEST = -(2**63)
+LEAST_PANE = 32  # rows, which take more memory than what a pane comes to
 
 
 @stored_as("over.group", version=1)
@@ -40,8 +43,8 @@ class OverGroupState:
     """Rows that later windows still reach back to, in order of arrival.
 
     The first `passed` of them are not needed any more. `ones` counts, for each call that needs it, the ones
-    of each partition in all time. `past` is what is left of the rows of a window without a beginning,
-    `summaries` what they come to where rows do not tell it.
+    of each partition in all time. `past` is what is left of the rows of a window without a beginning, or of
+    one that slides by rows in panes; `summaries` what they come to where rows do not tell it.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -110,6 +113,8 @@ class Group:
         self.by_rows = window.frame is FrameUnit.ROWS
         self.waits = window.active or (window.slide is not None and not self.by_rows)
         self.numbered = any(map(is_numbered, calls)) or (window.slide is not None and self.by_rows)
+        # How many rows come and go together, and are kept as one where that is enough (M35).
+        self.pane = pane_of(window, calls)
         # Counts over all time have to outlive the rows of a partition.
         self.counts_forever = self.numbered or bool(self._ones) or window.extent is None
 
@@ -159,7 +164,7 @@ class Group:
         counted = [NUMBER] * self.numbered + [_ones(place) for place in self._ones]
         for name in counted:
             table = table.append_column(name, zeros)
-        if self.window.extent is None:
+        if self.window.extent is None or self.pane is not None:
             table = table.append_column(WEIGHT, pa.array(np.ones(len(new), np.int64)))
         if before_now is not None:
             chosen = before_now if old == len(before_now) else before_now.filter(pa.array(looked_at))
@@ -236,6 +241,10 @@ class Group:
         window = self.window
         if window.extent is None:
             return rows.head
+        if self.pane is not None:
+            # Windows begin where a pane does: which of its rows stands for it makes no difference.
+            assert rows.numbers is not None
+            return starts_from(rows.head, rows.numbers, rows.numbers - self._extent)
         if self.by_rows:
             return np.maximum(np.arange(len(rows.order)) - self._extent, rows.head)
         latest = rows.ts if window.slide is None else _slot_end(rows.ts, window.slide)
@@ -273,7 +282,14 @@ class Group:
 
     def _keep(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Sequence[Rows]) -> None:
         if self.window.extent is None:
-            self._keep_past(state, rows, span, seen[0])
+            closed = np.ones(len(rows.order), np.bool_)
+            if self.waits:
+                assert self.window.slide is not None
+                closed = _slot_end(rows.ts, self.window.slide) <= span.now
+            self._keep_past(state, rows, seen[0], closed)
+            return
+        if self.pane is not None:
+            self._keep_panes(state, rows, span, seen[0], self.pane)
             return
         new = rows.table.slice(rows.kept).combine_chunks()
         if not self.by_rows and self.window.slide is None:
@@ -286,12 +302,29 @@ class Group:
         needed[places[rows.order]] = self._needed(rows, span)
         state.slices = kept(state.slices, new, needed)
 
-    def _keep_past(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows) -> None:
-        closed = np.ones(len(rows.order), np.bool_)
-        if self.waits:
-            assert self.window.slide is not None
-            closed = _slot_end(rows.ts, self.window.slide) <= span.now
+    def _keep_panes(
+        self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows, pane: int
+    ) -> None:
+        """Of the panes that windows to come begin with or later, each as one; the last may still grow."""
+        assert rows.numbers is not None and self.window.slide is not None
+        arrived = span.arrived + np.bincount(span.partitions, minlength=span.count)
+        come = arrived[rows.partitions]
+        next_answer = (come // self.window.slide + 1) * self.window.slide - 1
+        panes = rows.numbers // pane
+        gone = rows.numbers < next_answer - self._extent
+        new = np.ones(len(panes), np.bool_)
+        new[1:] = (panes[1:] != panes[:-1]) | (rows.partitions[1:] != rows.partitions[:-1])
+        together = replace(seen, partitions=np.cumsum(new).astype(np.int32))
+        self._keep_past(state, rows, together, (panes + 1) * pane <= come, gone)
+
+    def _keep_past(
+        self, state: OverGroupState, rows: Sorted, seen: Rows, closed: Mask, gone: Mask | None = None
+    ) -> None:
+        """What is closed is put together, by the partitions of `seen`."""
         table = rows.table.take(pa.array(rows.order))
+        if gone is not None and gone.any():
+            stay = np.flatnonzero(~gone)
+            table, seen, closed = table.take(pa.array(stay)), subset(seen, stay), closed[stay]
         texts = str(self._places[0][0]) if self._places[0] else ""
         past, summaries = put_together(self._functions[0], seen, closed, table, WEIGHT, texts)
         if state.past is not None and not rows.looked_at.all():
@@ -329,6 +362,16 @@ class Group:
         candidate = (_slot_end(rows.ts, window.slide) > span.now) & last_of_each(rows.partitions)
         reached: Mask = in_window | candidate
         return reached
+
+
+def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
+    """The length of panes, where a window slides by rows and its one call can be put together from panes."""
+    if window.frame is not FrameUnit.ROWS or window.slide is None or window.extent is None or len(calls) != 1:
+        return None
+    if window.active or calls[0].distinct or not BUILTINS[calls[0].name.lower()].algebraic:
+        return None
+    pane = gcd(window.extent + 1, window.slide)
+    return pane if pane >= LEAST_PANE else None
 
 
 def _kept_rows(state: OverGroupState) -> pa.Table | None:

@@ -18,7 +18,7 @@ def put_together(
     `weight` and `text` name the columns that change where a row stands for several.
     """
     places = np.flatnonzero(closed)
-    part = rows if len(places) == len(rows) else _subset(rows, places)
+    part = rows if len(places) == len(rows) else subset(rows, places)
     ends = np.flatnonzero(last_of_each(part.partitions)) + 1
     starts = np.concatenate([np.zeros(1, np.int64), ends])[: len(ends)]
     history = function.history(part, Windows(starts, ends))
@@ -41,7 +41,8 @@ def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, column)
 
 
-def _subset(rows: Rows, places: Places) -> Rows:
+def subset(rows: Rows, places: Places) -> Rows:
+    """Some of the rows."""
     chosen = pa.array(places)
     return Rows(
         rows.partitions[places],

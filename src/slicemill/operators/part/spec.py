@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.description import Description
-from slicemill.operators.kind import MemberKind, OperatorKind
+from slicemill.operators.kind import Keys, KeysBelow, MemberKind, OperatorKind
 from slicemill.operators.operator import Operator, SharedOperator
 
 if TYPE_CHECKING:
@@ -54,9 +54,18 @@ def _seq_bits(part: Part, bits: int, catalog: Catalog, node: Node, graph: QueryG
     return kind.seq_bits(member, bits, catalog)
 
 
+def _keys_below(part: Part, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+    """Those of the shared operator's inputs."""
+    kind, member = _asked(part, node, graph)
+    shared = graph[node.inputs[0]]
+    below = kind.keys_below(shared.operator, member, keys)
+    return None if below is None else tuple(zip(shared.inputs, below, strict=True))
+
+
 KINDS = (
     OperatorKind(
         spec=Part,
+        keys_below=_keys_below,
         words=_words,
         keeps_state=False,
         history_us=_history_us,

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.esl.types.relation import SelectItem
 from slicemill.operators.description import Description
-from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind
+from slicemill.operators.kind import ColumnsRead, Keys, KeysBelow, OperatorKind, same_keys
 from slicemill.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +27,12 @@ class Project(Operator):
     items: tuple[SelectItem, ...]
 
 
-def _keys_below_project(project: Project, keys: Keys) -> Keys:
+def _keys_below_project(project: Project, node: Node, _: QueryGraph, keys: Keys) -> KeysBelow:
     items = {item.name: item.expr for item in project.items}
-    return tuple(
+    below = tuple(
         transform(key, lambda e: items[e.name] if isinstance(e, ColumnRef) else None) for key in keys
     )
+    return ((node.inputs[0], below),)
 
 
 def _items(items: Sequence[SelectItem]) -> str:
@@ -66,7 +71,7 @@ KINDS = (
         selections=lambda where, _: (where.condition,),
         columns_read=lambda where, _, wanted: ColumnsRead([where.condition], wanted),
         keeps_state=False,
-        keys_below=lambda *given: given[-1],
+        keys_below=same_keys,
         step="slicemill.operators.select.step:filter_step",
     ),
     OperatorKind(
@@ -78,7 +83,7 @@ KINDS = (
         # An item that nobody reads is computed all the same: it may fail.
         columns_read=lambda project, *_: ColumnsRead([item.expr for item in project.items], ()),
         keeps_state=False,
-        keys_below=lambda project, _, __, keys: _keys_below_project(project, keys),
+        keys_below=_keys_below_project,
         step="slicemill.operators.select.step:project_step",
     ),
 )

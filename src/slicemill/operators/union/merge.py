@@ -16,16 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.operators.in_turn import borders
 from slicemill.scalar.vectors import numbers
-
-BEGINNING: Final = -(2**63)  # before all time: the register of an input of which nothing is known
-END: Final = 2**63 - 1  # of an input that has ended
+from slicemill.time import END
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +56,8 @@ def merge(
         for register, ts in zip(registers, times, strict=True)
     ]
     ready = [
-        int(np.searchsorted(ts, limit, side="right"))
-        for ts, limit in zip(times, _limits(known, in_order), strict=True)
+        len(ts) if border == END else int(np.searchsorted(ts, border))
+        for ts, border in zip(times, _borders(known, in_order), strict=True)
     ]
     parts = [table.slice(0, count) for table, count in zip(inputs, ready, strict=True)]
     waiting = tuple(table.slice(count) for table, count in zip(inputs, ready, strict=True))
@@ -72,17 +70,12 @@ def _times(table: pa.Table, time_column: str) -> NDArray[np.int64]:
     return chunks[0] if len(chunks) == 1 else np.concatenate([np.zeros(0, np.int64), *chunks])
 
 
-def _limits(registers: Sequence[int], in_order: bool) -> list[int]:
-    """The last timestamp that may go out, for each input."""
+def _borders(registers: Sequence[int], in_order: bool) -> list[int]:
+    """By input, the timestamp below which its tuples go out; END: all of them."""
+    if in_order:
+        return borders(registers)
     lowest = min(registers)
-    if not in_order:
-        return [lowest] * len(registers)
-    # Before a tuple of this input come those of earlier inputs at the same timestamp: they must be known.
-    # One that has ended (END) has no more of them.
-    return [
-        min([lowest, *(register - (register < END) for register in registers[:place])])
-        for place in range(len(registers))
-    ]
+    return [lowest + (lowest < END)] * len(registers)
 
 
 def _interleaved(parts: Sequence[pa.Table], moments: Sequence[NDArray[np.int64]]) -> pa.Table:

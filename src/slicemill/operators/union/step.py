@@ -10,11 +10,12 @@ import pyarrow as pa
 from slicemill.columns.order import renumbered
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
-from slicemill.operators.union.merge import BEGINNING
+from slicemill.operators.in_turn import Due, due_in_turn
 from slicemill.operators.union.merge import merge as merged_by_time
 from slicemill.operators.union.spec import Merge
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
+from slicemill.time import BEGINNING
 
 
 @stored_as("merge", version=1)
@@ -52,10 +53,9 @@ class MergeStep:
         state.next_seq += out.num_rows
         return out, merged.enabling_ts
 
-    def due(self) -> int | None:
-        return min(
-            (table.column(TS)[0].as_py() + 1 for table in self.state.waiting if table.num_rows), default=None
-        )
+    def due(self) -> Due | None:
+        waiting = self.state.waiting
+        return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
 
 
 def merge(_: Merge, context: StepContext) -> MergeStep:

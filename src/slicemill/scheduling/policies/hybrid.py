@@ -26,7 +26,9 @@ def priority(batches: Batches) -> Floats:
 
     A late batch goes in front of the deadlines that exceed its own time and that of every late one before it.
     """
-    work, key = batches.time, batches.slack.copy()
+    overhead, per_row = batches.cost()
+    # All that waits has to be done by the deadline, however it is cut into runs.
+    work, key = overhead + per_row * batches.pending, batches.slack.copy()
     missed = np.flatnonzero(late(work, batches.slack))
     by_rate = missed[np.lexsort((-batches.wait[missed], -batches.rate(Aim.RESPONSE)[missed]))]
     key[by_rate] = np.maximum.accumulate(work[by_rate])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slicemill.operators.coalesce.shedding.heap import Floats, Ints
 from slicemill.storage.codec import stored_as
+
+Records: TypeAlias = NDArray[Any]
 
 SLACK = 64
 NONE = -1
@@ -73,16 +76,68 @@ def new_partitions(count: int) -> Ints:
     return out
 
 
-@stored_as("coalesce.packed", version=1)
-class Packed(NamedTuple):
-    """What has to be stored of a memory: the rest follows from it."""
+# What is kept of a tuple, and of a run in the shadow, between two runs of the unit; runs go by how many began
+# later.
+TUPLE = np.dtype(
+    [("begin", "i8"), ("end", "i8"), ("tie", "i8"), ("code", "i4"), ("later", "u4"), ("part", "i4")]
+)
+ORIGINAL = np.dtype(
+    [(name, "i8") for name in ("begin", "end", "last", "lost")]
+    + [("later", "u4"), ("part", "i4"), ("code", "i4")]
+)
 
-    tuples: Ints  # the first columns of slots, by partition and time
-    shadow: Ints
+
+@stored_as("coalesce.packed", version=2)
+class Packed(NamedTuple):
+    """A memory at rest: its tuples by partition and time, and the shadow. All else follows from these."""
+
+    tuples: Records
+    shadow: Records
     counts: Ints
 
 
 def packed(a: Arrays) -> Packed:
     held = a.slots[a.slots[:, PART] != NONE]
     held = held[np.lexsort((held[:, BEGIN], held[:, PART]))]
-    return Packed(held[:, :STORED].copy(), a.shadow[: a.counts[SHADOW]].copy(), a.counts.copy())
+    tuples = np.empty(len(held), TUPLE)
+    for name, column in (("begin", BEGIN), ("end", END), ("tie", TIES), ("code", CODE), ("part", PART)):
+        tuples[name] = held[:, column]
+    tuples["later"] = a.counts[RUNS] - held[:, RUN]
+    seen = a.shadow[: a.counts[SHADOW]]
+    shadow = np.empty(len(seen), ORIGINAL)
+    for name, column in _SHADOW_COLUMNS:
+        shadow[name] = seen[:, column]
+    shadow["later"] = a.counts[RUNS] - seen[:, S_RUN]
+    return Packed(tuples, shadow, a.counts.copy())
+
+
+_SHADOW_COLUMNS = (
+    ("begin", S_BEGIN),
+    ("end", S_END),
+    ("last", S_LAST),
+    ("lost", S_LOST),
+    ("part", S_PART),
+    ("code", S_CODE),
+)
+
+
+def unpacked_shadow(stored: Packed) -> Ints:
+    out = np.empty((len(stored.shadow), 7), np.int64)
+    for name, column in _SHADOW_COLUMNS:
+        out[:, column] = stored.shadow[name]
+    out[:, S_RUN] = stored.counts[RUNS] - stored.shadow["later"].astype(np.int64)
+    return out
+
+
+def unpacked_tuples(stored: Packed, shadow: Ints) -> Ints:
+    """The first columns of slots."""
+    out = np.empty((len(stored.tuples), STORED), np.int64)
+    for name, column in (("begin", BEGIN), ("end", END), ("tie", TIES), ("code", CODE), ("part", PART)):
+        out[:, column] = stored.tuples[name]
+    out[:, RUN] = stored.counts[RUNS] - stored.tuples["later"].astype(np.int64)
+    order = np.argsort(shadow[:, S_RUN])
+    runs = shadow[order, S_RUN]
+    place = np.searchsorted(runs, out[:, RUN])
+    known = np.append(runs, NONE)[np.minimum(place, len(runs))] == out[:, RUN]
+    out[:, ROW] = np.where(known, np.append(order, NONE)[np.minimum(place, len(runs))], NONE)
+    return out

@@ -43,6 +43,8 @@ from slicemill.operators.coalesce.shedding.layout import (
     Packed,
     Rule,
     empty,
+    unpacked_shadow,
+    unpacked_tuples,
 )
 
 
@@ -159,10 +161,12 @@ def victim(a: Arrays) -> int:
 
 
 def unpacked(stored: Packed, capacity: int, parts: Ints, rule: Rule) -> Arrays:
+    """A memory that can take so many tuples."""
     a = empty(capacity, rule.shadow_limit)
-    a.shadow[: len(stored.shadow)] = stored.shadow
+    shadow = unpacked_shadow(stored)
+    a.shadow[: len(shadow)] = shadow
     parts[:, [FIRST, LAST]] = NONE
-    _restore(a, parts, rule, stored.tuples)
+    _restore(a, parts, rule, unpacked_tuples(stored, shadow))
     kept = (SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED)
     a.counts[list(kept)] = stored.counts[list(kept)]
     return a

@@ -1,0 +1,84 @@
+"""What it takes to find the next unit among many: the dispatcher's scan, clusters, Fagin, a calendar queue.
+
+The clever ways look at few units (P18-P20, P35), but someone has to keep what they look at up to date: when a
+log grows that all units read, all of their queues have new heads or lengths. Both parts are timed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+
+from slicemill.scheduling.arrays import Floats, Ints
+from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.chooser import ranked
+from slicemill.scheduling.policies.policy_registry import policy_named
+from slicemill.scheduling.portions import UnitFigures
+from slicemill_lab.simulator.calendar_queue import CalendarQueue, calendar_queue, pop, put
+from slicemill_lab.simulator.clusters import logarithmic, scan, top_one
+
+_REPEATED = 200
+_CLUSTERS = 12
+_NOW = 100.0
+
+
+def ways_to_choose_us(units: int) -> dict[str, float]:
+    """Median microseconds of one decision after a log has grown that all units read, by way of choosing."""
+    random = np.random.default_rng(3)
+    cost = 2.0 ** random.integers(0, 5, units)
+    figures = UnitFigures.unshared(random.uniform(0.1, 1, units), 0.0, cost, 3 * cost)
+    arrivals, one = random.uniform(0, _NOW, units), np.ones(units)
+    positions = np.arange(units)
+
+    def batches() -> Batches:
+        wait = _NOW - arrivals
+        return Batches(positions, figures, one, one, one, wait, np.inf * one, one)
+
+    bsd, fas = policy_named("bsd"), policy_named("fas")
+    priorities = bsd.priority(batches()) / (_NOW - arrivals)
+    clusters = logarithmic(priorities.tolist(), _CLUSTERS)
+    member_of, pseudo = np.array(clusters.member_of), np.array(clusters.pseudo)
+    heads = _heads(member_of, arrivals)
+    fresh = fas.priority(batches())
+    calendar = calendar_queue(units, float(fresh.min()), float(fresh.max()), 64)
+
+    ways: dict[str, Callable[[], object]] = {
+        "bsd, all units: the first": lambda: ranked(bsd, batches()),
+        "bsd, all units: the first 256": lambda: ranked(bsd, batches(), 256),
+        f"bsd, {_CLUSTERS} clusters": lambda: scan(pseudo, _heads(member_of, arrivals), _NOW),
+        f"bsd, {_CLUSTERS} clusters, heads known": lambda: scan(pseudo, heads, _NOW),
+        f"bsd, {_CLUSTERS} clusters by Fagin, heads known": lambda: top_one(pseudo, heads, _NOW),
+        "bsd, all units by Fagin, heads known": lambda: top_one(priorities, arrivals, _NOW),
+        "fas, all units: the first": lambda: ranked(fas, batches()),
+        "fas, calendar queue": lambda: _put_all(calendar, fas.priority(batches())),
+        "fas, calendar queue, one unit changed": lambda: (put(calendar, 0, fresh[0]), pop(calendar)),
+    }
+    return {name: _median_us(way) for name, way in ways.items()}
+
+
+@njit(cache=True)
+def _put_all(calendar: CalendarQueue, priorities: Floats) -> int:
+    for unit in range(len(priorities)):
+        put(calendar, unit, priorities[unit])
+    return int(pop(calendar))
+
+
+def _heads(member_of: Ints, arrivals: Floats) -> Floats:
+    """The oldest tuple of each cluster."""
+    heads = np.full(_CLUSTERS, np.inf)
+    np.minimum.at(heads, member_of, arrivals)
+    return np.where(np.isinf(heads), np.nan, heads)
+
+
+def _median_us(way: Callable[[], object]) -> float:
+    way()  # compiles
+    took = []
+    for _ in range(_REPEATED):
+        began = time.perf_counter()
+        way()
+        took.append(time.perf_counter() - began)
+    return round(1e6 * statistics.median(took), 1)
