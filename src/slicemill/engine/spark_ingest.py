@@ -98,7 +98,7 @@ class _Idle(StreamingQueryListener):
     def __init__(
         self, spark: SparkSession, looked: _Looked, stream: RunningStream, notify: Callable[[], None]
     ) -> None:
-        self.spark = spark
+        self.session = spark
         self.run: str | None = None
         self._looked = looked
         self._stream = stream
@@ -144,7 +144,7 @@ class _Reading:
 
     def _forget(self) -> None:
         if self.listener is not None and self.query is not None:
-            self.listener.spark.streams.removeListener(self.listener)
+            self.listener.session.streams.removeListener(self.listener)
         self.query = self.listener = None
 
 
