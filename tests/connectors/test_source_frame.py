@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from slicemill.connectors.finite import read_rows
 from slicemill.connectors.origin import origin_of
+from slicemill.connectors.spark.checks import PLACE, RAW, REASON
 from slicemill.connectors.spark.frame import batch_frame, streaming_frame, table_frame
 from slicemill.errors import SlicemillError
 from slicemill.esl.types import schema as t
@@ -202,7 +203,7 @@ def test_an_empty_folder_of_parquet_is_a_stream_as_declared(spark: SparkSession,
     folder = tmp_path / "in"
     folder.mkdir()
     frame = streaming_frame(spark, stream_of(using("parquet", path=folder), TYPED))
-    assert [name for name, _ in frame.dtypes] == ["i", "d", "s", "ts", "day", "_raw", "_reason"]
+    assert [name for name, _ in frame.dtypes] == ["i", "d", "s", "ts", "day", RAW, REASON, *PLACE]
     parquet.write_table(
         pa.table({"i": pa.array([1], pa.int32()), "ts": pa.array([5], pa.timestamp("us", "UTC"))}),
         folder / "part.parquet",
