@@ -185,25 +185,6 @@ def test_json_has_the_rows_of_this_run_only(
     assert items == [[1], [2]]
 
 
-def test_only_what_is_printed_is_read(tmp_path: Path) -> None:
-    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool()) as mill:
-        (tmp_path / "bids").mkdir()
-        mill.execute(BIDS + DEAR)
-        for number in range(40):
-            write(tmp_path, f"{number}.json", (number, 20.0, number))
-            mill.read_all()
-            mill.dispatcher.run_all()
-        query, epochs = mill.queries["dear"], []
-        assert len(query.log) == 40
-        read = query.log.read
-        query.log.read = lambda epoch: epochs.append(epoch) or read(epoch)  # type: ignore
-        assert (query.newest(0), epochs) == ([], [])
-        newest = query.newest(5)
-        assert len(epochs) == 8
-        assert newest == query.rows()[-5:]
-        assert len(query.newest(1_000)) == 40
-
-
 def test_the_time_counts_from_when_sources_are_read(tmp_path: Path) -> None:
     """However long workers take to start, a run of no time at all reads what is there."""
     from rich.console import Console

@@ -7,6 +7,7 @@ import pytest
 from slicemill.esl import bind_script
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.build import build_graph
+from slicemill.plan.reads import views_to_answer
 from slicemill.plan.rules.push_selections import push_selections
 from support.corpus import Case, prepare, read_cases
 
@@ -28,8 +29,9 @@ def test_a_case_becomes_a_graph_that_keeps_its_sinks_when_selections_are_pushed(
     catalog = prepare(case).catalog
     graph = build_graph(catalog)
     continuous = {query.name for query in catalog.queries.values() if query.continuous}
+    wanted = continuous | {view.name for view in views_to_answer(catalog)}
     for made in (graph, push_selections(graph)):
-        assert {node.operator.query for node in made if isinstance(node.operator, QueryResults)} == continuous
+        assert {node.operator.query for node in made if isinstance(node.operator, QueryResults)} == wanted
 
 
 @pytest.mark.parametrize("case", BAD)

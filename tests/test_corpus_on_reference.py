@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.esl.types.relation import RelationQuery
-from slicemill.operators.context import relation_rows
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
 from slicemill.reference.engine import Engine
 from slicemill.reference.nos import Strategy
+from slicemill.reference.runner import answer
 from slicemill.reference.sources import Arrival, ScheduledSource
 from slicemill.reference.translate import translate
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
@@ -21,10 +20,15 @@ def run(
 ) -> dict[str, list[tuple[int, tuple]]]:
     catalog = runnable.catalog
     graph = build_graph(catalog)
-    nodes = translate(optimize(graph) if rewrite else graph, catalog, runnable.tables)
+    tables, changes = dict(runnable.tables), list(runnable.changes)
+    nodes = translate(optimize(graph) if rewrite else graph, catalog, tables)
     engine = Engine(nodes, strategy=strategy)
     read = {node.name for node in nodes if isinstance(node, ScheduledSource)}
     for event in runnable.events:
+        while changes and changes[0].at_us <= event.arrival_us:
+            engine.run_until_idle()
+            change = changes.pop(0)
+            tables[change.table] = change.rows
         if event.stream not in read:
             continue
         if event.ts_us is None:
@@ -39,9 +43,7 @@ def run(
     results: dict[str, list[tuple[int, tuple]]] = {}
     for query in catalog.queries.values():
         if isinstance(query.query, RelationQuery):
-            rows = evaluate_relation(
-                query.query, catalog, lambda n: relation_rows(n, catalog, runnable.tables)
-            )
+            rows = answer(query.query, catalog, tables, engine)
             results[query.name] = [(None, row) for row in rows]
         else:
             results[query.name] = [(timed.ts, timed.row) for timed in engine.results(query.name)]

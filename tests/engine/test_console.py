@@ -120,6 +120,22 @@ def test_a_folder_that_is_no_home_is_told(tmp_path: Path) -> None:
         logs_table(tmp_path)
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_figures_and_reasons_are_whole_on_a_terminal_of_any_width(width: int, tmp_path: Path) -> None:
+    with fed_mill(tmp_path, Clock(1_000_000), inline_pool()) as mill:
+        mill.execute(SCRIPT + "CREATE QUERY broken_by_a_divisor_of_zero AS SELECT 10 DIV item AS x FROM bid;")
+        mill.open()
+        mill.feed("bid", rows_as_table(mill, "bid", [(1, 5), (0, 50)] * 1_000))
+        mill.dispatcher.run_all()
+        console = Console(width=width)
+        with console.capture() as text:
+            console.print(picture(mill, RowRates(), 1.0))
+    shown = text.get()
+    assert "1,000" in shown and "2,000" in shown and "slowdown" in shown and "…" not in shown
+    assert "broken_by_a_divisor_of_zero stopped: division by zero;" in shown
+    assert max(map(len, shown.splitlines())) <= width
+
+
 def test_what_keeps_a_mill_from_going_on_is_shown(tmp_path: Path) -> None:
     with fed_mill(tmp_path, Clock(), inline_pool()) as mill:
         mill.execute(SCRIPT)

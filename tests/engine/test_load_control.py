@@ -100,6 +100,20 @@ def test_tuples_are_dropped_at_random_and_counted(tmp_path: Path) -> None:
     assert works.shed().accuracy == pytest.approx(shed.total() / 600)
 
 
+def test_what_each_input_loses_is_counted(tmp_path: Path) -> None:
+    both = "SELECT v FROM s UNION ALL SELECT v FROM t"
+    works = Works(tmp_path, STREAM.replace(" s ", " t ") + with_budget(", keep = 0.3", both))
+    for batch in BATCHES[:20]:
+        feed_rows(works.mill, "t", batch)
+        works.arrive(batch, 5)
+    works.end()
+    lost = works.rows("exact").total() - works.rows("shed").total()
+    found = works.mill.queries["shed"].metrics().shed
+    assert found is not None
+    assert 0 < lost == found.dropped
+    assert found.arrived == 400
+
+
 def test_what_is_useful_stays(tmp_path: Path) -> None:
     works = Works(tmp_path, with_budget(", keep = 0.4, utility = 'v % 5 = 0'", SELECTION))
     for batch in BATCHES:

@@ -10,7 +10,7 @@ from support.corpus import Case, check_rows, parameters, prepare
 from support.units import run_units
 
 # Late tuples are put aside when a stream is read, before the log; a query over tables alone is no unit.
-BEYOND_UNITS = ("late", "adhoc")
+BEYOND_UNITS = ("late", "adhoc", "changes")
 
 
 @pytest.mark.parametrize("case", parameters(BEYOND_UNITS))

@@ -34,6 +34,8 @@ CREATE STREAM few AS SELECT k, v, sent, ts FROM a WHERE v > 7;
 CREATE STREAM both AS SELECT k, v, sent FROM a UNION ALL SELECT k, v, sent FROM b;
 CREATE STREAM counted AS
   SELECT count(*) AS n, window_end() AS at FROM a [RANGE 1 SECOND SLIDE 1 SECOND];
+CREATE TABLE history (k int, v int, high boolean);
+CREATE CLASSIFIER levels ON a(v) PARTITION BY k LEARN high FROM history EVERY 1 SECOND WITH (capacity = 2);
 CREATE AGGREGATE newest(next bigint) : bigint {
   TABLE state(value bigint);
   INITIALIZE: { INSERT INTO state VALUES (next); INSERT INTO RETURN VALUES (next); }
@@ -91,6 +93,7 @@ RELEASED: Mapping[str, tuple[str, str, Release]] = {
     "merged_window": (COUNT.format("both"), "ab", its_end),
     "window_of_windows": ("SELECT n, at FROM counted WHERE n > 1", "a", its_end),
     "slot": (f"SELECT sum(v) OVER (PARTITION BY k {SLOT}) AS s FROM a", "a", end_of_slot),
+    "classified": ("SELECT k, time AS at FROM levels", "a", its_end),
     "coalesced": ("SELECT R.v FROM a(v) AS R RANGE 4 SECONDS SLIDES 2 SECONDS PARTITION BY k", "a", own_time),
 }
 
@@ -140,6 +143,7 @@ class World:
         self.outside = Outside()
         self.results: dict[str, list[tuple[int, dict[str, Any], int, Any]]] = {}
         self.mill = fed_mill(home, self.clock, inline_pool(), cells=self.chance.choice([1, 3]))
+        self.mill.table("history", [(k, v, v > 5) for v in range(11) for k in range(3)])
         self.mill.execute(SCRIPT)
         queries = {**CAUSED, **{name: text for name, (text, _, _) in RELEASED.items()}}
         self.mill.execute(

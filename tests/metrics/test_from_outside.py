@@ -27,8 +27,15 @@ from slicemill_lab.bench.live.samples import load
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LATER = "CASE WHEN A.sent > B.sent THEN A.sent ELSE B.sent END AS sent"
 QUERIES = {
     "chosen": "SELECT sent, price FROM bid WHERE price > 10000",
+    "joined": f"SELECT {LATER}, A.id FROM auction AS A, bid AS B WHERE A.id = B.auction WINDOW 60 SECONDS",
+    "merged": "SELECT sent, id FROM auction UNION ALL SELECT sent, auction FROM bid",
+    "level": "SELECT channel, newest(sent) AS sent FROM bid GROUP BY channel",
+    "big": "SELECT sent, price FROM big_bid",
+    "big_bids": "SELECT count(*) AS bids, window_end() AS due FROM big_bid "
+    "[RANGE 400 MILLISECONDS SLIDE 100 MILLISECONDS]",
     "highest": "SELECT sent, max(price) OVER (PARTITION BY auction ROWS 9 PRECEDING) AS high FROM bid",
     "bids": "SELECT count(*) AS bids, window_end() AS due FROM bid "
     "[RANGE 400 MILLISECONDS SLIDE 100 MILLISECONDS]",

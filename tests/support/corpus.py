@@ -29,7 +29,7 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 # What a case needs from an engine; README.md says what each tag covers.
 TAGS = frozenset(
     {"base", "uda", "windows", "slide", "active", "union", "join", "table", "view", "adhoc", "relation"}
-    | {"temporal", "late", "errors"}
+    | {"temporal", "late", "errors", "changes"}
 )
 
 Value: TypeAlias = bool | int | float | Decimal | str | tuple[int, int] | None
@@ -88,6 +88,7 @@ class Case:
     tables: Mapping[str, Section]
     rows: Mapping[str, Section]
     errors: tuple[ExpectedError, ...] = ()
+    changes: tuple[tuple[int, str, Section], ...] = ()  # when, and which table
 
     @property
     def name(self) -> str:
@@ -121,6 +122,15 @@ class ExpectedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class TableChange:
+    """What a table holds for the tuples that arrive from a time on."""
+
+    at_us: int
+    table: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Runnable:
     """A case as an engine runs it; all values have the types of their columns.
 
@@ -132,6 +142,7 @@ class Runnable:
     events: tuple[Event, ...]
     tables: Mapping[str, tuple[Row, ...]]
     expected: Mapping[str, ExpectedRows]
+    changes: tuple[TableChange, ...] = ()
 
 
 # -- reading ----------------------------------------------------------------------------------------------
@@ -161,7 +172,9 @@ def read_case(path: Path) -> Case:
     return _Reader(path, path.read_text(encoding="utf-8").splitlines()).case()
 
 
-_HEADING = re.compile(r"== *(?P<word>\w+)(?: +(?P<name>\w+))?(?: +(?P<ordered>ordered))?$")
+_HEADING = re.compile(
+    r"== *(?P<word>\w+)(?: +(?P<name>\w+))?(?: +(?P<ordered>ordered)| +at +(?P<at>[\d.]+))?$"
+)
 _ARRIVAL = re.compile(r"(?P<stream>\w+)(?P<colon>:| +punctuation *(?:#.*)?$)")
 _MISTAKE = re.compile(r"(\d+):(\d+) +(\S.*)")
 _VALUE = re.compile(
@@ -184,8 +197,12 @@ class _Reader:
         starts = [number for number, line in enumerate(self.lines, 1) if line.startswith("==")]
         about = self._header(starts[0] if starts else len(self.lines) + 1)
         found: dict[tuple[str, str], tuple[int, bool]] = {}
+        later: list[tuple[int, str, int]] = []
         for number in starts:
-            word, name, ordered = self._heading(number)
+            word, name, ordered, at_us = self._heading(number)
+            if at_us is not None:
+                later.append((at_us, name, number))
+                continue
             if (word, name) in found:
                 raise self.fail(number, f"== {word} {name}".strip() + " is given twice")
             found[word, name] = number, ordered
@@ -212,6 +229,10 @@ class _Reader:
             tables={name: section for (word, name), section in sections.items() if word == "table"},
             rows={name: section for (word, name), section in sections.items() if word == "rows"},
             errors=errors,
+            changes=tuple(
+                (at_us, name, Section(start, tuple(self._plain_rows(start, body[start]))))
+                for at_us, name, start in sorted(later)
+            ),
         )
 
     def _header(self, end: int) -> str:
@@ -234,7 +255,7 @@ class _Reader:
                 raise self.fail(1, f"there is no tag {tag}; there are {', '.join(sorted(TAGS))}")
         return " ".join(about)
 
-    def _heading(self, number: int) -> tuple[str, str, bool]:
+    def _heading(self, number: int) -> tuple[str, str, bool, int | None]:
         match = _HEADING.match(self.lines[number - 1].rstrip())
         word = match["word"] if match else ""
         if match is None or word not in ("esl", "input", "table", "rows", "errors"):
@@ -242,7 +263,10 @@ class _Reader:
         named = match["name"] is not None
         if named != (word in ("table", "rows")) or (match["ordered"] and word != "rows"):
             raise self.fail(number, "write == table NAME, == rows QUERY or == rows QUERY ordered")
-        return word, match["name"] or "", bool(match["ordered"])
+        at_us = None if match["at"] is None else _microseconds(Literal("number", match["at"]))
+        if at_us is not None and (word != "table" or "changes" not in self.headers["needs"]):
+            raise self.fail(number, "== table NAME at TIME is for tables, and needs: changes")
+        return word, match["name"] or "", bool(match["ordered"]), at_us
 
     def _check_whole(self, found: Mapping[tuple[str, str], object], errors: Sequence[ExpectedError]) -> None:
         words = {word for word, _ in found}
@@ -362,6 +386,10 @@ def prepare(case: Case) -> Runnable:
         events=tuple(_event(case, catalog, written) for written in case.arrivals.rows),
         tables={name: _table(case, catalog, name, section) for name, section in case.tables.items()},
         expected={name: _expected(case, catalog, name, section) for name, section in case.rows.items()},
+        changes=tuple(
+            TableChange(at_us, name, _table(case, catalog, name, section))
+            for at_us, name, section in case.changes
+        ),
     )
 
 

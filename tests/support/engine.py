@@ -87,19 +87,27 @@ def run_case(
     """
     chooser = random.Random(seed)
     clock = Clock()
+    tables, changes = dict(runnable.tables), list(runnable.changes)
 
-    def started() -> Mill:
+    def started(*, given: bool) -> Mill:
         mill = open_mill(clock, chooser.choice([1, 2, 5]))
-        for name, rows in runnable.tables.items():
+        for name, rows in tables.items() if given else ():
             mill.table(name, rows)
         mill.execute(runnable.case.esl)
         mill.open()
         return mill
 
-    mill = started()
+    def change_tables() -> None:
+        while changes and changes[0].at_us <= clock.now:
+            change = changes.pop(0)
+            tables[change.table] = change.rows
+            mill.table(change.table, change.rows)
+
+    mill = started(given=True)
     try:
         moments = groupby(runnable.events, key=lambda event: (event.arrival_us, event.stream))
         for (clock.now, stream), events in moments:
+            change_tables()
             if stream in mill.streams:
                 admit(mill, stream, list(events))
             if chooser.random() < runs:
@@ -107,7 +115,8 @@ def run_case(
             if chooser.random() < restarts:
                 # Without a checkpoint it is a crash: what was in memory only is replayed.
                 mill.close(checkpoint=chooser.random() < 0.5)
-                mill = started()
+                # A home knows what a program has given before.
+                mill = started(given=chooser.random() < 0.5)
             disturb(chooser)
         finish(mill)
         return results_of(mill)

@@ -14,6 +14,7 @@ from slicemill.errors import SlicemillError
 from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
 
 if TYPE_CHECKING:
+    from slicemill.esl import SourceText
     from slicemill.esl.types.catalog import Catalog
 
 
@@ -76,21 +77,20 @@ def run(
     from slicemill.esl import bind
 
     source = read(file)
-    catalog = bind(source).catalog
     if policy is not None:
         policy_named(policy)
     seconds = seconds_of(duration)
     if metrics is not None:
         _check_writable(metrics)
     if engine is EngineName.reference:
-        _run_reference(catalog, rows, as_json)
+        _run_reference(bind(source).catalog, rows, as_json)
         return
     from slicemill.engine.session import begin_session, check_master
 
     # What can be found out at once is told before Spark starts.
     if master is not None:
         check_master(master)
-    _check_home(home)
+    catalog = _check_home(home, source)
     from slicemill.connectors.declared import check_declared
 
     check_declared(catalog)
@@ -114,11 +114,15 @@ def run(
         raise typer.Exit(status)
 
 
-def _check_home(home: Path | None) -> None:
+def _check_home(home: Path | None, source: SourceText) -> Catalog:
+    """What a script declares; what is wrong with a home, or with a script in it, is told here."""
     import tempfile
 
-    from slicemill.storage.home_format import check_format
+    from slicemill.engine.changing.statements import KeptStatements
+    from slicemill.esl import bind
+    from slicemill.storage.home_format import check_format, read_format
     from slicemill.storage.home_lock import HomeLock
+    from slicemill.storage.home_reader import HomeReader
 
     if home is None:
         try:
@@ -127,13 +131,18 @@ def _check_home(home: Path | None) -> None:
             raise SlicemillError(
                 f"there is no place for a home: {problem.strerror}; give one with --home"
             ) from None
-        return
+        return bind(source).catalog
     lock = HomeLock(home)
     lock.take()
     try:
         check_format(home)
+        if read_format(home) is None:
+            return bind(source).catalog
+        found = HomeReader(home)
     finally:
         lock.release()
+    kept = KeptStatements.of(found.statements, home, found.logs)
+    return kept.agreed(bind(source, kept=lambda: kept.catalog))[0]
 
 
 def _check_writable(file: Path) -> None:

@@ -20,13 +20,15 @@ from rich.table import Table
 from slicemill.columns.rows import timed_rows
 from slicemill.connectors.sinks.json_lines import result_line
 from slicemill.connectors.sinks.show import results_table, show_counts, show_timestamp
-from slicemill.engine.live import RowRates, queries_table, watch
+from slicemill.engine.live import queries_table, stopped, watch
 from slicemill.engine.mill import Mill
 from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
 from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import SourceSpec
+from slicemill.esl.types.schema import Schema
+from slicemill.rows import Row
 from slicemill.storage.home import Durability
 from slicemill.storage.home_reader import HomeReader
 
@@ -73,6 +75,13 @@ class ResultLines:
                 self._cursors[name] = epoch.number
         self._out.flush()
 
+    def print_answers(self) -> None:
+        """What ad hoc queries have to say now."""
+        for name, schema, answer in _answers(self._mill):
+            for row in answer:
+                self._out.write(result_line(name, schema, (None, row)))
+        self._out.flush()
+
 
 def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSession]) -> int:
     """Run a script for a time, or until interrupted; then print results and figures. Returns the exit status.
@@ -99,6 +108,7 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
         problem = _finish(mill, options, console)
         if lines is not None:
             lines.print_new()
+            lines.print_answers()
             _summary(mill, console)
         else:
             _show_results(mill, options.rows)
@@ -163,11 +173,21 @@ def _opened(options: RunOptions, spark: Future[SparkSession], console: Console) 
 
 
 def _show_results(mill: Mill, count: int) -> None:
-    """The last rows of each query."""
+    """The last rows of each query; those of an ad hoc one are asked for now, and have no time."""
     console = Console()
     for query in mill.queries.values():
         console.print(results_table(query.name, query.schema, query.newest(count), query.log.rows))
         console.print()
+    for name, schema, answer in _answers(mill):
+        shown = [(None, row) for row in answer[-count:]] if count else []
+        console.print(results_table(name, schema, shown, len(answer)))
+        console.print()
+
+
+def _answers(mill: Mill) -> Iterator[tuple[str, Schema, list[Row]]]:
+    for query in mill.catalog.queries.values():
+        if not query.continuous:
+            yield query.name, query.schema, mill.ask(query.name)
 
 
 def _summary(mill: Mill, console: Console) -> None:
@@ -179,10 +199,10 @@ def _summary(mill: Mill, console: Console) -> None:
             console.print(f"{name} has no SOURCE: only a program can feed it", highlight=False)
         elif counts.read or stream.error is None:
             show_counts(console, name, counts.read, counts.unneeded, counts.late, counts.bad)
-    if mill.dispatcher.problem is not None:
-        console.print(mill.dispatcher.problem, style="red", highlight=False)
+    for problem in (*([mill.dispatcher.problem] if mill.dispatcher.problem else []), *stopped(mill)):
+        console.print(problem, style="red", highlight=False)
     console.print()
-    console.print(queries_table(mill, RowRates(), 0.0))
+    console.print(queries_table(mill))
 
 
 def logs_table(folder: Path) -> Table:

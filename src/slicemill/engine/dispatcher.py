@@ -186,21 +186,22 @@ class Dispatcher:
 
         It need not be one of those that run: its plan may be about to change.
         """
+        self.catch_up(unit)
+        self._run_while(unit, lambda: unit.unwritten, checkpoint=True)
+        self._assignments.unload(unit.id)
+
+    def catch_up(self, unit: RunningUnit) -> None:
+        """Run a unit, while paused, until it has read all there is; it need not be one of those that run."""
+        self._run_while(unit, lambda: bool(unit.pending()))
+
+    def _run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
         self._visitor = unit
         try:
-            self.catch_up(unit)
-            while unit.unwritten and not _stopped(unit):
-                self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
+            while wanted() and not _stopped(unit):
+                self._give_runs({unit: 1.0}, math.inf, checkpoint=checkpoint)
                 self._finish_asked()
         finally:
             self._visitor = None
-            self._assignments.unload(unit.id)
-
-    def catch_up(self, unit: RunningUnit) -> None:
-        """Run a unit, while paused, until it has read all there is."""
-        while unit.pending() and not _stopped(unit):
-            self._give_runs({unit: 1.0}, math.inf)
-            self._finish_asked()
 
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
         """Write the state of units, while paused, so that nobody has to replay what came before."""

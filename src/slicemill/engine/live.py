@@ -80,13 +80,18 @@ def watch(
 
 
 def problems(mill: Mill) -> list[str]:
-    """The problems that stop the mill or a stream's reader; each is retried automatically."""
+    """What keeps the mill or a stream's reader from going on, and is tried again; queries that stopped."""
     sources = [
         f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
         for name, stream in mill.streams.items()
         if stream.error is not None
     ]
-    return [*([mill.dispatcher.problem] if mill.dispatcher.problem else []), *sources]
+    return [*([mill.dispatcher.problem] if mill.dispatcher.problem else []), *sources, *stopped(mill)]
+
+
+def stopped(mill: Mill) -> list[str]:
+    """The queries that have failed, and why."""
+    return [f"{name} stopped: {query.error}" for name, query in mill.queries.items() if query.error]
 
 
 def picture(mill: Mill, rates: RowRates, elapsed_s: float | None) -> RenderableType:
@@ -111,8 +116,8 @@ def _streams(mill: Mill, rates: RowRates, now: float) -> Table:
     return table
 
 
-def queries_table(mill: Mill, rates: RowRates, now: float) -> Table:
-    """One line per query: rows, lag, response times.
+def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -> Table:
+    """One line per query: rows, lag, response times; how many rows a second, if the mill still runs.
 
     Slowdown is the mean of response times as multiples of what they would be with nothing else there; stale
     is the share of time in which a result was missing. Until there are results of tuples that came after a
@@ -120,20 +125,24 @@ def queries_table(mill: Mill, rates: RowRates, now: float) -> Table:
     what was dropped are there if any query has a level or a budget.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("query")
+    # A name may take two lines; a figure is whole, or wrong.
+    table.add_column("query", overflow="fold")
     for column in ("rows", "rows/s", "behind", "p50 ms", "p99 ms", "slowdown", "stale"):
-        table.add_column(column, justify="right")
+        if column != "rows/s" or rates is not None:
+            table.add_column(column, justify="right", no_wrap=True)
     levels = any(query.metrics().slo is not None for query in mill.queries.values())
     sheds = any(query.metrics().shed is not None for query in mill.queries.values())
     if sheds:
-        table.add_column("dropped", justify="right")
-        table.add_column("accuracy", justify="right")
+        table.add_column("dropped", justify="right", no_wrap=True)
+        table.add_column("accuracy", justify="right", no_wrap=True)
     if levels:
-        table.add_column("slo")
-    table.add_column("")
+        table.add_column("slo", no_wrap=True)
     for name, query in mill.queries.items():
         metrics = query.metrics()
-        cells: list[str | Text] = [_response(metrics, share) for share in (0.5, 0.99)]
+        cells: list[str | Text] = [f"{metrics.rows:,}"]
+        if rates is not None:
+            cells.append(f"{rates.of(name, metrics.rows, now):,.0f}")
+        cells += [f"{mill.lag_rows(name):,}", *(_response(metrics, share) for share in (0.5, 0.99))]
         slowdown, stale = metrics.figures.slowdown.mean, metrics.staleness
         cells.append("" if math.isnan(slowdown) else f"{slowdown:,.1f}")
         cells.append("" if math.isnan(stale) else f"{stale:.0%}")
@@ -144,9 +153,7 @@ def queries_table(mill: Mill, rates: RowRates, now: float) -> Table:
             missed = metrics.met is False
             word = "" if metrics.met is None else "missed" if missed else "met"
             cells.append(Text(word, style="red" if missed else ""))
-        rate = rates.of(name, metrics.rows, now)
-        error = Text(f"stopped: {query.error}", style="red") if query.error else Text("")
-        table.add_row(name, f"{metrics.rows:,}", f"{rate:,.0f}", f"{mill.lag_rows(name):,}", *cells, error)
+        table.add_row(Text(name, style="red" if query.error else ""), *cells)
     return table
 
 

@@ -21,24 +21,23 @@ from typing import TYPE_CHECKING, Literal, cast
 import pyarrow as pa
 
 from slicemill.aggregate.interpreter.lookup import evaluate_relation
-from slicemill.columns.rows import plain_rows
-from slicemill.connectors.files.table import read_table
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
-from slicemill.connectors.spark.frame import table_frame
+from slicemill.engine.changing.joining import complete_from_of, without_log
+from slicemill.engine.changing.statements import KeptStatements, new_entries
+from slicemill.engine.changing.tables import TableVersions
+from slicemill.engine.changing.unit_changes import UnitChanges
+from slicemill.engine.changing.views import held_now, passed_by
 from slicemill.engine.dispatcher import Dispatcher
-from slicemill.engine.joining import complete_from_of, joined, keep_announced, new_fields, without_newcomers
-from slicemill.engine.program import UnitPlan
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, slices_of
-from slicemill.engine.statements import new_entries
 from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.warming import compile_beside, warm_up
+from slicemill.engine.warming import compile_beside
 from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
@@ -52,6 +51,7 @@ from slicemill.esl.types.catalog import (
     Statement,
     Stream,
     Table,
+    View,
 )
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.explain.text import explain_text
@@ -62,23 +62,25 @@ from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.needs import needs_of
-from slicemill.plan.partitions import MOST_CELLS, Exchange, exchanges_of, needed_by_log
+from slicemill.plan.partitions import MOST_CELLS, needed_by_log
 from slicemill.plan.planner import Plan, Planner
-from slicemill.plan.units import Unit, part_of
+from slicemill.plan.reads import relations_read, views_to_answer
 from slicemill.rows import Row
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import policy_named
+from slicemill.shedding.report import merged
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
 from slicemill.storage.home import Home
 from slicemill.storage.retention import epochs_to_free
-from slicemill.time import US, wall_clock_us
+from slicemill.time import BEGINNING, US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _BETWEEN_COLLECTIONS_S = 2.0
+_COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
 
 
 class Mill:
@@ -138,12 +140,11 @@ class Mill:
         self.queries: dict[str, Query] = {}
         self._id = unique_name()
         self._folder = Path(folder)
-        self._cells = cells or self._default_cells()
         self._poll_ms = poll_ms
         self._read_sources = read_sources
         self._keep_us = int(keep_s * US)
         self._clock = clock
-        self._tables: dict[str, Sequence[Row]] = {}
+        self._tables = TableVersions(self.home, self._folder, lambda: self.spark)
         self._opened = False
         self._started = False
         self._closed = False
@@ -155,6 +156,8 @@ class Mill:
         self.dispatcher = Dispatcher(
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
+        cells = cells or self._default_cells()
+        self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells)
         self.sinks = SinkRunner(self.home)
         self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
 
@@ -177,19 +180,15 @@ class Mill:
 
     def execute(self, esl: str | SourceText) -> list[Statement]:
         """Run the statements of a script; with a mistake in it, none of them."""
-        bound = bind(esl, self.catalog)
+        kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
+        bound = bind(esl, self.catalog, lambda: kept.catalog)
+        catalog, same = kept.agreed(bound)
         statements = [statement for statement, _ in bound.statements]
-        dropped = [s.name for s in statements if isinstance(s, DroppedName) and s.name in self.queries]
         if all(isinstance(statement, Setting) for statement in statements):
-            self.catalog = bound.catalog  # nothing else changes, so nobody has to wait for a run to end
+            self.catalog = catalog  # nothing else changes, so nobody has to wait for a run to end
         else:
-            if any(name in bound.catalog.queries for name in dropped):
-                # One that is dropped and created again is a new one.
-                self._adopt(bound.catalog.without_queries(dropped))
-                self._forget(dropped)
-            self._adopt(bound.catalog)
-        self._forget(name for name in dropped if name not in bound.catalog.queries)
-        if entries := new_entries(bound, self.home.statements, self._clock()):
+            self._change_to(catalog, [s for s in statements if isinstance(s, DroppedName)])
+        if entries := new_entries(bound, self.home.statements, self._clock(), same):
             self.home.commit(Change(catalog=entries))
         for statement in statements:
             if isinstance(statement, Setting):
@@ -204,15 +203,41 @@ class Mill:
         return self.queries[queries[0].name]
 
     def ask(self, name: str) -> list[Row]:
-        """The rows of an ad hoc query, one that reads tables and views over tables only, as they are now."""
+        """The rows of an ad hoc query, one that reads tables and views only, as they are now.
+
+        Sources of tables are read for it. A view over a stream holds what has come since a query asked for
+        it, at the time of the newest tuple, or later where the clock moves the stream.
+        """
         query = self.catalog.queries[name.lower()].query
         if not isinstance(query, RelationQuery):
             raise SlicemillError(f"{name} is a continuous query; its results are in mill.queries[{name!r}]")
-        return evaluate_relation(query, self.catalog, lambda t: relation_rows(t, self.catalog, self._tables))
+        rows: dict[str, Sequence[Row]] = {}
+        for relation in map(self.catalog.relation, relations_read(self.catalog, query)):
+            if isinstance(relation, Table):
+                rows[relation.name] = self._tables.now(relation)
+            elif isinstance(relation, View) and not isinstance(relation.query, RelationQuery):
+                rows[relation.name] = held_now(relation, self.home, self.watermark)
+        return evaluate_relation(query, self.catalog, lambda t: relation_rows(t, self.catalog, rows))
 
     def table(self, name: str, rows: Sequence[Row]) -> None:
-        """Give the rows of a table before it is declared, in place of its source."""
-        self._tables[name] = rows
+        """Give a table these rows, in place of its source: tuples that arrive from now on meet them.
+
+        The table may be declared later.
+        """
+        self._tables.give(name, rows)
+        if isinstance(self.catalog.relation(name), Table):
+            self.refresh(name)
+
+    def refresh(self, name: str) -> None:
+        """Read the source of a table again: tuples that arrive from now on meet what it holds."""
+        table = self.catalog.relation(name)
+        if not isinstance(table, Table):
+            raise SlicemillError(f"there is no table {name}; declare it with CREATE TABLE")
+        self._tables.refresh(table)
+        with self.dispatcher.paused():
+            if self._opened:
+                self.dispatcher.admit_handed()
+                self._run_units(self._plan, self.catalog)
 
     def stream(self, name: str, frame: DataFrame, time: str | None = None, skew: str = "") -> None:
         """Declare a stream that a streaming DataFrame feeds; `time` names its timestamp column."""
@@ -349,6 +374,23 @@ class Mill:
 
     # -- inside ----------------------------------------------------------------------------------------
 
+    def _change_to(self, catalog: Catalog, dropped: Sequence[DroppedName]) -> None:
+        """Run what a catalog has; one that is dropped and created again is a new one."""
+        without = self.catalog.copy()
+        for name in dropped:
+            without.add(name)
+        gone = [name.name for name in dropped if name.kind in _COMPUTED and not self._is_declared(name.name)]
+        if any(name.lower() in (*catalog.queries, *catalog.relations) for name in gone):
+            self._adopt(without)
+            self._forget(gone)
+            gone = []
+        self._adopt(catalog)
+        self._forget(gone)
+
+    def _is_declared(self, name: str) -> bool:
+        """Is it a stream whose rows come from outside? They stay: its source is read once only."""
+        return name in self.home.streams or name in self.streams
+
     def _adopt(self, catalog: Catalog) -> None:
         """Make a new catalog's graph the one that runs."""
         plan = self._planner.plan(catalog)
@@ -365,9 +407,7 @@ class Mill:
             for query in catalog.queries.values()
             if query.continuous and query.options.sink is not None and query.name not in self.sinks
         }
-        for relation in catalog.relations.values():
-            if isinstance(relation, Table) and relation.name not in self._tables:
-                self._tables[relation.name] = self._rows_of(relation)
+        self._tables.take_up(catalog)
         fresh = [
             stream for stream in self._streams_to_read(graph, catalog) if stream.name not in self.streams
         ]
@@ -381,7 +421,7 @@ class Mill:
                 self.streams[stream.name] = RunningStream(
                     stream, self.home, self._id, self._folder, self._clock, supplies[stream.name]
                 )
-            read_by = needed_by_log(self._exchanges(unit, graph) for unit in plan.units)
+            read_by = needed_by_log(self._changes.exchanges(unit, graph) for unit in plan.units)
             for name, running in self.streams.items():
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
                 running.need(needs[name], read_by.get(name, ()))
@@ -392,16 +432,14 @@ class Mill:
                     self.queries[query.name] = self._handle(query)
             for name, sink in sinks.items():
                 self.sinks.add(name, sink)
+            unasked = {v.name for v in views_to_answer(self.catalog)} - {
+                v.name for v in views_to_answer(catalog)
+            }
             self.catalog, self._plan = catalog, plan
+            self._forget(unasked)
         if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
         compile_beside(self.dispatcher.running.units, self.dispatcher.notify)
-
-    def _rows_of(self, table: Table) -> Sequence[Row]:
-        found = read_table(table, self._folder)
-        if found is None:
-            found = table_frame(self.spark, table, self._folder).toArrow()
-        return plain_rows(found, table.schema)
 
     def _supply(self, stream: Stream) -> Supply:
         if not self._read_sources:
@@ -443,10 +481,8 @@ class Mill:
         return streams
 
     def _run_units(self, plan: Plan, catalog: Catalog) -> None:
-        units = [self._running_unit(part) for part in self._plans(plan, catalog)]
-        running, read_by = {unit.id for unit in units}, needed_by_log(u.plan.exchanges for u in units)
-        for unit in units:
-            unit.read_by = read_by
+        units = self._changes.units_of(plan, catalog, started=self._started)
+        running = {unit.id for unit in units}
         gone = [unit.id for unit in self.dispatcher.running.units if unit.id not in running]
         queries = [query for query in catalog.queries.values() if query.continuous]
         for log, why in ((log, why) for unit in units for log, why in unit.failed.items()):
@@ -458,62 +494,15 @@ class Mill:
             self.home.commit(Change(dropped_units=gone))
             self.dispatcher.forget(gone, ())
 
-    def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
-        graph = plan.graph
-        # A plan travels to workers: it must not grow with queries that others run.
-        catalog = catalog.without_queries()
-        return [
-            UnitPlan(unit, part_of(graph, unit), catalog, self._tables, self._exchanges(unit, graph))
-            for unit in plan.units
-        ]
-
-    def _exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
-        """A unit that was there before has the cells that it had."""
-        known = self.home.units.get(unit.id)
-        return exchanges_of(unit, graph, self._cells if known is None else int(known["cells"]))
-
-    def _running_unit(self, plan: UnitPlan) -> RunningUnit:
-        """The unit of a plan: as it runs already, changed, or new and starting from now."""
-        unit_id = plan.unit.id
-        logs = {log: to_arrow(plan.graph[node].schema) for node, log in plan.unit.outputs}
-        created = {log: columns for log, columns in logs.items() if log not in self.home.logs}
-        running = self.dispatcher.running.unit(unit_id)
-        if running is not None and (running.plan.unit, running.plan.graph) == (plan.unit, plan.graph):
-            return running
-        if not self._started:
-            warm_up(plan)
-        if unit_id not in self.home.units:
-            self.home.commit(Change(created=created, units={unit_id: new_fields(plan, self.home)}))
-        else:
-            self.home.commit(Change(created=created))
-            self._change_members(plan, running)
-        unit = RunningUnit(plan, self.home, self._id)
-        unit.compiled = not self._started
-        keep_announced(unit, self.streams)
-        return unit
-
-    def _change_members(self, plan: UnitPlan, running: RunningUnit | None) -> None:
-        """Queries come to a unit, or leave it, between two runs: what is there is finished first, without
-        those that come, and its state is written, so that a replay never has to know both."""
-        fields = self.home.units[plan.unit.id]
-        written = sorted(log for _, log in plan.unit.outputs)
-        if running is None and fields["outputs"] == written:
-            return
-        before = running
-        if before is None:
-            before = RunningUnit(without_newcomers(plan, fields["outputs"]), self.home, self._id)
-            keep_announced(before, self.streams)
-        self.dispatcher.finish(before)
-        self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
-
     def _forget(self, names: Iterable[str]) -> None:
         """A query's results stay with its handle; its log goes, so that its name is free."""
         for name in names:
             query = self.queries.pop(name, None)
             if query is not None:
                 query.detach()
+            if name in self.home.logs:
                 self.sinks.forget(name)
-                self.home.commit(Change(dropped_logs=[name]))
+                self.home.commit(without_log(name, self.home))
 
     def watermark(self, log: str) -> int:
         """The watermark of a log: a stream's, or by the unit that writes it."""
@@ -523,6 +512,9 @@ class Mill:
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
             return writer.watermark_now(log, self.watermark)
+        for fields in self.home.units.values():  # one that is still to be taken up
+            if log in fields["outputs"]:
+                return int(fields["output_watermarks"].get(log, BEGINNING))
         return self.streams[self.catalog.declared_stream(log).name].side_watermark(log, now)
 
     def _after_run(self, unit: RunningUnit, results: list[RunDone], now: int) -> None:
@@ -549,10 +541,12 @@ class Mill:
             return  # who reads what is not known yet
         units = [unit.needed_from for unit in self.dispatcher.units.values()]
         cursors = [*units, *self.sinks.cursors()]
-        # A stream says itself what it holds back.
-        held = {name + HELD for name in self.streams}
-        logs = [log for name, log in self.home.logs.items() if name not in held]
+        # A stream says itself what it holds back, and a view what its window holds.
+        views = {view.name: view for view in views_to_answer(self.catalog)}
+        others = {name + HELD for name in self.streams} | views.keys()
+        logs = [log for name, log in self.home.logs.items() if name not in others]
         freed = epochs_to_free(logs, cursors, dict.fromkeys(self.queries, self._keep_us), self._clock())
+        freed |= passed_by(views.values(), self.home, self.watermark)
         self.home.commit(Change(freed=freed))
         self.home.free(self.dispatcher.writers)
 
@@ -568,7 +562,8 @@ class Mill:
         if unit is not None:
             metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
             behind = self._plan.graph.ancestors(metrics.query)
-            metrics.shed = next((shed for node, shed in unit.sheds.items() if node in behind), None)
+            found = [shed for node, shed in unit.sheds.items() if node in behind]
+            metrics.shed = merged(found) if found else None
         return metrics
 
     def _handle(self, query: QueryDefinition) -> Query:

@@ -60,6 +60,10 @@ class UnitPlan:
     def cells(self) -> int:
         return next((exchange.cells for exchange in self.exchanges.values()), 1)
 
+    def does_the_same(self, other: UnitPlan) -> bool:
+        """Does another plan ask for the same results, of the same tables?"""
+        return (self.unit, self.graph, self.tables) == (other.unit, other.graph, other.tables)
+
     @property
     def has_last_words(self) -> bool:
         """Says an operator something at the end, at the time of the last tuple?"""

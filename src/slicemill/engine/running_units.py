@@ -416,11 +416,16 @@ class RunningUnits:
         feeding, windows = np.array(sorted(pairs), np.intp).reshape(-1, 2).T
         return feeding, windows
 
-    def _behind(self, position: int) -> Iterator[int]:
-        for _, log in self.units[position].plan.unit.outputs:
-            for reader in self._readers.get(log, ()):
-                yield int(reader)
-                yield from self._behind(int(reader))
+    def _behind(self, position: int) -> set[int]:
+        """The units that read what comes of a unit, directly or through others."""
+        found: set[int] = set()
+        waiting = [position]
+        while waiting:
+            for _, log in self.units[waiting.pop()].plan.unit.outputs:
+                readers = {int(reader) for reader in self._readers.get(log, ())} - found
+                found |= readers
+                waiting += readers
+        return found
 
     def ideal_time(self, log: str) -> IdealTime:
         """How long a row of this log would take from the arrival of what it is made of, alone."""

@@ -363,11 +363,12 @@ class RunningUnit:
 
     @property
     def unwritten(self) -> bool:
-        """Is the last checkpoint older than what has been read?"""
+        """Is the last checkpoint older than what has been read, or than the last queries that came?"""
         written, fields = self._field("checkpoint"), self.fields
         return self.plan.unit.stateful and (
             written["cursors"] != fields["cursors"]
             or written["input_watermarks"] != fields["input_watermarks"]
+            or bool(self._field("newcomers"))
         )
 
     def checkpoint_due(self, now_s: float) -> bool:

@@ -6,6 +6,7 @@ EslError that lists every mistake with its place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,12 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def bind(text: str | SourceText, catalog: Catalog | None = None) -> Bound:
+def bind(
+    text: str | SourceText, catalog: Catalog | None = None, kept: Callable[[], Catalog] | None = None
+) -> Bound:
     """Parse and check a script. Raises EslError with all mistakes if there is any.
+
+    What is not in the catalog, but `kept` from before, can be dropped.
 
     >>> bound = bind("CREATE STREAM Bid(item int, price real); SELECT item FROM Bid WHERE price > 1000")
     >>> bound.catalog.queries["query_1"].schema.names
@@ -42,7 +47,7 @@ def bind(text: str | SourceText, catalog: Catalog | None = None) -> Bound:
     from slicemill.esl.binder import bind_script
 
     source = text if isinstance(text, SourceText) else SourceText(text)
-    bound = bind_script(source, catalog)
+    bound = bind_script(source, catalog, kept)
     if bound.diagnostics:
         raise EslError(source, bound.diagnostics)
     return bound

@@ -78,6 +78,12 @@ def watermark(
     return max(by_data, by_silence if held_from is None else min(by_silence, held_from))
 
 
+def newest_tuple(progress: Mapping[str, Any]) -> int | None:
+    """The greatest timestamp that has come; None if nothing has."""
+    stamps = [progress.get(STAMP), *(part.max_ts for part in partitions_of(progress).values())]
+    return max((ts for ts in stamps if ts is not None), default=None)
+
+
 def side_watermark(progress: Mapping[str, Any], now_us: int, sent_us: int | None = None) -> int:
     """The watermark of a stream's late and bad rows: they are stamped on entry."""
     return END if progress.get(ENDED) else _by_clock(progress.get(SIDE_STAMP, BEGINNING), now_us, sent_us)

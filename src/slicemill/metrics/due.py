@@ -24,6 +24,7 @@ how many units they passed.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
@@ -108,7 +109,7 @@ class TimeLine:
 
     def after(self, ts: int) -> TimeMoments:
         """The moments of later timestamps than this."""
-        first = int(np.searchsorted(self._ts, ts, side="right"))
+        first = bisect_right(self._ts, ts)
         return TimeMoments(
             np.array(self._ts[first:], np.int64),
             np.array(self._at_us[first:], np.int64),

@@ -9,14 +9,14 @@ from slicemill.aggregate.definition import RowAggregate, declared
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup, evaluate_relation
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.catalog import Catalog, View
-from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.query import FrameUnit, SelectQuery, WindowCall
 from slicemill.esl.types.relation import AggregateCall, RelationQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.registry import imported, kind_of
 from slicemill.operators.step import SharedStep, StatefulStep, Step
-from slicemill.rows import Row
+from slicemill.rows import Row, Timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,18 @@ def _output_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
 
 
 def relation_rows(name: str, catalog: Catalog, tables: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
-    """The rows of a table, or of a view over tables."""
+    """The rows of a table, or of a view over tables; `tables` has what views over streams hold as well."""
     relation = catalog.relation(name)
-    if isinstance(relation, View):
-        assert isinstance(relation.query, RelationQuery), "views over streams are joined, not scanned"
+    if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
         return evaluate_relation(relation.query, catalog, lambda inner: relation_rows(inner, catalog, tables))
     return tables[name]
+
+
+def held_at(view: View, rows: Sequence[Timed], now: int) -> list[Row]:
+    """What the window of a view over a stream holds, of all its rows in order of time (M40)."""
+    assert isinstance(view.query, SelectQuery), "the binder asks for one window"
+    window = view.query.inputs[0].window
+    assert window is not None and window.extent is not None, "the binder asks for a window with a beginning"
+    if window.frame is FrameUnit.ROWS:
+        return [timed.row for timed in rows[-window.extent :]]
+    return [timed.row for timed in rows if timed.ts > now - window.extent]

@@ -31,12 +31,14 @@ from slicemill.operators.select.spec import Filter, Project
 from slicemill.operators.streams.spec import QueryResults, Scan, Source
 from slicemill.operators.union.spec import Merge
 from slicemill.operators.windowed_group.spec import RelationAggregate
+from slicemill.plan.reads import as_query, views_to_answer
 
 
 def build_graph(catalog: Catalog) -> QueryGraph:
-    """The graph of all continuous queries and derived streams of a catalog."""
+    """The graph of all continuous queries and derived streams of a catalog, and of views for ad hoc ones."""
     derived = [r for r in catalog.relations.values() if isinstance(r, (DerivedStream, Classifier))]
-    return build_part(catalog, *derived, *catalog.queries.values())
+    views = map(as_query, views_to_answer(catalog))
+    return build_part(catalog, *derived, *views, *catalog.queries.values())
 
 
 def build_part(catalog: Catalog, *statements: QueryDefinition | Relation) -> QueryGraph:

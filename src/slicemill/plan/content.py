@@ -17,7 +17,7 @@ from typing import Any
 
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import WindowCall
-from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.relation import AggregateCall, RelationInput
 
 _DIGITS = 10
 _PLAIN = frozenset((str, bool, int, float, bytes, type(None), Decimal, Fraction))
@@ -31,12 +31,12 @@ def digest(*parts: object) -> str:
     >>> digest("a", ("b",)) == digest("a", ["b"])
     True
     """
-    return _hashed(_Writer().written(parts))
+    return _hashed(ContentWriter().written(parts))
 
 
 def digest_of_calls(catalog: Catalog, *parts: object) -> str:
     """The same, with the definitions of users' aggregates that are called, and of those that these call."""
-    writer = _Writer()
+    writer = ContentWriter()
     text = writer.written(parts)
     told: set[str] = set()
     while left := sorted(writer.called - told):
@@ -69,11 +69,12 @@ def _hashed(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=_DIGITS // 2).hexdigest()
 
 
-class _Writer:
-    """Writes content as text, and notes which aggregates are called in it."""
+class ContentWriter:
+    """Writes content as text, and notes which aggregates are called in it, and which relations are read."""
 
     def __init__(self) -> None:
         self.called: set[str] = set()
+        self.relations: set[str] = set()
 
     def written(self, what: Any) -> str:
         kind = type(what)
@@ -85,6 +86,8 @@ class _Writer:
         if compared is not None:
             if kind is AggregateCall or kind is WindowCall:
                 self.called.add(what.name.lower())
+            elif kind is RelationInput and what.query is None:
+                self.relations.add(what.relation)
             told = []
             for name, default in compared:
                 value = getattr(what, name)

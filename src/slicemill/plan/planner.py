@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slicemill.esl.types.aggregate import AggregateDefinition
-from slicemill.esl.types.catalog import Catalog, DerivedStream, QueryDefinition, Relation
+from slicemill.esl.types.catalog import Catalog, DerivedStream, QueryDefinition, Relation, View
 from slicemill.esl.types.classifier import Classifier
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.operator import SharedOperator, with_members
 from slicemill.plan.build import build_part
 from slicemill.plan.optimize import optimize, share
+from slicemill.plan.reads import as_query, views_to_answer
 from slicemill.plan.units import Unit, cut
 
 
@@ -52,7 +53,9 @@ class Planner:
 
 
 def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
-    """The plan of one query, derived stream or classifier, with all that it reads."""
+    """The plan of one query, derived stream, classifier or view, with all that it reads."""
+    if isinstance(statement, View):
+        statement = as_query(statement)
     queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}
     alone = replace(catalog, queries=queries)
     graph = share(optimize(build_part(alone, statement)), alone)
@@ -95,14 +98,14 @@ def _united(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
 
 
 def _roots(catalog: Catalog) -> dict[str, QueryDefinition | Relation]:
-    """What is computed: derived streams, classifiers and continuous queries, by kind and name."""
+    """What is computed: derived streams, classifiers, continuous queries, and views for ad hoc ones."""
     streams = {
         f"stream {name}": relation
         for name, relation in catalog.relations.items()
         if isinstance(relation, (DerivedStream, Classifier))
     }
     queries = {f"query {name}": query for name, query in catalog.queries.items() if query.continuous}
-    return {**streams, **queries}
+    return {**streams, **queries, **{f"view {view.name}": view for view in views_to_answer(catalog)}}
 
 
 def _definitions(catalog: Catalog) -> dict[str, Relation | AggregateDefinition]:

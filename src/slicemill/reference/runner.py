@@ -5,7 +5,7 @@ Time is virtual. A tuple with an external timestamp arrives at that time; others
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +16,12 @@ from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.formats.records import BadRow
 from slicemill.operators.coalesce.rows import SheddingCoalesce
-from slicemill.operators.context import relation_rows
+from slicemill.operators.context import held_at, relation_rows
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
+from slicemill.plan.reads import views_to_answer
 from slicemill.reference.engine import Engine
 from slicemill.reference.graph import OperatorSpec, Spec
 from slicemill.reference.sources import Arrival
@@ -112,7 +113,7 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
     queries = []
     for query in catalog.queries.values():
         if isinstance(query.query, RelationQuery):
-            rows = evaluate_relation(query.query, catalog, lambda name: relation_rows(name, catalog, tables))
+            rows = answer(query.query, catalog, tables, engine)
             queries.append(QueryResult(query.name, query.schema, [Timed(0, row) for row in rows]))
         else:
             shed = _shed(specs, graph, query.name)
@@ -122,6 +123,17 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
         for f in feeds
     ]
     return RunResult(queries, counts, engine.steps)
+
+
+def answer(
+    query: RelationQuery, catalog: Catalog, tables: Mapping[str, Sequence[Row]], engine: Engine
+) -> list[Row]:
+    """The rows of an ad hoc query, when the streams have ended: views hold what is left in their windows."""
+    known = dict(tables)
+    for view in views_to_answer(catalog):
+        rows = engine.results(view.name)
+        known[view.name] = held_at(view, rows, rows[-1].ts if rows else 0)
+    return evaluate_relation(query, catalog, lambda name: relation_rows(name, catalog, known))
 
 
 def _shed(specs: Sequence[Spec], graph: QueryGraph, query: str) -> Report | None:

@@ -118,7 +118,8 @@ def _lookup(operator: lookup.Lookup, context: StepContext) -> RowOperator:
     if isinstance(relation.operator, lookup.Materialize):
         return ViewJoin(join_window(relation.operator.window), columns, condition, operator.left)
     assert isinstance(relation.operator, Scan), "no other relation is finite"
-    return TableJoin(context.rows_of(relation.operator.relation), columns, condition, operator.left)
+    name = relation.operator.relation
+    return TableJoin(lambda: context.rows_of(name), columns, condition, operator.left)
 
 
 def _group(operator: group.GroupAggregate, context: StepContext) -> RowOperator:

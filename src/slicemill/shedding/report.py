@@ -91,7 +91,7 @@ class MemoryReport(Report):
 
 
 def merged(reports: Sequence[Report]) -> Report:
-    """The reports of all cells of a query as one."""
+    """The reports of all cells, or of all inputs, of a query as one."""
     if len(reports) == 1:
         return reports[0]
     buckets = sorted((bucket for report in reports for bucket in report.buckets), key=lambda b: b.begin)

@@ -7,7 +7,8 @@
      "created": {"hot": ["<Arrow schema, base64>", "hot"]},    new logs, with the names of their folders
      "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
      "freed": {"bid": 9},                                      the first epoch that stays
-     "catalog": [{"at": 1, "by": "ann", "text": "CREATE …"}]}
+     "catalog": [{"at": 1, "by": "ann", "text": "CREATE …"}],
+     "tables": {"item": "item-5f0a….arrow"}}                   files of the rows of tables; null: dropped
 
 Whatever is empty is left out. Within a record, logs and units are dropped first, then logs are created, then
 rows appended, then epochs freed: a record may replace a log by another of its name.
@@ -78,6 +79,7 @@ class Change:
     dropped_streams: list[str] = field(default_factory=list)
     freed: dict[str, int] = field(default_factory=dict)
     catalog: list[dict[str, Any]] = field(default_factory=list)
+    tables: dict[str, str | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
@@ -102,7 +104,16 @@ def encode_record(epoch: int, at_us: int, change: Change, folders: Mapping[str, 
     return _encode(record).encode()
 
 
-_PLAIN = ("units", "streams", "dropped_logs", "dropped_units", "dropped_streams", "freed", "catalog")
+_PLAIN = (
+    "units",
+    "streams",
+    "dropped_logs",
+    "dropped_units",
+    "dropped_streams",
+    "freed",
+    "catalog",
+    "tables",
+)
 
 
 def encode_schema(schema: pa.Schema) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.home_format import CURRENT
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.home_state import CHECKPOINT_FIELD
+from slicemill.storage.home_state import CHECKPOINT_FIELD, TABLES
 from slicemill.storage.journal import Progress
 from slicemill.storage.log import Epoch, Log
 from slicemill.storage.segments import ExtentGone, SegmentError, read_extent
@@ -59,6 +59,8 @@ def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lam
     for name in sorted(home.units):
         progress(f"unit {name}")
         report.mistakes += _unit_mistakes(home, name, files)
+    for name, file in sorted(home.tables.items()):
+        report.mistakes += _table_mistakes(home, name, file, files)
     return report
 
 
@@ -90,6 +92,17 @@ def _unit_mistakes(home: HomeReader, name: str, files: FileSystem) -> Iterator[s
             home.poll()
             if (path, size) in _checkpoint_sizes(home.units.get(name, {})):
                 yield f"unit {name}: checkpoint file {path} {mistake}"
+
+
+def _table_mistakes(home: HomeReader, name: str, file: str, files: FileSystem) -> Iterator[str]:
+    try:
+        content = files.read(home.folder / TABLES / file)
+        pa.ipc.open_file(pa.py_buffer(content)).read_all().validate(full=True)
+    except (FileNotFoundError, pa.ArrowInvalid) as problem:
+        home.poll()
+        if home.tables.get(name) == file:
+            missing = isinstance(problem, FileNotFoundError)
+            yield f"table {name}: file {file} {'is missing' if missing else f'is damaged: {problem}'}"
 
 
 def _file_mistake(path: Path, size: int, files: FileSystem) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slicemill.storage.files import FileSystem
-from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeState, checkpoint_files
+from slicemill.storage.home_state import CHECKPOINTS, LOGS, TABLES, HomeState, checkpoint_files
 from slicemill.storage.log import Log
 from slicemill.storage.segments import parse_segment
 
@@ -45,6 +45,11 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
         named = checkpoint_files(units.get(folder, {}))
         removed += _remove_states(files, folder, named, committed_us - _CHECKPOINT_GRACE_US)
         del state.garbage.checkpoints[folder]
+    # A version may have come back since.
+    for name in state.garbage.tables.difference(state.tables.values()):
+        files.remove(state.folder / TABLES / name)
+        removed += 1
+    state.garbage.tables.clear()
     return removed
 
 
@@ -64,6 +69,7 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str])
             removed += _remove_states(files, folder, checkpoint_files(units.get(folder, {})), None)
             if folder not in units:
                 files.remove_folder(folder)
+        removed += _remove_states(files, state.folder / TABLES, set(state.tables.values()), None)
     return removed
 
 

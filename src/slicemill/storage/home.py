@@ -5,6 +5,7 @@
     journal/                records and snapshots      (slicemill.storage.journal)
     logs/<name>/            segments of rows           (slicemill.storage.segments)
     checkpoints/<unit>/     state files                (slicemill.storage.checkpoints)
+    tables/                 rows of tables, a file for each version
     sources/ sinks/ readers/   what sources, sinks and outside readers remember
 
 Workers append rows to segments and write checkpoints; nobody sees them. `commit` appends one record that
@@ -107,6 +108,11 @@ class Home:
     @property
     def statements(self) -> list[dict[str, Any]]:
         return self._state.statements
+
+    @property
+    def tables(self) -> Mapping[str, str]:
+        """The file of each table's rows, in the folder `tables`."""
+        return self._state.tables
 
     def source_folder(self, stream: str) -> Path:
         """Where the source of a stream remembers what must outlive a restart."""

@@ -66,6 +66,11 @@ class HomeReader:
     def statements(self) -> list[dict[str, Any]]:
         return self._state.statements
 
+    @property
+    def tables(self) -> Mapping[str, str]:
+        """The file of each table's rows, in the folder `tables`."""
+        return self._state.tables
+
     def checkpoint_folder(self, unit: str) -> Path:
         """Where a unit's state files lie."""
         return self._state.checkpoint_folder(unit)

@@ -15,6 +15,7 @@ from slicemill.storage.log import Log
 
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
+TABLES = "tables"
 
 # A unit's fields of these names refer to files in its checkpoint folder.
 CHECKPOINT_FIELD = "checkpoint"
@@ -35,11 +36,12 @@ class UnreferencedFiles:
         default_factory=dict
     )  # by the unit's folder: when the last was committed
     folders: set[Path] = field(default_factory=set)  # of dropped logs and units
+    tables: set[str] = field(default_factory=set)  # of versions that were replaced
 
 
 @dataclass(slots=True)
 class HomeState:
-    """Logs, units, streams and statements after the record `epoch` (-1: before the first).
+    """Logs, units, streams, statements and tables after the record `epoch` (-1: before the first).
 
     Other threads may read at any time: what one unit or stream has is replaced as a whole, and so is a
     dictionary when a name comes or goes.
@@ -53,6 +55,7 @@ class HomeState:
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     statements: list[dict[str, Any]] = field(default_factory=list)
+    tables: dict[str, str] = field(default_factory=dict)  # the files of their rows
     garbage: UnreferencedFiles = field(default_factory=UnreferencedFiles)
 
     def check(self, change: Change) -> None:
@@ -103,6 +106,9 @@ class HomeState:
             if emptied:
                 self.garbage.segments.setdefault(log.folder, set()).update(emptied)
         self.statements.extend(record.get("catalog", ()))
+        if changed := record.get("tables"):
+            self.garbage.tables.update(self.tables[name] for name in changed if name in self.tables)
+            self.tables = _merged(self.tables, changed)
         self.epoch = epoch
         self.committed_us = record["at"]
 

@@ -42,6 +42,7 @@ def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
         "units": state.units,
         "streams": state.streams,
         "statements": state.statements,
+        "tables": state.tables,
         "logs": [
             [
                 log.name,
@@ -72,6 +73,7 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
     head: dict[str, Any] = json.loads(content)
     state = HomeState(folder, files, head["epoch"], head["at"])
     state.units, state.streams, state.statements = head["units"], head["streams"], head["statements"]
+    state.tables = head.get("tables", {})
     body = memoryview(data)[end:]
     first_length, second_length = head["lengths"]
     parts = [body[:first_length], body[first_length : first_length + second_length]]

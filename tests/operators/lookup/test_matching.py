@@ -96,7 +96,7 @@ def test_a_join_equals_the_reference(name: str, left: bool, seed: int, pairs: in
         if condition is None
         else compile_condition(condition, Schema((*STREAM.columns, *TABLE.columns)))
     )
-    reference = TableJoin(stored, len(TABLE), holds, left)
+    reference = TableJoin(lambda: stored, len(TABLE), holds, left)
     wanted = [
         (out.ts, out.ts, *out.row)
         for ts, row in enumerate(tuples)

@@ -14,7 +14,7 @@ def same_seller(row: Row) -> bool:
 
 
 def test_one_tuple_may_match_several_rows_in_table_order() -> None:
-    join = TableJoin(SELLERS, 2, same_seller)
+    join = TableJoin(lambda: SELLERS, 2, same_seller)
     assert join.process(0, Timed(7, (1, "ann"))) == [
         Timed(7, (1, "ann", "ann", "Rome")),
         Timed(7, (1, "ann", "ann", "Bern")),
@@ -22,23 +22,23 @@ def test_one_tuple_may_match_several_rows_in_table_order() -> None:
 
 
 def test_an_inner_join_drops_a_tuple_without_match() -> None:
-    assert TableJoin(SELLERS, 2, same_seller).process(0, Timed(7, (1, "eve"))) == []
+    assert TableJoin(lambda: SELLERS, 2, same_seller).process(0, Timed(7, (1, "eve"))) == []
 
 
 def test_a_left_join_keeps_a_tuple_without_match_with_nulls() -> None:
-    join = TableJoin(SELLERS, 2, same_seller, left=True)
+    join = TableJoin(lambda: SELLERS, 2, same_seller, left=True)
     assert join.process(0, Timed(7, (1, "eve"))) == [Timed(7, (1, "eve", None, None))]
     assert join.process(0, Timed(8, (2, "bob"))) == [Timed(8, (2, "bob", "bob", "Oslo"))]
 
 
 def test_a_left_join_with_an_empty_table_knows_the_tables_width() -> None:
-    assert TableJoin([], 3, same_seller, left=True).process(0, Timed(1, (1,))) == [
+    assert TableJoin(list, 3, same_seller, left=True).process(0, Timed(1, (1,))) == [
         Timed(1, (1, None, None, None))
     ]
 
 
 def test_it_is_an_operator_that_never_waits() -> None:
-    join = TableJoin(SELLERS, 2, same_seller)
+    join = TableJoin(lambda: SELLERS, 2, same_seller)
     assert isinstance(join, RowOperator)
     assert not join.waits_for_time
     assert [*join.advance(10), *join.finish()] == []

@@ -34,8 +34,8 @@ def json_line(row: Iterable[object], kinds: Mapping[str, Kind], head: Mapping[st
     return json.dumps({**head, **values}, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def result_line(query: str, schema: Schema, timed: tuple[int, Sequence[object]]) -> str:
-    """A result of `slicemill run --json`: which query's, when, and its columns."""
+def result_line(query: str, schema: Schema, timed: tuple[int | None, Sequence[object]]) -> str:
+    """A result of `slicemill run --json`: which query's, when (not of ad hoc ones), and its columns."""
     ts, row = timed
     kinds = {TS: TIMESTAMP.kind} | {column.name: column.type.kind for column in schema}
     return json_line((ts, *row), kinds, {"query": query})

@@ -71,6 +71,9 @@ class SinkRunner:
             if delivery.cursor.log == query:
                 self.remove(name)
                 delivery.cursor.forget()
+        for cursor in stored_cursors(self._home.folder, SINKS, self._files):
+            if cursor.log == query:
+                cursor.forget()  # of a mill before
 
     def deliver_new(self) -> None:
         """Hand every sink what is new, here and now; one that fails is reported, and tried again later."""

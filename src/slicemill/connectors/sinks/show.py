@@ -62,9 +62,9 @@ def show_shed(console: Console, query: str, dropped: int, accuracy: float) -> No
 
 
 def results_table(
-    title: str, schema: Schema, rows: Sequence[tuple[int, Sequence[object]]], total: int
+    title: str, schema: Schema, rows: Sequence[tuple[int | None, Sequence[object]]], total: int
 ) -> Group:
-    """The last rows of a query with their timestamps; `total` is how many there are in all."""
+    """The last rows of a query with their timestamps, if they have one; `total` is how many there are."""
     shown = f", the last {len(rows)}" if 0 < len(rows) < total else ""
     # Not the table's own title: that would be broken at the width of the table.
     heading = Text(f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}", style="bold")
@@ -75,5 +75,5 @@ def results_table(
         table.add_column(column.name, justify="right" if numeric else "left")
     for ts, row in rows:
         cells = (show_value(value, column.type) for value, column in zip(row, schema, strict=True))
-        table.add_row(show_timestamp(ts), *cells)
+        table.add_row("" if ts is None else show_timestamp(ts), *cells)
     return Group(heading, table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -224,7 +225,7 @@ class _BodyBinder:
     def __init__(
         self, context: Context, arguments: Schema, returns: Schema, tables: list[LocalTable]
     ) -> None:
-        self.context = context
+        self.context = replace(context, in_body=True)
         self.arguments = arguments
         self.returns = returns
         self.tables = {table.name.lower(): table.schema for table in tables}

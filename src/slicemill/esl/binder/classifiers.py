@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean, one_of
-from slicemill.esl.binder.context import KIND_NAMES, Context, is_finite
+from slicemill.esl.binder.context import KIND_NAMES, Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.definitions import refuse_known
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.problems import Problems
@@ -81,9 +81,7 @@ def bind_classifier(node: nodes.CreateClassifier, context: Context) -> Classifie
 
 def _training(identifier: exp.Identifier, context: Context) -> Relation:
     relation = context.relation(identifier)
-    if isinstance(relation, Table) or (
-        isinstance(relation, View) and isinstance(relation.query, RelationQuery)
-    ):
+    if isinstance(relation, (Table, View)) and view_of_a_stream(relation, context.catalog) is None:
         return relation
     raise Mistake(
         f"examples come from a table, and {identifier.name} is none",

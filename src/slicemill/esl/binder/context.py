@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -10,7 +11,7 @@ from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.problems import Unknowable
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
-from slicemill.esl.types.catalog import Catalog, DerivedStream, Relation, Stream, Table, View
+from slicemill.esl.types.catalog import Catalog, DerivedStream, Relation, Stream, Table, View, relations_of
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.query import Continuous
 from slicemill.esl.types.relation import RelationQuery
@@ -29,12 +30,16 @@ KIND_NAMES = {
 class Context:
     """`local` holds WITH definitions; `broken` the names whose own definition has a mistake already told.
 
-    Unless `imports`, modules that a text names are not loaded: their code would run.
+    `kept` is what a home has from before, and nothing has declared again. `in_body`: of an aggregate, which
+    has to give the same whenever it runs. Unless `imports`, modules that a text names are not loaded: their
+    code would run.
     """
 
     catalog: Catalog
     broken: frozenset[str] = frozenset()
     local: dict[str, Continuous | RelationQuery] = field(default_factory=dict)
+    kept: Callable[[], Catalog] = Catalog
+    in_body: bool = False
     imports: bool = True
 
     def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:
@@ -62,3 +67,17 @@ def schema_of(relation: Relation | Continuous | RelationQuery) -> Schema:
 
 def is_finite(relation: Relation | Continuous | RelationQuery) -> bool:
     return isinstance(relation, (Table, View, RelationQuery))
+
+
+def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: Catalog) -> View | None:
+    """The view over a stream that a finite relation is, or is made of."""
+    query = relation.query if isinstance(relation, View) else relation
+    if isinstance(relation, View) and not isinstance(query, RelationQuery):
+        return relation
+    if isinstance(query, RelationQuery):
+        for name in relations_of(query):
+            inner = catalog.relation(name)
+            found = None if inner is None else view_of_a_stream(inner, catalog)
+            if found is not None:
+                return found
+    return None

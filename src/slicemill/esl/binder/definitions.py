@@ -18,6 +18,7 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.catalog import (
+    Catalog,
     DerivedStream,
     DroppedName,
     QueryDefinition,
@@ -298,26 +299,13 @@ def _component(node: nodes.SetOption, context: Context) -> str | None:
 def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:
     kind, name = child(node, "kind"), node.this.name
     catalog = context.catalog
-    found: QueryDefinition | AggregateDefinition | ModelDefinition | Relation | None
-    if kind == "QUERY":
-        found = catalog.queries.get(name.lower())
-        known = [query.name for query in catalog.queries.values()]
-    elif kind == "MODEL":
-        found = catalog.models.get(name.lower())
-        known = [model.name for model in catalog.models.values()]
-    elif kind == "AGGREGATE":
-        versions = catalog.declared_versions(name) if name.lower() not in catalog.models else (None, None)
-        found = versions[0] or versions[1]
-        defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
-        known = [d.name for d in defined if d.model is None]
-    else:
-        relation = catalog.relation(name)
-        found = relation if relation is not None and KIND_NAMES[type(relation)].upper() == kind else None
-        known = [r.name for r in catalog.relations.values() if KIND_NAMES[type(r)].upper() == kind]
+    found = _known_as(kind, name, catalog)
+    if found is None and (found := _known_as(kind, name, context.kept())) is not None:
+        catalog = context.kept()
     if found is None:
         if name.lower() in context.broken:
             raise Unknowable
-        hint = did_you_mean(name, known)
+        hint = did_you_mean(name, _known_names(kind, catalog))
         if name.lower() in catalog.models:
             hint = "it is a model: DROP MODEL"
         elif kind == "MODEL" and catalog.model(name) is not None:
@@ -327,3 +315,29 @@ def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:
     if dependants:
         raise Mistake(f"{found.name} is used by {all_of(dependants)}", span_of(node.this), "drop those first")
     return DroppedName(kind, found.name)
+
+
+def _known_as(
+    kind: str, name: str, catalog: Catalog
+) -> QueryDefinition | AggregateDefinition | ModelDefinition | Relation | None:
+    """What DROP kind name means."""
+    if kind == "QUERY":
+        return catalog.queries.get(name.lower())
+    if kind == "MODEL":
+        return catalog.models.get(name.lower())
+    if kind == "AGGREGATE":
+        base, window = catalog.declared_versions(name) if name.lower() not in catalog.models else (None, None)
+        return base or window
+    relation = catalog.relation(name)
+    return relation if relation is not None and KIND_NAMES[type(relation)].upper() == kind else None
+
+
+def _known_names(kind: str, catalog: Catalog) -> list[str]:
+    if kind == "QUERY":
+        return [query.name for query in catalog.queries.values()]
+    if kind == "MODEL":
+        return [model.name for model in catalog.models.values()]
+    if kind == "AGGREGATE":
+        defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
+        return [definition.name for definition in defined if definition.model is None]
+    return [r.name for r in catalog.relations.values() if KIND_NAMES[type(r)].upper() == kind]

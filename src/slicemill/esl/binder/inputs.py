@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from slicemill.esl.binder import durations, queries
-from slicemill.esl.binder.context import Context, is_finite
+from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.catalog import Catalog, Stream
+from slicemill.esl.types.catalog import Catalog, Relation, Stream
 from slicemill.esl.types.query import QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 
@@ -80,6 +80,7 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
         elif isinstance(relation, RelationQuery):
             raise Mistake("WITH over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
         else:
+            _refuse_views_of_views(entry, relation, context)
             made = QueryInput(
                 alias, relation.schema, relation=relation.name, window=window, finite=is_finite(relation)
             )
@@ -91,6 +92,17 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
             raise Mistake("a sub-query over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
         made = QueryInput(alias_node.name, query.schema, query=query, window=window)
     return BoundInput(made, entry, on, left)
+
+
+def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context: Context) -> None:
+    """A tuple looks up what a window holds at its time; what is computed of it has no such time."""
+    view = view_of_a_stream(relation, context.catalog)
+    if view is not None and view is not relation:
+        raise Mistake(
+            f"{relation.name} is made of {view.name}, a view over a stream, and cannot be looked up",
+            span_of(entry),
+            f"look up {view.name}; {relation.name} can be read by queries over tables and views alone",
+        )
 
 
 def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> frozenset[str]:

@@ -15,7 +15,7 @@ from slicemill.esl.binder.calls import (
     resolve_call,
     single_column,
 )
-from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
 from slicemill.esl.binder.problems import Problems
@@ -257,6 +257,18 @@ def _bind_input(
     if local is not None:
         return RelationInput(name, alias, local)
     relation = context.relation(entry.this)
+    if not is_finite(relation):
+        raise Mistake(
+            f"{name} is a stream, and this is a query over tables",
+            span_of(entry),
+            f"make a view of what is wanted of it: CREATE VIEW … AS SELECT … FROM {name} [RANGE 1 HOUR]",
+        )
+    if context.in_body and (view := view_of_a_stream(relation, context.catalog)) is not None:
+        raise Mistake(
+            f"{view.name} is a view over a stream: an aggregate gives the same for the same tuples",
+            span_of(entry),
+            f"join the stream with {view.name}, and hand its columns to the aggregate",
+        )
     if isinstance(relation, RelationQuery):
         return RelationInput(name, alias, relation.schema, relation)
     return RelationInput(getattr(relation, "name", name), alias, relation.schema)

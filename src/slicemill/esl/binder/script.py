@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from sqlglot import exp
 
@@ -17,7 +19,7 @@ from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.grammar import statements as grammar
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.syntax.source import SourceText, TextSpan
-from slicemill.esl.types.catalog import Catalog, Statement
+from slicemill.esl.types.catalog import Catalog, DroppedName, Statement
 
 _DECLARATION = re.compile(
     r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL)\s+[\"`]?(\w+)",
@@ -35,14 +37,21 @@ class Bound:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def bind_script(source: SourceText, catalog: Catalog | None = None, *, imports: bool = True) -> Bound:
-    """Parse and bind a text against a catalog, which stays as it is.
+def bind_script(
+    source: SourceText,
+    catalog: Catalog | None = None,
+    kept: Callable[[], Catalog] | None = None,
+    *,
+    imports: bool = True,
+) -> Bound:
+    """Parse and bind a text against a catalog, which stays as it is; `kept` can only be dropped.
 
     Without `imports` no code that the text names is run, and classes in Python are taken on trust.
     """
     known = catalog.copy() if catalog is not None else Catalog()
     parsed, diagnostics = grammar.script(source)
-    context = Context(known, _unreadable_names(source, parsed), imports=imports)
+    left = cache(lambda: Catalog() if kept is None else kept().copy())
+    context = Context(known, _unreadable_names(source, parsed), kept=left, imports=imports)
     bound: list[tuple[Statement, TextSpan]] = []
     for node in parsed:
         try:
@@ -55,6 +64,8 @@ def bind_script(source: SourceText, catalog: Catalog | None = None, *, imports: 
             pass
         else:
             known.add(statement)
+            if isinstance(statement, DroppedName) and left.cache_info().currsize:
+                left().add(statement)
             bound.append((statement, span_of(node)))
             continue
         if isinstance(node.this, exp.Identifier) and not isinstance(

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.expression import ExistsQuery, Expr, ScalarQuery, walk
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.model import ModelDefinition, predefined
 from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
@@ -220,7 +220,7 @@ class Catalog:
         return own or (None if any(self.declared_versions(name)) else predefined(name))
 
     def add(self, statement: Statement) -> None:
-        """Register, or for Dropped remove, what a statement declares."""
+        """Register, or for DroppedName remove, what a statement declares."""
         key = statement.name.lower()
         if isinstance(statement, QueryDefinition):
             self.queries[key] = statement
@@ -238,13 +238,13 @@ class Catalog:
 
     def _remove(self, kind: str, key: str) -> None:
         if kind == "QUERY":
-            del self.queries[key]
+            self.queries.pop(key, None)
         elif kind in CALLED:
             self.models.pop(key, None)
             self.base_aggregates.pop(key, None)
             self.window_aggregates.pop(key, None)
         else:
-            del self.relations[key]
+            self.relations.pop(key, None)
 
     def dependants(self, kind: str, name: str) -> list[str]:
         """Names of the queries, views and streams that read a relation or call an aggregate."""
@@ -261,29 +261,38 @@ def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
         if kind not in CALLED:
             yield from (*(entry.stream for entry in statement.inputs), statement.training)
     elif isinstance(statement, (DerivedStream, View, QueryDefinition)):
-        yield from (_aggregates_of if kind in CALLED else _relations_of)(statement.query)
+        yield from (_aggregates_of if kind in CALLED else relations_of)(statement.query)
 
 
-def _relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
-    if isinstance(query, UnionQuery):
-        for branch in query.branches:
-            yield from _relations_of(branch)
-        return
-    for entry in query.inputs:
-        if entry.query is not None:
-            yield from _relations_of(entry.query)
-        elif entry.relation is not None:
-            yield entry.relation
+def relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
+    """The names in FROM, of a query and of those inside it."""
+    for part in _queries_in(query):
+        yield from (e.relation for e in part.inputs if e.query is None and e.relation is not None)
 
 
 def _aggregates_of(query: Continuous | RelationQuery) -> Iterator[str]:
+    for part in _queries_in(query):
+        yield from (call.name for call in part.aggregates)
+        if isinstance(part, SelectQuery):
+            yield from (call.name for call in part.window_calls)
+
+
+def _queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | RelationQuery]:
+    """A query without unions, and all that stand in its place or in its conditions and values."""
     if isinstance(query, UnionQuery):
         for branch in query.branches:
-            yield from _aggregates_of(branch)
+            yield from _queries_in(branch)
         return
+    yield query
     for entry in query.inputs:
         if entry.query is not None:
-            yield from _aggregates_of(entry.query)
-    yield from (call.name for call in query.aggregates)
-    if isinstance(query, SelectQuery):
-        yield from (call.name for call in query.window_calls)
+            yield from _queries_in(entry.query)
+    if isinstance(query, RelationQuery):
+        values = (item.expr for item in (*query.group_by, *query.items))
+        arguments = (argument for call in query.aggregates for argument in call.arguments)
+        sorted_by = (expr for expr, _ in query.order_by)
+        conditions = (expr for expr in (query.where, query.having) if expr is not None)
+        for expr in (*values, *arguments, *sorted_by, *conditions):
+            for node in walk(expr):
+                if isinstance(node, (ScalarQuery, ExistsQuery)):
+                    yield from _queries_in(node.query)

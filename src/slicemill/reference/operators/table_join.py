@@ -1,7 +1,4 @@
-"""Join of a stream with a stored table (M40): each tuple meets every row of the table.
-
-The table does not change while the query runs, so a result depends on nothing but its tuple.
-"""
+"""Join of a stream with a stored table (M40): each tuple meets every row that the table has when it comes."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from slicemill.rows import Row, Timed
 
 
 class TableJoin:
-    """Output row: the tuple's row, then the table's, for every table row on which `condition` holds.
+    """Output row: the tuple's row, then the table's, for every one of its `rows` on which `condition` holds.
 
     A left join keeps a tuple without a match, with `columns` NULLs in place of the table's row.
     """
@@ -20,14 +17,18 @@ class TableJoin:
     waits_for_time = False
 
     def __init__(
-        self, table: Sequence[Row], columns: int, condition: Callable[[Row], bool], left: bool = False
+        self,
+        rows: Callable[[], Sequence[Row]],
+        columns: int,
+        condition: Callable[[Row], bool],
+        left: bool = False,
     ) -> None:
-        self._table = tuple(table)
+        self._rows = rows
         self._condition = condition
         self._unmatched = [(None,) * columns] if left else []
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
-        matches = [row for row in self._table if self._condition(tuple_.row + row)]
+        matches = [row for row in self._rows() if self._condition(tuple_.row + row)]
         return [Timed(tuple_.ts, tuple_.row + row) for row in matches or self._unmatched]
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from slicemill.engine.joining import new_fields
+from slicemill.engine.changing.joining import new_fields
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.running_units import Goal, RunningUnits
 from slicemill.engine.unit import RunningUnit

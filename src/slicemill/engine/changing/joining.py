@@ -9,11 +9,13 @@ from typing import Any
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
+from slicemill.ingest.watermarks import newest_tuple
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
+from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
@@ -87,14 +89,38 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
     }
 
 
+def without_log(name: str, home: Home) -> Change:
+    """The change by which the log of a query or derived stream goes, and its place in a unit.
+
+    A unit that runs has given up its place before; one that is still to be taken up has not.
+    """
+    change = Change(dropped_logs=[name])
+    for unit, fields in home.units.items():
+        if name not in fields["outputs"]:
+            continue
+        left = [log for log in fields["outputs"] if log != name]
+        if not left:
+            change.dropped_units.append(unit)
+            continue
+        change.units[unit] = {"outputs": left}
+        for by_log in ("since", "failed", "output_watermarks"):
+            if name in fields.get(by_log, {}):
+                change.units[unit][by_log] = {log: at for log, at in fields[by_log].items() if log != name}
+    return change
+
+
 def _written(plan: UnitPlan) -> list[str]:
     return sorted(log for _, log in plan.unit.outputs)
 
 
 def _newest_ts(plan: UnitPlan, home: Home) -> int | None:
-    """The greatest timestamp of the inputs: a query that is added now reads all that is later."""
-    newest = [ts for log in plan.unit.inputs if (ts := home.logs[log].max_ts) is not None]
-    return max(newest, default=None)
+    """The greatest timestamp of the inputs: a query that is added now reads all that is later.
+
+    Of a stream, tuples that nobody wanted count too: they are not in its log, and were there.
+    """
+    newest = [home.logs[log].max_ts for log in plan.unit.inputs]
+    newest += [newest_tuple(home.streams[log]) for log in plan.unit.inputs if log in home.streams]
+    return max((ts for ts in newest if ts is not None), default=None)
 
 
 def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:

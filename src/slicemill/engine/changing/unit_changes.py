@@ -1,0 +1,115 @@
+"""From one plan to the next: units go on, are new, or change between two runs.
+
+A change is seen by the tuples that arrive after it. So what has arrived is worked on first, as far as it
+goes, by the units that feed one that changes, and by that one as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from slicemill.engine.changing.joining import joined, keep_announced, new_fields, without_newcomers
+from slicemill.engine.changing.tables import TableVersions
+from slicemill.engine.dispatcher import Dispatcher
+from slicemill.engine.program import UnitPlan
+from slicemill.engine.unit import RunningUnit
+from slicemill.engine.warming import warm_up
+from slicemill.esl.types.catalog import Catalog
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.partitions import Exchange, exchanges_of, needed_by_log
+from slicemill.plan.planner import Plan
+from slicemill.plan.units import Unit, part_of
+from slicemill.storage.arrow_schema import to_arrow
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
+
+
+@dataclass(slots=True)
+class UnitChanges:
+    """Makes the units of a plan; `cells` is how many ways a new one is split."""
+
+    home: Home
+    dispatcher: Dispatcher
+    tables: TableVersions
+    mill: str
+    cells: int
+
+    def units_of(self, plan: Plan, catalog: Catalog, *, started: bool) -> list[RunningUnit]:
+        """The units that are to run from now on; while paused. A mill that has started compiles beside it."""
+        units: list[RunningUnit] = []
+        for part in self._plans(plan, catalog):
+            running = self.dispatcher.running.unit(part.unit.id)
+            if running is None or not running.plan.does_the_same(part):
+                running = self._changed(part, running, units, started)
+            units.append(running)
+        # Nobody needs the rows from before any more.
+        self.home.commit(Change(tables=self.tables.changes()))
+        read_by = needed_by_log(unit.plan.exchanges for unit in units)
+        for unit in units:
+            unit.read_by = read_by
+        return units
+
+    def exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
+        """A unit that was there before has the cells that it had."""
+        known = self.home.units.get(unit.id)
+        return exchanges_of(unit, graph, self.cells if known is None else int(known["cells"]))
+
+    def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
+        # A plan travels to workers: it must not grow with queries that others run.
+        catalog = catalog.without_queries()
+        found = []
+        for unit in plan.units:
+            graph = part_of(plan.graph, unit)
+            tables = self.tables.seen_by(graph, catalog)
+            found.append(UnitPlan(unit, graph, catalog, tables, self.exchanges(unit, graph)))
+        return found
+
+    def _changed(
+        self, plan: UnitPlan, running: RunningUnit | None, before: Sequence[RunningUnit], started: bool
+    ) -> RunningUnit:
+        """The unit of a plan: changed, or new and starting from now; `before` are those that may feed it."""
+        unit_id = plan.unit.id
+        logs = {log: to_arrow(plan.graph[node].schema) for node, log in plan.unit.outputs}
+        created = {log: columns for log, columns in logs.items() if log not in self.home.logs}
+        if not started:
+            warm_up(plan)
+        if unit_id not in self.home.units:
+            self._catch_up(before, plan.unit.inputs)
+            self.home.commit(Change(created=created, units={unit_id: new_fields(plan, self.home)}))
+        else:
+            self.home.commit(Change(created=created))
+            self._change_members(plan, running, before)
+        unit = RunningUnit(plan, self.home, self.mill)
+        unit.compiled = not started
+        keep_announced(unit, self.dispatcher.streams)
+        return unit
+
+    def _change_members(
+        self, plan: UnitPlan, running: RunningUnit | None, feeding: Sequence[RunningUnit]
+    ) -> None:
+        """Queries come to a unit, or leave it, or its tables change: its state is written as it was before,
+        so that a replay never has to know both."""
+        fields = self.home.units[plan.unit.id]
+        written = sorted(log for _, log in plan.unit.outputs)
+        tables = self.tables.seen_so_far(plan.tables)
+        if running is None and fields["outputs"] == written and tables == plan.tables:
+            return
+        before = running
+        if before is None:
+            known = without_newcomers(plan, fields["outputs"])
+            before = RunningUnit(replace(known, tables=tables), self.home, self.mill)
+            keep_announced(before, self.dispatcher.streams)
+        self._catch_up(feeding, plan.unit.inputs)
+        self.dispatcher.finish(before)
+        self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
+
+    def _catch_up(self, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
+        """Let all that has arrived get to some logs."""
+        wanted, feeding = set(logs), []
+        for unit in reversed(units):
+            if any(log in wanted for _, log in unit.plan.unit.outputs):
+                wanted.update(unit.plan.unit.inputs)
+                feeding.append(unit)
+        for unit in reversed(feeding):
+            self.dispatcher.catch_up(unit)

@@ -1,0 +1,62 @@
+"""Views over streams, for ad hoc queries: what their windows hold, in logs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from slicemill.columns.rows import timed_rows
+from slicemill.esl.types.catalog import View
+from slicemill.esl.types.query import FrameUnit, SelectQuery, Window
+from slicemill.operators.context import held_at
+from slicemill.rows import Row
+from slicemill.storage.home import Home
+from slicemill.storage.log import Log
+from slicemill.time import BEGINNING, END
+
+
+def held_now(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:
+    """What a view's window holds, at the latest time that is known of it."""
+    log = home.logs.get(view.name)
+    if log is None:
+        return []  # nobody has begun to keep it
+    found = [row for epoch in log.epochs() for row in timed_rows(log.read(epoch), view.schema)]
+    return held_at(view, found, _now(log, watermark))
+
+
+def passed_by(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
+    """By log of a view the first epoch of which its window may still hold something; for `Change.freed`."""
+    freed = {}
+    for view in views:
+        log = home.logs.get(view.name)
+        if log is not None:
+            first = _first_held(_window(view), log, _now(log, watermark))
+            if first > log.first:
+                freed[view.name] = first
+    return freed
+
+
+def _first_held(window: Window, log: Log, now: int) -> int:
+    assert window.extent is not None, "the binder asks for a window with a beginning"
+    rows, first = 0, log.head + 1
+    for epoch in reversed(log.epochs()):
+        if window.frame is FrameUnit.ROWS:
+            passed = rows >= window.extent
+        else:
+            passed = epoch.max_ts is not None and epoch.max_ts <= now - window.extent
+        if passed:
+            break
+        rows, first = rows + epoch.rows, epoch.number
+    return first
+
+
+def _now(log: Log, watermark: Callable[[str], int]) -> int:
+    reached = watermark(log.name)
+    newest = BEGINNING if log.max_ts is None else log.max_ts
+    return max(newest, reached) if reached < END else newest
+
+
+def _window(view: View) -> Window:
+    assert isinstance(view.query, SelectQuery), "the binder asks for one window"
+    window = view.query.inputs[0].window
+    assert window is not None, "the binder asks for one"
+    return window

@@ -1,0 +1,148 @@
+"""The meaning of a statement, part by part: two texts with the same one declare the same thing.
+
+    SELECT A.v FROM s AS A, t WHERE A.k = t.k        SELECT s.v FROM s, t -- by key
+                                                     WHERE s.k = t.k
+
+Texts are bound first, so blanks, comments and case are gone. What is left of a text's own choice are the
+names by which it calls its inputs and the values of its calls: here they are replaced by their positions. A
+part is named as people name it, so that one that differs can be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import (
+    DerivedStream,
+    QueryDefinition,
+    Statement,
+    Stream,
+    Table,
+    View,
+)
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery, WindowCall
+from slicemill.esl.types.relation import AggregateCall, RelationInput, RelationQuery
+from slicemill.esl.types.schema import Column
+from slicemill.plan.content import ContentWriter
+
+Parts = dict[str, str]
+
+
+def meaning(statement: Statement) -> Parts:
+    """What a statement declares, by part; what scheduling and delivery do with it is no part of it."""
+    writer = _Writer()
+    if isinstance(statement, QueryDefinition):
+        parts = writer.query(statement.query)
+        # A drop box weighs what it has room for.
+        weight = statement.options.weight if statement.load is not None else None
+        parts["options"] = writer.written((statement.load, statement.utility, weight))
+        return parts
+    if isinstance(statement, (DerivedStream, View)):
+        return writer.query(statement.query)
+    if isinstance(statement, Stream):
+        return {
+            "columns": writer.written(statement.schema),
+            "ORDER BY": writer.written((statement.kind, statement.time_column)),
+            "SLACK": writer.written(statement.slack_us),
+            "SKEW": writer.written(statement.skew_us),
+            "source": writer.written(statement.source),
+        }
+    if isinstance(statement, Table):
+        return {"columns": writer.written(statement.schema)}  # its rows may change
+    return {"definition": writer.written(statement)}
+
+
+def changed_parts(before: Statement, after: Statement) -> list[str]:
+    """The names of the parts in which two statements differ."""
+    if type(before) is not type(after):
+        return ["kind"]
+    was, now = meaning(before), meaning(after)
+    return [name for name in {**was, **now} if was.get(name) != now.get(name)]
+
+
+def called_by(definition: AggregateDefinition) -> set[str]:
+    """The aggregates that the body of one calls."""
+    writer = ContentWriter()
+    writer.written(definition)
+    return writer.called
+
+
+class _Writer(ContentWriter):
+    """Writes queries with positions in place of the names that they give to their inputs and calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._scopes: list[dict[str, str]] = []
+
+    def written(self, what: Any) -> str:
+        if isinstance(what, ColumnRef):
+            return f"column {self._name(what.name)}: {super().written(what.type)}"
+        if isinstance(what, Column) and self._scopes:
+            return f"column {self._name(what.name)}: {super().written(what.type)}"
+        if isinstance(what, (SelectQuery, UnionQuery, RelationQuery)):
+            return super().written(self.query(what))
+        if isinstance(what, (QueryInput, RelationInput)):
+            return self._input(what)
+        if isinstance(what, (AggregateCall, WindowCall)):
+            return self._call(what)
+        return super().written(what)
+
+    def query(self, query: Continuous | RelationQuery) -> Parts:
+        if isinstance(query, UnionQuery):
+            branches = [self.query(branch) for branch in query.branches]
+            names = dict.fromkeys(name for parts in branches for name in parts)
+            return {name: super(_Writer, self).written([p.get(name) for p in branches]) for name in names}
+        self._scopes.append(_own_names(query, len(self._scopes)))
+        calls = [*query.aggregates, *(query.window_calls if isinstance(query, SelectQuery) else ())]
+        parts = {
+            "FROM": self.written(query.inputs),
+            "WHERE": self.written(query.where),
+            "GROUP BY": self.written([item.expr for item in query.group_by]),
+            "HAVING": self.written(query.having),
+            "SELECT": self.written([*((item.name, item.expr) for item in query.items), *calls]),
+        }
+        if isinstance(query, RelationQuery):
+            parts["ORDER BY"] = self.written((query.distinct, query.order_by, query.limit))
+        else:
+            parts["VALID"] = self.written(query.coalesce)
+        self._scopes.pop()
+        return parts
+
+    def _input(self, entry: QueryInput | RelationInput) -> str:
+        name = None if entry.relation is None or entry.query is not None else entry.relation.lower()
+        if isinstance(entry, RelationInput):
+            return self.written((name, entry.query))
+        return self.written((name, entry.query, entry.window, entry.finite, entry.left_on))
+
+    def _call(self, call: AggregateCall | WindowCall) -> str:
+        over = (call.partition_by, call.window) if isinstance(call, WindowCall) else ()
+        types = [column.type for column in call.columns]
+        return self.written((call.name.lower(), call.arguments, call.distinct, *over, types))
+
+    def _name(self, name: str) -> str:
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        return name
+
+
+def _own_names(query: SelectQuery | RelationQuery, depth: int) -> dict[str, str]:
+    """What a query calls its columns, and what they are."""
+    names: dict[str, str] = {}
+    if len(query.inputs) > 1 or isinstance(query, RelationQuery):
+        entries: Sequence[QueryInput | RelationInput] = query.inputs
+        for place, entry in enumerate(entries):
+            for column in entry.schema:
+                names.setdefault(f"{entry.alias}.{column.name}", f"{depth}.{place}.{column.name}")
+    for place, item in enumerate(query.group_by):
+        names.setdefault(item.name, f"{depth}.group {place}")
+    calls: Sequence[AggregateCall | WindowCall] = query.aggregates
+    if isinstance(query, SelectQuery):
+        calls = [*calls, *query.window_calls]
+    for place, call in enumerate(calls):
+        for number, column in enumerate(call.columns):
+            names.setdefault(column.name, f"{depth}.call {place}.{number}")
+    return names
