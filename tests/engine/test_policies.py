@@ -74,23 +74,30 @@ def test_a_component_changes_between_memory_and_latency_while_it_runs(tmp_path: 
         CREATE QUERY apart AS SELECT x, sum(x) OVER (ROWS 3 PRECEDING) AS s FROM other;
     """
     plain = run_with(tmp_path / "plain", script, [])
-    goals = ["chain", "hr", "ml", "bsd", "default", "rb", "chain"]
-    switched = run_with(tmp_path / "switched", script, [("cheap", goal) for goal in goals])
-    assert switched == plain
+    switches = [("cheap", goal) for goal in ("chain", "hr", "ml", "bsd", "default", "rb", "chain")]
+    assert run_with(tmp_path / "step by step", script, switches) == plain
+    assert run_with(tmp_path / "live", script, switches, live=True) == plain
     assert len(plain["apart"]) == len(ROWS)
 
 
-def run_with(folder: Path, script: str, switches: list[tuple[str, str]]) -> dict[str, list[Any]]:
+def run_with(
+    folder: Path, script: str, switches: list[tuple[str, str]], *, live: bool = False
+) -> dict[str, list[Any]]:
     """The rows of all queries, in order, where policies of components change in the middle of the run."""
     with mill_in(folder) as mill:
         mill.execute(script)
+        if live:
+            mill.dispatcher.start()
         for number in range(len(ROWS) // BATCH):
             feed(mill, number)
-            feed_rows(mill, "other", [(x, ts) for x, _, ts in ROWS[number * BATCH : (number + 1) * BATCH]])
+            batch = ROWS[number * BATCH : (number + 1) * BATCH]
+            feed_rows(mill, "other", [(x, ts) for x, _, ts in batch])
             if number < len(switches):
                 component, goal = switches[number]
                 mill.set_policy(goal, component)
-                mill.dispatcher.run_some()
+                if not live:
+                    mill.dispatcher.run_some()
+        mill.dispatcher.stop()
         finish(mill)
         return {name: query.rows() for name, query in mill.queries.items()}
 

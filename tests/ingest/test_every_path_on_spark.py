@@ -18,7 +18,6 @@ ARRIVING = [9, 5, 12, 6, 11, 18, 13, 12, 12, 18, 4]
 SLACK = 5
 BATCHES = {
     "whole": [ARRIVING],
-    "halves": [ARRIVING[:5], ARRIVING[5:]],
     "single": [[second] for second in ARRIVING],
 }
 # Workers read files themselves, unless an option of Spark's own reader is set.
@@ -30,7 +29,7 @@ def test_batches_of_spark_have_the_order_of_their_files(spark: SparkSession, tmp
     admitted, late = by_the_rule(ARRIVING, SLACK)
     names = []
     with Mill(spark, tmp_path / "home", folder=tmp_path) as mill:
-        for form, trigger in (("csv", ""), ("csv", ONE_BY_ONE), ("json", ""), ("frame", "")):
+        for form, trigger in (("csv", ""), ("csv", ONE_BY_ONE), ("frame", "")):
             for borders, batches in BATCHES.items():
                 name = f"{form}_{borders}{'_slowly' if trigger else ''}"
                 names.append(name)

@@ -162,10 +162,11 @@ _WORKERS = tuple(
         Point("a worker before its results", WORKER, APPEND, r"^logs/match/"),
         Point("a worker before it reads a checkpoint", WORKER, STATE, r"^checkpoints/"),
         Point("a worker in the middle of results", WORKER, APPEND, r"^logs/level/", TORN, 2),
-        Point("a worker after a replay", WORKER, RESTORE, r"^replayed", AFTER),
         Point("a worker between two items of a message", WORKER, ITEM, r"^run select from bid", AFTER),
         Point("a worker between results and answer", WORKER, MESSAGE, r"run both", AFTER),
         Point("a worker in the middle of a checkpoint", WORKER, WRITE, rf"^checkpoints/{_BIDS}", TORN),
+        # What it has run has no checkpoint: whoever gets its cells runs it again.
+        Point("a worker after a replay", WORKER, RESTORE, r"^replayed", AFTER),
         Point("a worker after its cell's checkpoint", WORKER, ITEM, rf"^checkpoint {_BIDS}.* 1$", AFTER),
         Point("a worker with held rows", WORKER, APPEND, r"^logs/ask_held/", AFTER, 2),
         Point("a worker that notes read files", WORKER, LEDGER, r"ask", AFTER),

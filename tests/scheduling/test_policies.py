@@ -102,8 +102,8 @@ def some_batches(draw: st.DrawFn, least: int = 1, most: int = 5) -> Batches:
 def test_descending_priority_is_the_best_order_for_its_aim(given_batches: Batches) -> None:
     """Smith's rule with batch times: what a result weighs, times when its batch starts, is least in all."""
     time, figures = given_batches.time, given_batches.figures
-    results = figures.results * given_batches.rows
-    stale = 1 - (1 - figures.results) ** given_batches.rows
+    results = figures.selectivity * given_batches.rows
+    stale = 1 - (1 - figures.selectivity) ** given_batches.rows
     counted = {
         "hr": figures.weight * results,
         "hnr": figures.weight * results / given_batches.ideal_time,
@@ -265,7 +265,7 @@ def test_min_latency_orders_a_query_as_its_rate_does(given_batches: Batches) -> 
     plain = batches(
         len(given_batches),
         rows=given_batches.rows,
-        selectivity=given_batches.figures.results,
+        selectivity=given_batches.figures.selectivity,
         per_row=given_batches.cost()[1],
         wait=given_batches.wait,
     )

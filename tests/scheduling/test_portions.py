@@ -21,7 +21,7 @@ POWERS = {Aim.RESPONSE: 0, Aim.SLOWDOWN: 1, Aim.BALANCE: 2}
 
 
 def served(results: float, ideal_s: float = 1.0, weight: float = 1.0) -> Served:
-    return Served(results, results * weight, results, 1, ideal_s)
+    return Served((results,), (weight,), ideal_s)
 
 
 def shared(cost: float, segments: list[tuple[float, float]]) -> WorkTree:
@@ -85,7 +85,8 @@ def test_ideal_times_behind_a_derived_stream_are_those_of_each_query() -> None:
 
 
 costs = st.floats(0.05, 20)
-query = st.builds(served, st.floats(0, 3), costs, st.floats(0.1, 5))
+shares = st.just(0.0) | st.floats(1e-3, 3)
+query = st.builds(served, shares, costs, st.floats(0.1, 5))
 
 
 @st.composite
@@ -94,7 +95,7 @@ def trees(draw: st.DrawFn, depth: int = 2, overhead: bool = True) -> WorkTree:
     readers = []
     if depth:
         readers = [
-            (draw(st.floats(0, 2)), draw(trees(depth=depth - 1, overhead=overhead)))
+            (draw(shares), draw(trees(depth=depth - 1, overhead=overhead)))
             for _ in range(draw(st.integers(0, 3 if depth == 2 else 2)))
         ]
     fixed = draw(st.floats(0, 5)) if overhead else 0.0
@@ -131,7 +132,7 @@ def test_no_part_of_the_tree_has_a_greater_priority(tree: WorkTree, aim: Aim, ro
 def test_the_defining_tree_is_no_less_than_all_and_than_the_best_path(tree: WorkTree, rows: float) -> None:
     defining = portion(tree, Aim.RESPONSE, rows).rate(rows)
     assert defining >= portion(tree, Aim.ALL, rows).rate(rows) * (1 - 1e-9)
-    lightest = min((one.value / one.results for _, one in tree.all_served() if one.results), default=0.0)
+    lightest = min((min(one.weights) for _, one in tree.all_served()), default=0.0)
     assert defining >= lightest * portion(tree, Aim.PATH, rows).rate(rows) * (1 - 1e-9)
 
 
@@ -186,7 +187,7 @@ def test_descending_order_of_sets_is_best_for_the_mean_slowdown(
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.floats(0.1, 5), st.lists(st.tuples(st.floats(0, 3), costs), min_size=1, max_size=6))
+@given(st.floats(0.1, 5), st.lists(st.tuples(shares, costs), min_size=1, max_size=6))
 def test_a_defining_tree_is_that_of_brute_force(cost: float, rests: list[tuple[float, float]]) -> None:
     segments = [SharedSegment(w, cost + rest) for w, rest in rests]
     best = max(
@@ -216,3 +217,14 @@ def test_few_rows_may_give_those_behind_nothing_to_do() -> None:
     assert portion(feeding, Aim.ALL, 1000.0).overhead == pytest.approx(1 + 10)
     nobody = WorkTree(1.0, 1.0, (), ((0.0, behind),))
     assert portion(nobody, Aim.RESPONSE, 5.0).value == 0
+
+
+def test_freshness_is_that_of_each_query_of_a_unit() -> None:
+    """P32, P33: Σ α·(1 - (1 - S)^N) over the work; one that is surely stale makes no other so."""
+    shares, weights = (1.0, 0.01, 0.2), (1.0, 3.0, 2.0)
+    for rows in (1.0, 10.0, 300.0):
+        unit = table([WorkTree(1.0, 0.5, (Served(shares, weights, 1.5),))], rows)
+        stale = sum(a * (1 - (1 - s) ** rows) for s, a in zip(shares, weights, strict=True))
+        assert policy_named("fas").priority(unit) == pytest.approx([stale / (1.0 + 0.5 * rows)])
+    nobody = table([WorkTree(1.0, 0.5, ())])
+    assert policy_named("fas").priority(nobody).tolist() == [0]

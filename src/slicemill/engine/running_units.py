@@ -378,13 +378,10 @@ class RunningUnits:
             if log in self._goals and log not in unit.failed:
                 alike.setdefault(self._written[log].made_of, []).append(log)
         for logs in alike.values():
-            shares = [unit.statistics.selectivity(log) for log in logs]
             goals = [self._goals[log] for log in logs]
             yield Served(
-                results=sum(shares),
-                value=sum(share * goal.weight for share, goal in zip(shares, goals, strict=True)),
-                best=max(shares),
-                queries=len(logs),
+                shares=tuple(unit.statistics.selectivity(log) for log in logs),
+                weights=tuple(goal.weight for goal in goals),
                 ideal_s=self.ideal_time(logs[0]).whole_s,
                 within_s=min(
                     (

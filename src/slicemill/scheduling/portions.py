@@ -14,7 +14,7 @@ the slope. The same cut with rows that no longer wait in place of results gives 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -46,16 +46,18 @@ class Aim(IntEnum):
 class Served:
     """Queries that get results of a unit's own runs and have the same ideal time."""
 
-    results: float
-    """S: per row, of all of them together."""
-    value: float
-    """α·S: each result as much as it matters."""
-    best: float
-    """The greatest S among them."""
-    queries: int
+    shares: tuple[float, ...]
+    """S of each: its results per row."""
+    weights: tuple[float, ...]
+    """α of each: how much a result matters."""
     ideal_s: float
     within_s: float = math.inf
     """How late the strictest of them may be."""
+
+    @property
+    def value(self) -> float:
+        """Results per row, each as much as it matters."""
+        return sum(share * weight for share, weight in zip(self.shares, self.weights, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def _everything(tree: WorkTree, rows: float) -> Portion:
 
 
 def _best_path(tree: WorkTree, rows: float) -> Portion:
-    own = max((served.best for served in tree.served), default=0.0)
+    own = max((share for served in tree.served for share in served.shares), default=0.0)
     ends = [Portion(own, tree.overhead, tree.per_row)]
     for share, reader in tree.readers:
         end = _best_path(reader, max(share * rows, 1.0)).behind(share, rows)
@@ -146,17 +148,17 @@ def _best_path(tree: WorkTree, rows: float) -> Portion:
 class UnitFigures:
     """What policies know of units before they look at what waits for them: columns, a position for each."""
 
-    __slots__ = ("ideal_time", "portions", "queries", "results", "weight", "within")
+    __slots__ = ("ideal_time", "portions", "queries", "selectivity", "weight", "within")
 
     def __init__(self, count: int) -> None:
         self.portions = np.zeros((len(Aim), 3, count))
         """By aim: value, overhead and cost per row of the portion that counts."""
-        self.results = np.zeros(count)
-        """S: results per row, of all queries behind the unit."""
-        self.weight = np.ones(count)
-        """α: how much a result matters, on average over these."""
         self.queries = np.ones(count)
-        """How many queries get results."""
+        """How many queries get results of the unit and of those behind it."""
+        self.weight = np.ones(count)
+        """α: how much a result of one of them matters, on average."""
+        self.selectivity = np.zeros(count)
+        """S: results per row of one of so many equal queries that would miss as many results (P32)."""
         self.ideal_time = np.ones(count)
         """T: the least of these queries, which is slowed down most by the same wait."""
         self.within = np.full(count, np.inf)
@@ -164,18 +166,17 @@ class UnitFigures:
 
     def set(self, position: int, tree: WorkTree, rows: float) -> None:
         """Work out what is known of a unit whose runs are about so long."""
-        for aim in Aim:
-            self.portions[aim, :, position] = portion(tree, aim, rows)
-        results = value = 0.0
-        queries, ideal_s, within_s = 0, math.inf, math.inf
+        self.portions[:, :, position] = [portion(tree, aim, rows) for aim in Aim]
+        shares: list[float] = []
+        weights: list[float] = []
+        ideal_s = within_s = math.inf
         for share, served in tree.all_served():
-            results += share * served.results
-            value += share * served.value
-            queries += served.queries
+            shares += [share * one for one in served.shares]
+            weights += served.weights
             ideal_s, within_s = min(ideal_s, served.ideal_s), min(within_s, served.within_s)
-        self.results[position] = results
-        self.weight[position] = value / results if results else 1.0
-        self.queries[position] = max(queries, 1)
+        self.queries[position] = max(len(shares), 1)
+        self.weight[position] = sum(weights) / len(weights) if weights else 1.0
+        self.selectivity[position] = _equal_selectivity(shares, weights, rows)
         self.ideal_time[position] = tree.overhead + tree.per_row if math.isinf(ideal_s) else ideal_s
         self.within[position] = within_s
 
@@ -194,14 +195,28 @@ class UnitFigures:
             for column in np.broadcast_arrays(results, overhead, per_row, ideal_time, weight, queries)
         ]
         figures = UnitFigures(len(columns[0]))
-        figures.results, overhead_s, per_row_s, figures.ideal_time, figures.weight, figures.queries = columns
-        value = figures.weight * figures.results
+        given, overhead_s, per_row_s, figures.ideal_time, figures.weight, figures.queries = columns
+        figures.selectivity = given / figures.queries
+        value = figures.weight * given
         for aim in Aim:
             power = int(aim) if aim in (Aim.SLOWDOWN, Aim.BALANCE) else 0
             counted = value / figures.ideal_time**power
             if aim is Aim.MEMORY:
                 counted = np.ones(len(value))
             elif aim is Aim.PATH:
-                counted = figures.results / figures.queries
+                counted = figures.selectivity
             figures.portions[aim] = counted, overhead_s, per_row_s
         return figures
+
+
+def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: float) -> float:
+    """The selectivity of equal queries that are stale as often as these are, after so many rows.
+
+    The probability that one is stale, 1 - (1 - S)^N, is not linear in S, so it is not that of the mean.
+    """
+    if not shares:
+        return 0.0
+    if len(shares) == 1:
+        return shares[0]
+    fresh = (1 - np.minimum(shares, 1.0)) ** rows
+    return float(1 - np.average(fresh, weights=weights) ** (1 / rows))

@@ -265,10 +265,8 @@ def _tree(unit: UnitCost, costs: Costs, cores: int) -> WorkTree:
     alone = costs.alone(unit, cores)
     served = [
         Served(
-            output.per_row,
-            output.per_row * output.weight,
-            output.per_row,
-            1,
+            (output.per_row,),
+            (output.weight,),
             costs.ideal_s(output.log, cores),
             math.inf if output.within_s is None else output.within_s,
         )

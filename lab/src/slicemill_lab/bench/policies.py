@@ -64,8 +64,8 @@ class PolicySizes:
 
 
 SIZES: Mapping[Scale, PolicySizes] = {
-    "small": PolicySizes(3, 4.0, 3.0, quality_of_service(15), quality_of_data(30, 10)),
-    "full": PolicySizes(5, 6.0, 4.0, quality_of_service(15), quality_of_data(30, 10)),
+    "small": PolicySizes(3, 4.0, 2.0, quality_of_service(15), quality_of_data(30, 10)),
+    "full": PolicySizes(5, 5.0, 3.0, quality_of_service(15), quality_of_data(30, 10)),
 }
 
 Turns = Mapping[str, Sequence[PolicyTurn]]

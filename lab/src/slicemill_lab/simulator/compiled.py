@@ -43,7 +43,7 @@ def compiled_form(policy: TupleChooser, units: int) -> Compiled | None:
             return Compiled(_PRIORITIES, policy.by_wait(), np.zeros(1))
         case AskedPolicy() if policy.policy.module == "fas":
             known, beta = policy.figures, policy.policy.beta
-            figures = np.array([known.results, known.portions[Aim.ALL, 2], known.weight])
+            figures = np.array([known.selectivity, known.portions[Aim.ALL, 2], known.weight])
             return Compiled(_FRESHNESS, figures, np.array([1.0 if beta is None else beta]))
         case TimeSlices():
             return Compiled(_SLICES, np.zeros((1, 1)), np.array([policy.quantum, 0.0, -math.inf]))

@@ -26,7 +26,7 @@ def value(
     The simulator compiles it for single numbers.
     """
     counted = pending**beta
-    stale: Floats = -np.expm1(counted * np.log1p(-np.minimum(selectivity / outputs, 1.0)))
+    stale: Floats = -np.expm1(counted * np.log1p(-np.minimum(selectivity, 1.0)))
     return weight * outputs * stale / (overhead + per_row * counted)
 
 
@@ -36,7 +36,7 @@ def priority(batches: Batches, beta: float = 1.0) -> Floats:
     with np.errstate(divide="ignore"):  # where every row is a result
         return value(
             batches.pending,
-            figures.results[units],
+            figures.selectivity[units],
             overhead,
             per_row,
             figures.weight[units],

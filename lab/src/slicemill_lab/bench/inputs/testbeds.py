@@ -23,11 +23,12 @@ from slicemill.scheduling.arrays import Ints
 from slicemill_lab.testbeds.arrivals import on_off, poisson
 
 RELATION = "relation"
-_CHARACTERS = 128 * 1024
+_CHARACTERS = 512 * 1024
 _KEYS = 20
 _ROWS_BACK = 10
 _COLUMNS = "number int, k int, v int, first int, second int, tag varchar, ts timestamp"
 _GRID = range(5, 100, 10)
+_OTHER_BURSTS = {1: 5, 10: 1}
 # Reads of a trickle wait for each other, unless a service level asks for more.
 _OPTIONS = "WITH (slo = 'p99 < 20 ms')"
 
@@ -68,10 +69,10 @@ class BedQuery:
         )
 
     def _hash(self, text: str) -> str:
-        """2^i times as much to hash in class i: by longer texts, and by hashing several times."""
+        """2^i times as much to hash in class i: by a text twice as long, and by hashing it several times."""
         length = {"tag": 128, "mark": 128, "tag || tag": 256}[text]
-        characters = self.characters * 2 ** (self.cost_class // 2)
-        for _ in range(2 ** ((self.cost_class + 1) // 2)):
+        characters = self.characters * min(2**self.cost_class, 2)
+        for _ in range(max(2**self.cost_class // 2, 1)):
             text, length = f"sha2(repeat({text}, {characters // length}), 512)", 128
         return text
 
@@ -124,16 +125,17 @@ class QueryBed:
                 found.append(ArrivingRows(float(times[first]), stream, rows))
         return sorted(found, key=lambda arrival: arrival.at_s)
 
-    def grid(self, together: int | None = None) -> Recording:
+    def grid(self, *, other_bursts: bool = False) -> Recording:
         """A hundred rows of every stream whose attributes are evenly spread: all selectivities show.
 
-        So many of them come together, or as many as on their stream, all within a second.
+        As many of them come together as on their stream, or another number, and all within a second.
         """
         random = np.random.default_rng(100)
         attributes = np.array([(first, second) for first in _GRID for second in _GRID]).T
         found = []
         for stream, burst in zip(self.streams, self.bursts, strict=True):
-            shuffled, size = random.permutation(attributes, axis=1), together or burst
+            shuffled = random.permutation(attributes, axis=1)
+            size = _OTHER_BURSTS[burst] if other_bursts else burst
             for first in range(0, shuffled.shape[1], size):
                 numbers = np.arange(first, first + size)
                 found.append(ArrivingRows(first / 100, stream, _rows(numbers, shuffled[:, numbers], random)))
@@ -150,9 +152,7 @@ def quality_of_service(queries: int, classes: int = 5, characters: int = _CHARAC
     return QueryBed("P36", made, (1,))
 
 
-def quality_of_data(
-    queries: int, streams: int, classes: int = 3, characters: int = 2 * _CHARACTERS
-) -> QueryBed:
+def quality_of_data(queries: int, streams: int, classes: int = 3, characters: int = _CHARACTERS) -> QueryBed:
     """P37: every other stream in bursts of ten; percentages in steps of ten, all equally probable."""
     random = np.random.default_rng(37)
     cost_classes, tenths = random.permutation(np.arange(queries) % classes), random.integers(1, 11, queries)

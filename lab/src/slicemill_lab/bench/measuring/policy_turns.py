@@ -41,7 +41,6 @@ METRICS = (
 """By the names of `slicemill_lab.policies.registry.OBJECTIVES`."""
 _LONGEST = 0.999
 """The quantile that stands for the greatest."""
-_TOGETHER = 5
 _BUSY = ("read: ", "run: ", "commit", "deliver")
 
 
@@ -90,27 +89,27 @@ class PolicyTurns:
         self._mill.close()
 
     def _calibrate(self) -> float:
-        """The seconds that a row of every stream takes, if it comes as rows of its stream do and finds
-        nothing else there.
+        """The seconds that a row of every stream takes, if nothing else is there.
 
-        Everything counts: reading, deciding, running, committing, delivering. Units learn what runs over few
-        and many rows cost; what ran before that only warms processes up.
+        It comes alone or in a burst, as rows of its stream do. Everything counts: reading, deciding, running,
+        committing, delivering. Units learn what runs over few and many rows cost; what ran before that only
+        warms processes up.
         """
-        alone, several = self.bed.grid(), self.bed.grid(_TOGETHER)
-        for arrival in several[::10]:
+        usual, other = self.bed.grid(), self.bed.grid(other_bursts=True)
+        for arrival in usual[: len(self.bed.streams)]:
             self._serve(arrival)
         for unit in self._mill.dispatcher.units.values():
             unit.statistics.cost = BatchCost()
             unit.statistics.selectivities.clear()
         took_s = 0.0
         # In turns, as old runs are forgotten.
-        for arrival in sorted([*alone, *several], key=lambda arrival: arrival.at_s):
+        for arrival in sorted([*usual, *other], key=lambda arrival: arrival.at_s):
             served_s = self._serve(arrival)
-            took_s += served_s if any(arrival is one for one in alone) else 0.0
+            took_s += served_s if any(arrival is one for one in usual) else 0.0
         self._known = {
             name: self._mill.dispatcher.running.writers[name].statistics.plain() for name in self._streams
         }
-        rows = sum(len(arrival.rows) for arrival in alone)
+        rows = sum(len(arrival.rows) for arrival in usual)
         return took_s / rows * len(self.bed.streams)
 
     def _serve(self, arrival: ArrivingRows) -> float:

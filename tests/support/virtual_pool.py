@@ -1,0 +1,42 @@
+"""A worker in this process whose runs take the time that a test says: the mill's clock moves on by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from slicemill.engine.work import Message, RunDone, RunUnit
+from slicemill.engine.workers.events import WorkerAnswer
+from slicemill.engine.workers.inline import InlinePool
+from slicemill.engine.workers.sharing import HANDLER
+from slicemill.scheduling.adaptive import BatchCost
+from support.engine import Clock
+
+
+class VirtualPool(InlinePool):
+    """`costs` has what runs take, by unit; a message takes `round_s` in any case, and so does a read."""
+
+    def __init__(self, clock: Clock, round_s: float) -> None:
+        super().__init__(1, HANDLER)
+        self.costs: Mapping[str, BatchCost] = {}
+        self._clock = clock
+        self._round_s = round_s
+
+    def send(self, worker: int, message: object) -> None:
+        assert isinstance(message, Message)
+        super().send(worker, message)
+        answer = self._events.pop()
+        assert isinstance(answer, WorkerAnswer) and isinstance(answer.message, tuple)
+        took_s, reply = self._round_s, []
+        runs = {item.unit: item for item in message.items if isinstance(item, RunUnit)}
+        for done in answer.message:
+            if isinstance(done, RunDone):
+                spans = runs[done.unit].inputs.values()
+                run_s = self.costs[done.unit].of(sum(epoch.rows for span in spans for epoch in span.epochs))
+                reply.append(replace(done, cpu_s=run_s, seconds={"run: kernels": run_s}))
+                took_s += run_s
+            else:
+                reply.append(done)
+                took_s += self._round_s
+        self._clock.now += round(1_000_000 * took_s)
+        self._events.append(replace(answer, message=tuple(reply)))
