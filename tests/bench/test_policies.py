@@ -22,7 +22,7 @@ def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSessi
     bed = quality_of_data(4, streams=2, characters=256)
     with PolicyTurns(spark, tmp_path, bed) as bench:
         assert len(set(bench.costs().values())) == len(bed.queries), "each query is a unit of its own"
-        arrivals = bed.recorded(gap_s=0.01, span_s=0.2, seed=1)
+        arrivals = bed.recorded(gap_s=0.01, count=20, seed=1)
         turns = {name: [bench.under(name, arrivals)] for name in ("hnr", "fas")}
     assert not different(turns)
     came = {stream: [a.rows for a in arrivals if a.stream == stream] for stream in bed.streams}
@@ -58,9 +58,9 @@ def test_classes_are_equally_frequent_and_recordings_are_always_the_same() -> No
     assert np.bincount([query.cost_class for query in data.queries]).tolist() == [10] * 3
     assert all(10 <= query.percent <= 100 for query in (*service.queries, *data.queries))
     for bed in (service, data):
-        once, again, other = (bed.recorded(0.1, 3.0, seed) for seed in (1, 1, 2))
+        once, again, other = (bed.recorded(0.1, 30, seed) for seed in (1, 1, 2))
         assert once == again != other
-    assert {len(arrival.rows) for arrival in data.recorded(0.1, 3.0, 1)} == {1, 10}
+    assert {len(arrival.rows) for arrival in data.recorded(0.1, 30, 1)} == {1, 10}
 
 
 def test_a_decision_is_timed_for_every_policy() -> None:

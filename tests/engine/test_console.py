@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,44 @@ def test_a_home_of_another_format_is_told_before_spark_starts(tmp_path: Path) ->
     problem = run(tmp_path / "home")
     assert isinstance(problem, SlicemillError)
     assert "has FORMAT 99" in str(problem)
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_query_that_means_something_else_by_now_is_told_before_spark_starts(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with fed_mill(home, Clock(), inline_pool()) as mill:
+        mill.execute(SCRIPT.replace("price > 10", "price > 20"))
+        mill.open()
+    told = str(run(home))
+    assert f"3:1: error: query dear is kept in {home}, and its WHERE has changed: it was SELECT item" in told
+    assert "hint: DROP QUERY dear first, or give this one another name" in told
+    with fed_mill(home, Clock(), inline_pool()) as mill:
+        mill.execute("DROP QUERY dear")
+    # Now it is Spark's turn.
+    with pytest.raises(AssertionError, match="Spark was started"):
+        raise run(home) or AssertionError("nothing happened")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ad_hoc_queries_are_answered_at_the_end_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    asked = """CREATE VIEW recent AS SELECT item, price FROM bid [ROWS 2];
+    CREATE QUERY most AS SELECT max(price) AS most FROM recent;"""
+    with fed_mill(tmp_path, Clock(1_000_000), inline_pool()) as mill:
+        mill.execute(SCRIPT + asked)
+        mill.open()
+        mill.feed("bid", rows_as_table(mill, "bid", [(1, 500), (2, 50), (3, 60)]))
+        mill.dispatcher.run_all()
+        if as_json:
+            engine_console.ResultLines(mill, mill.home.epoch, sys.stdout).print_answers()
+        else:
+            engine_console._show_results(mill, 5)
+    lines = capsys.readouterr().out.splitlines()
+    if as_json:
+        assert [json.loads(line) for line in lines] == [{"query": "most", "_ts": None, "most": 60}]
+    else:
+        assert "dear: 3 rows" in lines and lines[-4:-1] == ["most: 1 row", "time  most", "        60"]
 
 
 def test_options_of_run_reach_the_mill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from connectors.sender import Sender, eventually
 from slicemill.engine.mill import Mill
+from slicemill.engine.workers.inline import InlinePool
 from support.engine import Clock, feed_rows, inline_pool, rows_as_table, turn
 
 SECOND = 1_000_000
@@ -256,6 +257,15 @@ def test_a_silent_socket_lets_out_what_is_held_back(tmp_path: Path) -> None:
             clock.now += 4 * SECOND
             turn(mill)
             assert numbers(mill) == [1, 2, 3]
+            # Nobody hears a sender whose worker has died: that is no silence of his.
+            told = mill.watermark("s")
+            pool = mill.dispatcher._pool
+            assert isinstance(pool, InlinePool)
+            pool.lose(0)
+            with mill.dispatcher.paused():
+                mill.dispatcher._take(pool.wait(0))
+            clock.now += 60 * SECOND
+            assert mill.watermark("s") == told
 
 
 def test_what_is_held_back_comes_out_when_the_source_ends(tmp_path: Path) -> None:

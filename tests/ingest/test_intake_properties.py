@@ -113,58 +113,89 @@ def test_the_reference_engine_has_the_same_late_rows_in_the_same_order(
 
 
 class Read(NamedTuple):
-    """A batch of a partition; without times, a read that found nothing."""
+    """A read of a partition, so long after the one before; without times it found nothing."""
 
     partition: str
     times: tuple[int, ...]
+    later: int = 0
+    ends: bool = False
 
 
 READS = st.lists(
-    st.builds(Read, st.sampled_from("abc"), st.lists(st.integers(0, 20), max_size=4).map(tuple)), max_size=20
+    st.builds(
+        Read,
+        st.sampled_from("abc"),
+        st.lists(st.integers(0, 20), max_size=4).map(tuple),
+        st.integers(0, 4),
+        st.sampled_from([False] * 9 + [True]),
+    ),
+    max_size=20,
 )
 
 
-def judged_by_tuples(reads: list[Read], slack: int) -> tuple[list[tuple[int, int]], list[int]]:
+class Model:
     """The rules of partitions, written down tuple by tuple: what is admitted, and what is late."""
-    reached: dict[str, int | None] = dict.fromkeys("abc")
-    silent = dict.fromkeys("abc", False)
-    mark, number = BEGINNING, 0
-    held: list[tuple[int, int]] = []
-    admitted: list[tuple[int, int]] = []
-    late: list[int] = []
-    for read in reads:
-        for ts in read.times or (None,):
-            silent[read.partition] = ts is None
-            if ts is not None:
-                own = reached[read.partition]
-                if ts < mark or (own is not None and ts < own - slack):
-                    late.append(number)
-                else:
-                    held.append((ts, number))
-                    reached[read.partition] = ts if own is None else max(own, ts)
-                number += 1
-            live = [reached[name] for name in "abc" if not silent[name]]
-            known = [at for at in reached.values() if at is not None]
-            if live and None not in live:
-                mark = max(mark, min(at for at in live if at is not None) - slack)
-            elif not live and known:
-                mark = max(mark, max(known) - slack)
-            admitted += sorted(row for row in held if row[0] <= mark)
-            held = [row for row in held if row[0] > mark]
-    return admitted, late
+
+    def __init__(self, slack: int, skew: int | None) -> None:
+        self.slack, self.skew = slack, skew
+        self.mark, self.number, self.clock = BEGINNING, 0, 0
+        self.reached: dict[str, int] = {}
+        self.arrived: dict[str, int] = {}
+        self.asked: dict[str, int] = {}
+        self.silent: set[str] = set()
+        self.held: list[tuple[int, int]] = []
+        self.admitted: list[tuple[int, int]] = []
+        self.late: list[int] = []
+
+    def read(self, read: Read) -> None:
+        name = read.partition
+        self.clock += read.later
+        self.asked[name] = self.clock
+        for ts in read.times:
+            self.silent.discard(name)
+            self.arrived[name] = self.clock
+            if ts < self.mark or ts < self.reached.get(name, BEGINNING) - self.slack:
+                self.late.append(self.number)
+            else:
+                self.held.append((ts, self.number))
+                self.reached[name] = max(ts, self.reached.get(name, ts))
+            self.number += 1
+            self.move()
+        if read.ends or not read.times:
+            self.silent.add(name)
+            self.move()
+
+    def move(self) -> None:
+        """The least of the partitions that are not silent; the furthest where all are."""
+        live = [name for name in "abc" if name not in self.silent]
+        counted = [name for name in live or "abc" if name in self.reached]
+        if counted and len(counted) >= len(live):
+            least = min if live else max
+            self.mark = max(self.mark, least(self.reached[name] for name in counted) - self.slack)
+            if self.skew is not None and len(self.asked) == 3:
+                seen, allowed = min(self.asked.values()), max(self.skew, self.slack)
+                passed = [self.reached[name] + max(0, seen - self.arrived[name]) for name in counted]
+                self.mark = max(self.mark, least(passed) - allowed)
+        self.admitted += sorted(row for row in self.held if row[0] <= self.mark)
+        self.held = [row for row in self.held if row[0] > self.mark]
 
 
 @settings(max_examples=300)
-@given(READS, SLACK, st.booleans())
-def test_partitions_follow_the_rules_tuple_by_tuple(reads: list[Read], slack: int, restarts: bool) -> None:
-    kept = Kept(external(slack), ("a", "b", "c"))
+@given(READS, SLACK, SKEW, st.booleans())
+def test_partitions_follow_the_rules_tuple_by_tuple(
+    reads: list[Read], slack: int, skew: int | None, restarts: bool
+) -> None:
+    model, ended = Model(slack, skew), set[str]()
+    kept = Kept(external(slack, skew), ("a", "b", "c"))
     intake = kept.open()
-    number = 0
     for read in reads:
-        names = range(number, number + len(read.times))
-        number += len(read.times)
-        kept.keep(intake.admit(read.partition, rows(read.times, names), 5, BEGINNING, 5))
+        if read.partition in ended:
+            continue
+        first = model.number
+        model.read(read)
+        batch = rows(read.times, range(first, model.number))
+        kept.keep(intake.admit(read.partition, batch, model.clock, BEGINNING, model.clock, ended=read.ends))
         intake = kept.open() if restarts else intake
-    admitted, late = judged_by_tuples(reads, slack)
-    assert [(ts, n) for ts, _, _, n in kept.admitted] == admitted
-    assert [seq for seq, _, _ in kept.late] == late
+        ended |= {read.partition} if read.ends else set()
+    assert [(ts, n) for ts, _, _, n in kept.admitted] == model.admitted
+    assert [seq for seq, _, _ in kept.late] == model.late

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from slicemill_lab.claims import Claim, ascending, at_least, at_most, within
+from slicemill_lab.claims import Claim, ascending, at_least, at_most, equal, near, within
 from slicemill_lab.experiment import Experiment, Result, to_json
 from slicemill_lab.plotting import curve, draw_curves
 
@@ -18,12 +18,21 @@ def test_bounds_are_inclusive_and_printed_as_checked() -> None:
     assert within("c", 2.0, 1.0, 2.0) == Claim("c", "1 to 2", 2.0, True)
 
 
+def test_a_value_of_theory_is_met_but_for_rounding_and_a_published_one_within_the_rule() -> None:
+    assert equal("a", 0.1 + 0.2, 0.3).holds
+    assert not equal("a", 0.301, 0.3).holds
+    assert near("b", 1.14, 1) == Claim("b", "1 ± 15 %", 1.14, True)
+    assert not near("b", 0.84, 1).holds
+
+
 def test_a_figure_that_is_not_a_number_fulfils_no_claim() -> None:
     nan = math.nan
     claims = (
         at_most("a", nan, 1),
         at_least("b", nan, 1),
         within("c", nan, 0, 1),
+        equal("e", nan, 1),
+        near("f", nan, 1),
         ascending("d", {"x": nan, "y": 1}),
     )
     assert not any(claim.holds for claim in claims)
@@ -49,12 +58,13 @@ def test_a_result_holds_when_all_its_claims_do() -> None:
 def test_json_is_one_line_of_plain_values() -> None:
     figures = {"array": np.arange(3), "scalar": np.int64(4), "nested": {1: (np.inf, 2.5)}, "text": "µs"}
     experiment = Experiment("mill-E0", "t", lambda seed, scale: Result((), {}), lambda result, path: None)
-    line = to_json(experiment.id, Result((Claim("a", "≤ 1", 0.5, True, "n"),), figures))
+    line = to_json(experiment.id, Result((Claim("a", "≤ 1", 0.5, True, "n"),), figures, {"x": [0.5]}))
     assert "\n" not in line
     assert json.loads(line) == {
         "id": "mill-E0",
         "claims": [{"what": "a", "expected": "≤ 1", "measured": 0.5, "holds": True, "note": "n"}],
         "figures": {"array": [0, 1, 2], "scalar": 4, "nested": {"1": ["inf", 2.5]}, "text": "µs"},
+        "measured": {"x": [0.5]},
     }
 
 

@@ -2,18 +2,24 @@ from __future__ import annotations
 
 import pytest
 
-from slicemill_lab.spread import lower, lowest, ordered, seeds
+from slicemill_lab.spread import fewer_seeds, lower, lowest, ordered, seeds
 
 
 def test_five_seeds_follow_the_first() -> None:
     assert list(seeds(7)) == [7, 8, 9, 10, 11]
 
 
+def test_there_may_be_fewer_seeds_for_a_while() -> None:
+    with fewer_seeds(2):
+        assert list(seeds(7)) == [7, 8]
+    assert len(seeds(7)) == 5
+
+
 def test_a_figure_is_lower_seed_by_seed_and_the_spread_is_told() -> None:
-    claim = lower("ours below theirs", [1, 3], [2, 4], least=0.2, published="50 %")
-    assert (claim.what, claim.expected, claim.holds) == ("ours below theirs by", "> 0.2", True)
+    claim = lower("ours below theirs", [1, 3], [2, 4], "why")
+    assert (claim.what, claim.expected, claim.holds) == ("ours below theirs by", "> 0", True)
     assert claim.measured == pytest.approx(0.375)
-    assert claim.note == "published: 50 %; 25% to 50% over 2 seeds"
+    assert claim.note == "why; 25% to 50% over 2 seeds"
     assert not lower("the same", [2.0], [2.0]).holds
 
 

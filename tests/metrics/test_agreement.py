@@ -249,9 +249,8 @@ def test_every_figure_agrees_with_one_taken_from_outside(seed: int, tmp_path: Pa
 def check(mill: Mill, name: str, seen: Seen, now_s: float) -> None:
     metrics = mill.queries[name].metrics()
     # Only whoever runs units knows when they were warm.
-    warm_us = mill.dispatcher.running.writers[name].warm_us
-    assert warm_us is not None
-    warm_s = warm_us / SECOND
+    running = mill.dispatcher.running
+    warm_s = running.warm_us(running.writers[name], 0) / SECOND
     assert seen.at, name
     assert metrics.rows == len(seen.at), name
     warm = [due > warm_s for due in seen.due]
@@ -279,3 +278,31 @@ def check(mill: Mill, name: str, seen: Seen, now_s: float) -> None:
         assert metrics.met is (level < 0.7), name
     stale = missing(list(zip(seen.due, seen.at, strict=True))) / (now_s - BEGAN / SECOND)
     assert metrics.staleness == pytest.approx(stale, abs=1e-5), name
+
+
+def test_what_waits_for_a_unit_on_its_way_to_start_is_warm_up(tmp_path: Path) -> None:
+    """A union has run, over one stream; what comes to it from another unit waits for that one's code."""
+    clock = Clock(BEGAN)
+    with fed_mill(tmp_path, clock, inline_pool()) as mill:
+        mill.execute(SCRIPT + "CREATE QUERY q AS SELECT sent FROM b UNION ALL SELECT sent FROM few;")
+        mill.execute("CREATE QUERY other AS SELECT sent FROM few WHERE k < 3;")
+        mill.open()
+        union = mill.dispatcher.running.writers["q"]
+        assert union.plan.unit.inputs == ("b", "few")
+        for second in (1, 2, 3):
+            clock.now = BEGAN + second * SECOND
+            for stream in "ab":
+                feed_rows(mill, stream, [(1, 9, clock.now, clock.now)])
+            if second < 3:
+                with mill.dispatcher.paused():
+                    mill.dispatcher.catch_up(union)
+        mill.dispatcher.run_all()
+        metrics = mill.queries["q"].metrics()
+        assert metrics.warm_up.count == metrics.rows >= 5
+        assert metrics.figures.response.count == 0
+        clock.now += SECOND
+        feed_rows(mill, "a", [(1, 9, clock.now, clock.now)])
+        feed_rows(mill, "b", [(1, 9, clock.now, clock.now)])
+        mill.dispatcher.run_all()
+        assert (metrics.warm_up.count, metrics.figures.response.largest) == (6, 0.0)
+        assert metrics.rows >= 7

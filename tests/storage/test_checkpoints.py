@@ -190,7 +190,7 @@ def test_sizes_of_states_are_estimated_without_encoding_them(tmp_path: Path) -> 
     table = pa.table({"x": np.arange(10_000)})
     big = {"t": table, "a": np.zeros(1000), "s": Slice(table), "l": list(range(5000)), "text": ["ab"] * 10}
     estimate = state_bytes({"node": big})
-    exact = 2 * table.nbytes + 8000 + 5000 * 16
+    exact = 2 * table.nbytes + 8000 + 5000 * (8 + 28)
     assert exact <= estimate < 1.1 * exact
     files = write_checkpoint(tmp_path, {"node": big})
     assert state_bytes(read_checkpoint(tmp_path, files)) == pytest.approx(estimate, rel=0.1)

@@ -1,8 +1,10 @@
 """What a publication says, next to what we measured, and whether it holds here.
 
-`at_most`, `at_least`, `within` and `ascending` build the usual claims, so that the bound that is printed is
-the bound that was checked. A published claim that we know to be wrong is tested in its corrected form, and
-its note says what was printed and what we found.
+A claim is a direction, an order, or a value that was published or that theory says; bounds of `at_most`,
+`at_least` and `within` are published ones, or where a direction turns: 0, 1, half for "most". How large a
+difference is here is no claim: it is measured, and held against the published one by one rule
+(`published.figure`). A published claim that we know to be wrong is tested in its corrected form, and its note
+says what was printed and what we found.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from slicemill_lab.published.figure import TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,21 @@ def at_least(what: str, measured: float, bound: float, note: str = "") -> Claim:
 def within(what: str, measured: float, low: float, high: float, note: str = "") -> Claim:
     """The claim that a figure lies in the closed interval from `low` to `high`."""
     return Claim(what, f"{low:g} to {high:g}", float(measured), bool(low <= measured <= high), note)
+
+
+def equal(what: str, measured: float, value: float, note: str = "") -> Claim:
+    """The claim that a figure is what theory says, but for the rounding of sums."""
+    holds = abs(measured - value) <= 1e-9 * max(1.0, abs(value))
+    return Claim(what, f"= {value:g}", float(measured), bool(holds), note)
+
+
+def near(what: str, measured: float, value: float, note: str = "") -> Claim:
+    """The claim that a figure is what was published, or what theory says, within 15 % of it.
+
+    It is the rule for published figures (`published.figure`), so that no experiment has a bound of its own.
+    """
+    holds = abs(measured - value) <= TOLERANCE * abs(value)
+    return Claim(what, f"{value:g} ± 15 %", float(measured), bool(holds), note)
 
 
 def ascending(what: str, measured: Mapping[str, float], note: str = "") -> Claim:

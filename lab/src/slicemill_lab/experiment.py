@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,13 +21,20 @@ from slicemill_lab.claims import Claim
 Scale = Literal["small", "full"]
 """How much to run: `small` ends within seconds, `full` has the published sizes."""
 
+Substrate = Literal["simulator", "formula", "engine"]
+"""What an experiment runs on: tuples in virtual time, closed forms, or the product's engine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The outcome of one run: what was checked, and the figures behind it."""
+    """The outcome of one run: what was checked, the figures behind it, and ours beside published ones.
+
+    `measured` has, under the names that `published` knows for the experiment, a figure per seed.
+    """
 
     claims: tuple[Claim, ...]
     figures: Mapping[str, Any]
+    measured: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -42,6 +49,9 @@ class Experiment:
     title: str
     run: Callable[[int, Scale], Result]
     plot: Callable[[Result, Path], None]
+    substrate: Substrate = "simulator"
+    repeats: int = 1
+    """How many seeds a report runs it from; a run that has several seeds inside needs one."""
 
 
 def to_json(result_id: str, result: Result) -> str:
@@ -50,6 +60,7 @@ def to_json(result_id: str, result: Result) -> str:
         "id": result_id,
         "claims": [_claim(claim) for claim in result.claims],
         "figures": result.figures,
+        "measured": result.measured,
     }
     return json.dumps(_plain(body), ensure_ascii=False, allow_nan=False)
 

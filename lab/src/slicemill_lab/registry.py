@@ -32,12 +32,17 @@ def experiment_ids() -> list[str]:
 
 
 def load(experiment_id: str) -> Experiment:
-    """The experiment with this id; an unknown one is answered with the nearest known id."""
+    """The experiment with this id."""
+    experiment: Experiment = import_module(f"{__package__}.{module_of(experiment_id)}").EXPERIMENT
+    return experiment
+
+
+def module_of(experiment_id: str) -> str:
+    """The module of an experiment; an unknown id is answered with the nearest known one."""
     modules = _modules_by_id()
     if experiment_id not in modules:
         raise UnknownExperimentError(f"no experiment {experiment_id!r}{_hint(experiment_id, list(modules))}")
-    experiment: Experiment = import_module(f"{__package__}.{modules[experiment_id]}").EXPERIMENT
-    return experiment
+    return modules[experiment_id]
 
 
 @cache

@@ -1,12 +1,13 @@
 """Claims over several seeds: what is printed is the mean, and the note says how far the seeds lie apart.
 
-Percentages that were published for a packet trace are said in the note; the claim is the order or the sign,
-or a bound that the experiment names.
+A claim is an order or a sign. How large a published difference is here is not claimed but measured, and held
+against the publication by one rule (`published.figure`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from statistics import fmean
 
@@ -15,23 +16,35 @@ from slicemill_lab.claims import Claim, ascending
 SEEDS = 5
 
 
+_count = SEEDS
+
+
 def seeds(seed: int) -> range:
     """The seeds of one experiment."""
-    return range(seed, seed + SEEDS)
+    return range(seed, seed + _count)
 
 
-def lower(
-    what: str, ours: Sequence[float], theirs: Sequence[float], *, least: float = 0.0, published: str = ""
-) -> Claim:
-    """The claim that a figure lies below another by more than the part `least` of it, seed by seed."""
+@contextmanager
+def fewer_seeds(count: int) -> Iterator[None]:
+    """For runs that would take too long: what comes of it says how many there were."""
+    global _count
+    before, _count = _count, min(count, SEEDS)
+    try:
+        yield
+    finally:
+        _count = before
+
+
+def lower(what: str, ours: Sequence[float], theirs: Sequence[float], note: str = "") -> Claim:
+    """The claim that a figure lies below another, by the mean of what it lies below it seed by seed."""
     below = [1 - own / other for own, other in zip(ours, theirs, strict=True)]
-    printed = f"published: {published}; " if published else ""
+    said = f"{note}; " if note else ""
     return Claim(
         f"{what} by",
-        f"> {least:g}",
+        "> 0",
         fmean(below),
-        fmean(below) > least,
-        f"{printed}{min(below):.0%} to {max(below):.0%} over {len(below)} seeds",
+        fmean(below) > 0,
+        f"{said}{min(below):.0%} to {max(below):.0%} over {len(below)} seeds",
     )
 
 

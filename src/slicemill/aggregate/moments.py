@@ -223,7 +223,7 @@ class ColumnMoments:
         most = int(counts.max(initial=1))
         size = limbs.limbs_for(prepared.bits, most)
         whole = self.argument.kind is not Kind.DOUBLE
-        if (whole and size > limbs.WHOLE) or most >= 2**32 or self._is_exact_only:
+        if self._is_beyond_limbs(size, most):
             return self._by_rows(prepared, windows, counts)
         numbers_ = self._limbs(prepared, size)
         sums = limbs.prefix_sums(numbers_)
@@ -260,6 +260,10 @@ class ColumnMoments:
     @property
     def _is_exact_only(self) -> bool:
         return self.argument.kind is Kind.DECIMAL and self.name != "sum"
+
+    def _is_beyond_limbs(self, size: int, most: int) -> bool:
+        whole = self.argument.kind is not Kind.DOUBLE
+        return (whole and size > limbs.WHOLE) or most >= 2**32 or self._is_exact_only
 
     @property
     def _scale(self) -> int:
@@ -372,22 +376,36 @@ class ColumnMoments:
     def _moments(self, prepared: Prepared, windows: Windows, counts: Places) -> list[Moments]:
         """What the row form would hold in each window."""
         kind = {Kind.DOUBLE: float, Kind.DECIMAL: Decimal}.get(self.argument.kind, int)
-        units = self._unit_values(prepared)
-        sums = [list(accumulate((u[d] for u in units), initial=0)) for d in range(self._degree)]
+        sums = self._totals(prepared, windows, counts)
         unit = Fraction(2) ** prepared.exponent / 10**self._scale
         odd = {name: sums_over(copies, windows).tolist() for name, copies in prepared.odd.items()}
         out = []
-        bounds = zip(windows.starts.tolist(), windows.ends.tolist(), counts.tolist(), strict=True)
-        for place, (start, end, count) in enumerate(bounds):
+        for place, count in enumerate(counts.tolist()):
             moments = Moments(self._degree)
             moments.count = moments.kinds[kind] = count
-            for degree, total_ in enumerate(sums):
-                exact = (total_[end] - total_[start]) * unit ** (degree + 1)
+            for degree, totals in enumerate(sums):
+                exact = totals[place] * unit ** (degree + 1)
                 moments.sums[degree] = int(exact) if kind is int else exact
             for name, copies in odd.items():
                 moments.nonfinite[name] = copies[place]
             out.append(moments)
         return out
+
+    def _totals(self, prepared: Prepared, windows: Windows, counts: Places) -> list[list[int]]:
+        """The sum of each window in units, and the sum of squares."""
+        most = int(counts.max(initial=1))
+        size = limbs.limbs_for(prepared.bits, most)
+        if self._is_beyond_limbs(size, most):
+            units = self._unit_values(prepared)
+            sums = [list(accumulate((u[d] for u in units), initial=0)) for d in range(self._degree)]
+            bounds = list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True))
+            return [[total_[end] - total_[start] for start, end in bounds] for total_ in sums]
+        numbers_ = self._limbs(prepared, size)
+        powers = [numbers_, self._squares(prepared, numbers_)] if self._degree == 2 else [numbers_]
+        return [
+            limbs.ints_of(limbs.differences(limbs.prefix_sums(power), windows.starts, windows.ends))
+            for power in powers
+        ]
 
     def _unit_values(self, prepared: Prepared) -> list[tuple[int, ...]]:
         array = prepared.rows.arguments[0]

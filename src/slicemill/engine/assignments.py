@@ -85,7 +85,7 @@ class Assignments:
         self._loaded = {cell: at for cell, at in self._loaded.items() if at[0] != left.worker}
         for stream in streams:
             if stream.loaded is not None and stream.loaded[0] == left.worker:
-                stream.loaded, stream.next_read_us = None, 0
+                stream.lost()
         return assigned.asked
 
     def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:

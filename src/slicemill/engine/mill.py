@@ -43,6 +43,7 @@ from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import (
+    ERRORS,
     Catalog,
     DroppedName,
     QueryDefinition,
@@ -208,7 +209,12 @@ class Mill:
         Sources of tables are read for it. A view over a stream holds what has come since a query asked for
         it, at the time of the newest tuple, or later where the clock moves the stream.
         """
-        query = self.catalog.queries[name.lower()].query
+        known = self.catalog.queries.get(name.lower())
+        if known is None:
+            raise SlicemillError(
+                f"there is no query {name}; create it first: CREATE QUERY {name} AS SELECT …"
+            )
+        query = known.query
         if not isinstance(query, RelationQuery):
             raise SlicemillError(f"{name} is a continuous query; its results are in mill.queries[{name!r}]")
         rows: dict[str, Sequence[Row]] = {}
@@ -389,7 +395,7 @@ class Mill:
 
     def _is_declared(self, name: str) -> bool:
         """Is it a stream whose rows come from outside? They stay: its source is read once only."""
-        return name in self.home.streams or name in self.streams
+        return name + ERRORS in self.home.logs
 
     def _adopt(self, catalog: Catalog) -> None:
         """Make a new catalog's graph the one that runs."""
@@ -463,7 +469,7 @@ class Mill:
             known = self.home.logs.get(name)
             if known is not None and not known.columns.equals(columns, check_metadata=True):
                 raise SlicemillError(
-                    f"{name} is kept in {self.home.folder} with other columns; drop it there, or rename it"
+                    f"{name} is kept in {self.home.folder} with other columns; give the new one another name"
                 )
         self.home.commit(Change(created=fresh))
 
@@ -527,7 +533,7 @@ class Mill:
             if rows and query.error is None:
                 arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
                 ideal = self.dispatcher.running.ideal_time(log)
-                warm_s = now / US if unit.warm_us is None else unit.warm_us / US
+                warm_s = self.dispatcher.running.warm_us(unit, now) / US
                 self._metrics[log].add(rows, arrivals, now / US, ideal, self._record, warm_s)
                 query.delivered()
         self.sinks.notify()

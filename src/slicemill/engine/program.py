@@ -31,6 +31,7 @@ from slicemill.operators.step import (
     StatefulStep,
     Step,
     StepResult,
+    WithBytes,
 )
 from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import Exchange
@@ -39,6 +40,7 @@ from slicemill.rows import Row
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.storage.state_size import state_bytes
 from slicemill.time import BEGINNING
 
 _ALL_STAY: Mapping[str, Dropping] = {}
@@ -114,6 +116,13 @@ class UnitProgram:
     def states(self) -> dict[str, object]:
         """What has to be kept until the next run, by node."""
         return {node_id: step.state for node_id, step in self._stateful.items()}
+
+    def state_bytes(self) -> int:
+        """What the steps keep takes in this process."""
+        return sum(
+            step.bytes_kept() if isinstance(step, WithBytes) else state_bytes({node_id: step.state})
+            for node_id, step in self._stateful.items()
+        )
 
     @property
     def sheds(self) -> dict[str, Report]:

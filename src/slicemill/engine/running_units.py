@@ -136,6 +136,13 @@ class RunningUnits:
             for log in self._origins_of(unit)
         )
 
+    def warm_us(self, unit: RunningUnit, now_us: int) -> int:
+        """Since when a unit, and those whose rows come to it, have all run once; now, if one has yet to."""
+        before = [
+            self.warm_us(self.writers[log], now_us) for log in unit.plan.unit.inputs if log in self.writers
+        ]
+        return max([now_us if unit.warm_us is None else unit.warm_us, *before])
+
     def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
         """The logs that no unit writes from which a unit's results come, by way of others or directly."""
         known = self._origins.get(unit.id)

@@ -311,9 +311,15 @@ class RunningStream:
         with self._committed:
             self._committed.notify_all()
 
+    def lost(self) -> None:
+        """The worker that reads it has it no more: nobody gives notice until the next one has asked."""
+        self.loaded, self._asks = None, not self.handed
+        self.next_read_us = None if self.handed else 0
+
     def failed(self, error: str, now: int) -> None:
         """A read has failed. Only what reads this stream waits; it is tried again, ever less often."""
-        self.reading_us, self.loaded = None, None
+        self.reading_us = None
+        self.lost()
         self.source_failed(error, now)
         if not self.handed:
             self.next_read_us = self.retry_us

@@ -55,7 +55,6 @@ from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.files import StorageFull
 from slicemill.storage.log import read_epochs, stored_tables
 from slicemill.storage.segments import SegmentWriters
-from slicemill.storage.state_size import state_bytes
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
@@ -161,7 +160,7 @@ class Worker:
         known.run = item.run
         now_s = time.monotonic()
         if item.dropping or now_s - known.measured_s >= _COUNT_BYTES_S:
-            known.bytes, known.measured_s = state_bytes(program.states), now_s
+            known.bytes, known.measured_s = program.state_bytes(), now_s
         self.cells[item.mill, item.unit, item.cell] = known
         return known
 

@@ -1,8 +1,8 @@
 """Metrics of a query: response times, slowdown, tardiness, staleness, memory (P6-P9, P24, P29-P31).
 
 Figures are kept for all time and by time bucket, in accumulators that merge. Times are in seconds. Results
-whose cause arrived before the query's unit had run once belong to the warm-up: processes start, code is
-compiled, and what came meanwhile has waited. They are counted apart.
+whose cause arrived before all units on their way had run once belong to the warm-up: processes start, code
+is compiled, and what came meanwhile has waited. They are counted apart.
 """
 
 from __future__ import annotations

@@ -234,8 +234,11 @@ def unscaled(h: float, low: float, scale: int) -> tuple[float, float]:
     """The product itself."""
     if h == 0.0:
         return 1.0, 0.0
-    if abs(scale) > 3000:
-        return (np.nan, 0.0) if scale > 0 else (0.0, 0.0)
+    exponent = math.frexp(h)[1] + scale
+    if exponent > 1024:
+        return np.nan, 0.0
+    if exponent < -1100:
+        return 0.0, 0.0
     return math.ldexp(h, int(scale)), math.ldexp(low, int(scale))
 
 

@@ -28,10 +28,12 @@ from slicemill.operators.context import StepContext
 from slicemill.operators.in_turn import Due, borders, due_in_turn
 from slicemill.operators.registry import partition_keys
 from slicemill.operators.row_operator import Holding, Reporting, Restorable, RowOperator
+from slicemill.operators.step import WithBytes
 from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ
 from slicemill.storage.codec import stored_as
+from slicemill.storage.state_size import state_bytes
 from slicemill.time import END
 
 # A tuple with its number and arrival; a row with those of the tuple it was made of, if it was one.
@@ -84,6 +86,11 @@ class RowStep:
     def state(self) -> RowState:
         assert isinstance(self._operator, Restorable), "it was when the step was made"
         return RowState(self._operator.state(), self._waiting, self._next_seq, self._finished)
+
+    def bytes_kept(self) -> int:
+        if not isinstance(self._operator, WithBytes):
+            return state_bytes({"rows": self.state})
+        return self._operator.bytes_kept() + state_bytes({"waiting": self._waiting})
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         for waiting, table, schema in zip(self._waiting, tables, self._schemas, strict=True):

@@ -65,6 +65,13 @@ class Shedding(Protocol):
 
 
 @runtime_checkable
+class WithBytes(Protocol):
+    """A step or operator that has more in its process than what is stored of it, and says how much."""
+
+    def bytes_kept(self) -> int: ...
+
+
+@runtime_checkable
 class LoadControlled(Protocol):
     """A step that does less under load: before each run it is told what to drop, by node."""
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slicemill.shedding.accuracy import AccuracySums
 from slicemill.storage.codec import stored_as
 
-BUCKETS = 256
+BUCKETS = 64
+SLIDES = 128
 
 
 @stored_as("shed.bucket", version=1)
@@ -97,6 +99,15 @@ def merged(reports: Sequence[Report]) -> Report:
     buckets = sorted((bucket for report in reports for bucket in report.buckets), key=lambda b: b.begin)
     arrived, dropped = (sum(found) for found in zip(*((r.arrived, r.dropped) for r in reports), strict=True))
     return Report(arrived, dropped, _few(buckets))
+
+
+def few_slides(until: deque[tuple[int, int]]) -> None:
+    """Of many slides, every second one is remembered."""
+    if len(until) > SLIDES:
+        newest = until[-1]
+        kept = [*until][::2]
+        until.clear()
+        until.extend(kept if kept[-1] == newest else [*kept, newest])
 
 
 def _few(buckets: list[Bucket]) -> list[Bucket]:

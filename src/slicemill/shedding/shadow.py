@@ -17,6 +17,7 @@ from slicemill.storage.codec import stored_as
 
 LIMIT = 1024
 _LEAST = 64
+ORIGINAL_BYTES = 400  # of a run that is remembered as an object
 SEED = 0x5AD0
 
 

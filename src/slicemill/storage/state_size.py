@@ -1,9 +1,10 @@
-"""An estimate of the bytes of operator state, without encoding it."""
+"""The bytes that operator state takes in its process."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+from sys import getsizeof
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from slicemill.storage.codec.registry import codec_of
 from slicemill.storage.slice import Slice
 
 _SAMPLE = 64
-_VALUE_BYTES = 16
+_ARRAY = 112  # the head of an array
 
 
 def state_bytes(states: Mapping[str, object]) -> int:
@@ -28,8 +29,10 @@ def state_bytes(states: Mapping[str, object]) -> int:
     left: list[tuple[Any, float]] = [(state, 1.0) for state in states.values()]
     while left:
         value, share = left.pop()
-        if value is None or type(value) in (int, float, bool):
-            total += share * _VALUE_BYTES
+        if value is None or type(value) is bool:
+            continue
+        if type(value) in (int, float):
+            total += share * getsizeof(value)
         elif id(value) not in seen:
             seen.add(id(value))
             total += share * _own_bytes(value)
@@ -39,14 +42,15 @@ def state_bytes(states: Mapping[str, object]) -> int:
 
 def _own_bytes(value: Any) -> int:
     """The bytes of a value without those of its parts."""
-    if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray, np.ndarray)):
+    if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray)):
         return int(value.nbytes)
+    if isinstance(value, np.ndarray):
+        return int(value.nbytes) + _ARRAY
     if isinstance(value, Slice):
         return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
-    if isinstance(value, (str, bytes)):
-        return _VALUE_BYTES + len(value)
     # Definitions of queries are small, and not looked into.
-    return _VALUE_BYTES if isinstance(value, Collection) else 4 * _VALUE_BYTES
+    own = getsizeof(value)
+    return own + getsizeof(value.__dict__) if hasattr(value, "__dict__") else own
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, float]]:

@@ -54,6 +54,9 @@ TABLES: Mapping[str, Sequence[tuple[object, ...]]] = {
     "examples": [(0, False), (1, False), (2, False), (3, True), (4, True), (5, True)],
 }
 
+# What table t may hold later.
+CHANGED: Sequence[Sequence[tuple[object, ...]]] = ([(0, "null"), (2, "deux"), (2, "dos")], [])
+
 # What queries are made of and what comes and goes with them, by name.
 RELATIONS = {
     "big": "CREATE STREAM big AS SELECT k, v, ts FROM s WHERE v > 1",
@@ -73,7 +76,12 @@ class Kind:
     select: str
     options: str = ""
     uses: tuple[str, ...] = ()
-    finds_stored: bool = False  # a join gets what is stored for others, where it serves (S23)
+    finds_stored: bool = False  # it gets what is stored for others: a join where it serves (S23), a view
+    ad_hoc: bool = False
+
+    @property
+    def reads_table(self) -> bool:
+        return " t " in f"{self.select} ".replace(",", " ") or "named" in self.select
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -172,6 +180,10 @@ KINDS = {
         "memory = '3 tuples'",
     ),
     "classes": Kind("SELECT time, class, risk FROM decided", uses=("decided",)),
+    # asked at the end
+    "asked": Kind("SELECT k, w FROM recent", uses=("recent",), finds_stored=True, ad_hoc=True),
+    "asked_rows": Kind("SELECT k, m FROM newest", uses=("newest",), finds_stored=True, ad_hoc=True),
+    "asked_table": Kind("SELECT k, name FROM t WHERE k > 0", ad_hoc=True),
     # what may be shed under load: there is none here
     "lagging": Kind("SELECT k, v FROM s WHERE v > 2", "lag = '2 s'"),
     "lagging_over": Kind("SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS m"
@@ -216,17 +228,14 @@ class Scene:
     position: int = 0  # how many events have come
     live: dict[str, tuple[str, int]] = field(default_factory=dict)  # query: kind, and when it came
     born: dict[str, int] = field(default_factory=dict)  # relation: when it came
+    changes: list[tuple[int, int]] = field(default_factory=list)  # of the table: when, and to what
 
     def __post_init__(self) -> None:
-        self.mill = self._opened(DECLARED)
-
-    def _opened(self, script: str) -> Mill:
-        mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
+        self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
         for name, rows in TABLES.items():
-            mill.table(name, rows)
-        mill.execute(script)
-        mill.open()
-        return mill
+            self.mill.table(name, rows)
+        self.mill.execute(DECLARED)
+        self.mill.open()
 
     # -- changes ---------------------------------------------------------------------------------------
 
@@ -242,11 +251,16 @@ class Scene:
     def drop(self, name: str) -> None:
         """A query goes; what it has given until then is part of what it would have given."""
         kind, since = self.live.pop(name)
-        handle = self.mill.queries[name]
+        handle = self.mill.queries.get(name)
         self.mill.execute(f"DROP QUERY {name}")
-        if not KINDS[kind].finds_stored:
+        if handle is not None and not KINDS[kind].finds_stored and not KINDS[kind].reads_table:
             given = shown((timed.ts, timed.row) for timed in handle.rows())
             assert not given - alone(self.seed, kind, since, self._births(kind)), kind
+
+    def table(self, number: int) -> None:
+        """The rows of a table change."""
+        self.mill.table("t", CHANGED[number])
+        self.changes.append((self.position, number))
 
     def replace(self, name: str, kind: str) -> None:
         self.mill.execute(f"{self._relations(kind)} DROP QUERY {name}; {KINDS[kind].create(name)};")
@@ -269,12 +283,24 @@ class Scene:
     def run(self) -> None:
         self.mill.dispatcher.run_some()
 
-    def restart(self, checkpoint: bool) -> None:
-        """The process ends, in good order or not, and the next one runs the same statements."""
+    def restart(self, checkpoint: bool, name: str = "", kind: str = "") -> None:
+        """The process ends, in good order or not, and the next one runs the same statements.
+
+        With a name and a kind, the next one has another query of that name; with a name alone it has none.
+        Tables are not given again.
+        """
         self.mill.close(checkpoint=checkpoint)
-        relations = "".join(f"{RELATIONS[name]};" for name in self.born)
+        dropped = f"DROP QUERY {name};" if name in self.live else ""
+        if name:
+            self.live.pop(name, None)
+        if kind:
+            self._relations(kind)
+            self.live[name] = kind, self.position
+        relations = "".join(f"{RELATIONS[relation]};" for relation in self.born)
         queries = "".join(f"{KINDS[kind].create(name)};" for name, (kind, _) in self.live.items())
-        self.mill = self._opened(DECLARED + relations + queries)
+        self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
+        self.mill.execute(dropped + DECLARED + relations + queries)
+        self.mill.open()
 
     def _births(self, kind: str) -> tuple[tuple[str, int], ...]:
         return tuple((name, self.born[name]) for name in KINDS[kind].relations)
@@ -286,16 +312,15 @@ class Scene:
         self.feed(len(events(self.seed)))
         finish(self.mill)
         for name, (kind, since) in self.live.items():
-            query = self.mill.queries[name]
-            assert query.error is None, (kind, query.error)
-            given = shown((timed.ts, timed.row) for timed in query.rows())
-            expected = alone(self.seed, kind, since, self._births(kind))
+            given = results(self.mill, name, kind)
+            changes = tuple(self.changes) if KINDS[kind].reads_table else ()
+            expected = alone(self.seed, kind, since, self._births(kind), changes)
             if not KINDS[kind].finds_stored:
                 assert given == expected, (name, kind, since)
             else:
-                always = alone(self.seed, kind, 0, self._births(kind))
+                always = alone(self.seed, kind, 0, self._births(kind), changes)
                 assert not expected - given and not given - always, (name, kind, since)
-                complete = query.complete_from()
+                complete = None if KINDS[kind].ad_hoc else self.mill.queries[name].complete_from()
                 if complete is not None:
                     assert _from(given, complete) == _from(always, complete), (name, kind, since, complete)
 
@@ -314,22 +339,42 @@ def _from(rows: Shown, ts: int) -> Shown:
     return Counter({row: count for row, count in rows.items() if ts == BEGINNING or row[0] > ts})
 
 
+def results(mill: Mill, name: str, kind: str) -> Shown:
+    if KINDS[kind].ad_hoc:
+        return shown((0, row) for row in mill.ask(name))
+    query = mill.queries[name]
+    assert query.error is None, (kind, query.error)
+    return shown((timed.ts, timed.row) for timed in query.rows())
+
+
 @cache
-def alone(seed: int, kind: str, since: int, births: tuple[tuple[str, int], ...]) -> Shown:
+def alone(
+    seed: int,
+    kind: str,
+    since: int,
+    births: tuple[tuple[str, int], ...],
+    changes: tuple[tuple[int, int], ...] = (),
+) -> Shown:
     """What a query gives in a mill of its own that nobody stops, where it comes after so many events."""
     with TemporaryDirectory() as folder:
         scene = Scene(Path(folder), seed)
         try:
-            for name, born in sorted(births, key=lambda birth: birth[1]):
-                scene.feed(born - scene.position)
-                scene.mill.execute(RELATIONS[name])
-                scene.born[name] = born
-            scene.feed(since - scene.position)
-            scene.create("alone", kind)
+            # What happens after as many events happens in this order.
+            actions = [(born, 0, name) for name, born in births]
+            actions += [(at, 1, number) for at, number in changes]
+            actions += [(max([since, *(born for _, born in births)]), 2, kind)]
+            for at, what, which in sorted(actions, key=lambda action: action[:2]):
+                scene.feed(at - scene.position)
+                if what == 0:
+                    scene.mill.execute(RELATIONS[which])
+                    scene.born[which] = at
+                elif what == 1:
+                    scene.table(which)
+                else:
+                    scene.create("alone", which)
             scene.feed(len(events(seed)))
             finish(scene.mill)
-            assert scene.mill.queries["alone"].error is None, (kind, scene.mill.queries["alone"].error)
-            return shown((timed.ts, timed.row) for timed in scene.mill.queries["alone"].rows())
+            return results(scene.mill, "alone", kind)
         finally:
             scene.close()
 
@@ -362,7 +407,9 @@ def sequences(draw: st.DrawFn) -> tuple[list[Step], int, int]:
         st.tuples(st.just("feed"), st.integers(1, 6)),
         st.tuples(st.just("feed"), st.integers(1, 6)),
         st.tuples(st.just("run")),
+        st.tuples(st.just("table"), st.integers(0, len(CHANGED) - 1)),
         st.tuples(st.just("restart"), st.booleans()),
+        st.tuples(st.just("restart"), st.booleans(), names, st.one_of(st.just(""), kinds)),
     )
     return (
         draw(st.lists(step, min_size=4, max_size=16)),

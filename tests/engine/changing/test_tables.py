@@ -10,7 +10,8 @@ import pytest
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.storage.check import check_home
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.time import wall_clock_us
+from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool, rows_as_table
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (k int, v bigint, ts timestamp) ORDER BY ts;"
@@ -77,6 +78,18 @@ def test_a_start_takes_what_the_source_holds_by_then(tmp_path: Path, checkpoint:
         finish(mill)
         assert rows(mill, "named") == [("a", 1), ("b", 2), ("c", 3), ("c", 4), ("d", 5)]
         assert rows(mill, "counted") == [("a", 1), ("b", 1), ("c", 1), ("c", 2), ("d", 1)]
+
+
+def test_a_table_changes_while_a_mill_is_at_work(tmp_path: Path) -> None:
+    with fed_mill(tmp_path, wall_clock_us, inline_pool()) as mill:
+        mill.execute(f"{STREAM} {GIVEN} {NAMED} {COUNTED}")
+        mill.start()
+        for number in range(20):
+            mill.table("t", [(0, f"name {number}")])
+            mill.feed("s", rows_as_table(mill, "s", [(0, number, number * SECOND)] * 3))
+        mill.drain()
+        assert rows(mill, "named") == [(f"name {n}", n) for n in range(20) for _ in range(3)]
+        assert rows(mill, "counted") == [(f"name {n}", i + 1) for n in range(20) for i in range(3)]
 
 
 def test_a_query_that_comes_later_sees_the_rows_of_the_others(tmp_path: Path) -> None:

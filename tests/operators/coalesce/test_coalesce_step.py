@@ -39,7 +39,7 @@ QUERIES = {
     "alone": f"CREATE QUERY q AS SELECT R.n, R.v, VALID(R) FROM S(v, n) AS R {WINDOW}",
     "budget": "CREATE QUERY q WITH (memory = '6 tuples') AS SELECT R.k, R.v, VALID(R) "
     f"FROM S(v) AS R {WINDOW} PARTITION BY k",
-    "by chance": "CREATE QUERY q WITH (memory = '300 B', shedding = 'random') AS SELECT R.k, R.v, VALID(R) "
+    "by chance": "CREATE QUERY q WITH (memory = '2 KB', shedding = 'random') AS SELECT R.k, R.v, VALID(R) "
     "FROM S(v) AS R RANGE 8 ROWS SLIDES 3 ROWS PARTITION BY k",
     "runs": "CREATE QUERY q WITH (memory = '4 runs') AS SELECT R.k, R.v, VALID(R) "
     f"FROM S(v) AS R {WINDOW} PARTITION BY k",
@@ -136,6 +136,6 @@ def test_a_query_that_asks_for_a_duration_is_shed_by_it(where: str, expected: ob
         if isinstance(node.operator, Coalesce)
     )
     assert operator.budget is not None
-    assert operator.budget.capacity == 1024 // (40 + 32)
+    assert operator.budget.capacity == 1024 // (42 + 32 + 5)
     found = (operator.budget.method, operator.budget.threshold)
     assert found == (expected if isinstance(expected, tuple) else (expected, None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -173,7 +174,10 @@ def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, 
 def kept(state: CallsState) -> list[tuple[int, int]]:
     """Of each routine, how many models ask, and how many sums are kept for them."""
     return [
-        (len(r.asked), sum(name.startswith("vh") for name in r.kept.arrays["S"].dtype.names))
+        (
+            len(r.asked),
+            sum(re.fullmatch(r"h\d+", name) is not None for name in r.kept.arrays["S"].dtype.names),
+        )
         for r in state.routines.values()
     ]
 

@@ -56,16 +56,17 @@ _SHORT = {
 @dataclass(frozen=True, slots=True)
 class PolicySizes:
     runs: int
-    service_s: float
-    """How long a recording of P36 lasts."""
-    data_s: float
+    service_rows: int
+    """Of a recording of P36."""
+    data_rows: int
+    """Of each stream of P37."""
     service: QueryBed
     data: QueryBed
 
 
 SIZES: Mapping[Scale, PolicySizes] = {
-    "small": PolicySizes(3, 4.0, 2.0, quality_of_service(15), quality_of_data(30, 10)),
-    "full": PolicySizes(5, 5.0, 3.0, quality_of_service(15), quality_of_data(30, 10)),
+    "small": PolicySizes(3, 16, 10, quality_of_service(15), quality_of_data(30, 10)),
+    "full": PolicySizes(5, 22, 20, quality_of_service(15), quality_of_data(30, 10)),
 }
 
 Turns = Mapping[str, Sequence[PolicyTurn]]
@@ -79,12 +80,12 @@ def run(scale: Scale) -> Result:
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
         spark = local_session(cores=1)
         try:
-            for bed, policies, span_s in (
-                (sizes.service, SERVICE_POLICIES, sizes.service_s),
-                (sizes.data, DATA_POLICIES, sizes.data_s),
+            for bed, policies, rows in (
+                (sizes.service, SERVICE_POLICIES, sizes.service_rows),
+                (sizes.data, DATA_POLICIES, sizes.data_rows),
             ):
                 with PolicyTurns(spark, Path(folder), bed) as bench:
-                    measured = {load: _turns(bench, load, policies, sizes.runs, span_s) for load in LOADS}
+                    measured = {load: _turns(bench, load, policies, sizes.runs, rows) for load in LOADS}
                     figures[bed.id] = _bed_figures(bench, measured)
                 claims += _bed_claims(bed.id, measured)
         finally:
@@ -101,10 +102,10 @@ def run(scale: Scale) -> Result:
     return Result(tuple(claims), figures)
 
 
-def _turns(bench: PolicyTurns, load: float, policies: Sequence[str], runs: int, span_s: float) -> Turns:
+def _turns(bench: PolicyTurns, load: float, policies: Sequence[str], runs: int, rows: int) -> Turns:
     found: dict[str, list[PolicyTurn]] = {policy: [] for policy in policies}
     for number in range(runs):
-        arrivals = bench.bed.recorded(bench.gap_s(load), span_s, seed=number + 1)
+        arrivals = bench.bed.recorded(bench.gap_s(load), rows, seed=number + 1)
         for policy in (*policies[number % len(policies) :], *policies[: number % len(policies)]):
             found[policy].append(bench.under(policy, arrivals))
     return found
@@ -206,8 +207,9 @@ def tables(result: Result) -> list[Table]:
         for name, load in result.figures[bed].items():
             if not name.startswith("at "):
                 continue
-            table = Table("", *(_SHORT[metric] for metric in METRICS), "busy", "decide ms")
+            table = Table("", *(_SHORT[metric] for metric in METRICS), "busy", "ms")
             table.title = f"{bed} {name} of what one worker bears: over the lowest, median of the runs"
+            table.caption = "* its own metric; R response, H slowdown; ms to decide, on average"
             for policy, row in load["ratios"].items():
                 marks = ("*" if OBJECTIVES[metric] == policy else " " for metric in METRICS)
                 shown = (f"{row[metric]:.2f}{mark}" for metric, mark in zip(METRICS, marks, strict=True))

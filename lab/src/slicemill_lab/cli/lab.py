@@ -1,4 +1,4 @@
-"""`slicemill lab list | run`: the published experiments, run here, with their claims checked."""
+"""`slicemill lab list | run | report`: published experiments, run here, and their figures beside ours."""
 
 from __future__ import annotations
 
@@ -66,6 +66,53 @@ def run_experiments(
         holds = holds and result.holds
     if not holds:
         raise typer.Exit(1)
+
+
+@lab_app.command("report")
+def report(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Of these; else of all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print it for a page.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Run first, and keep the results.")] = False,
+    scale: Annotated[Scale, typer.Option(help="Of --run.")] = Scale.full,
+    seeds: Annotated[int, typer.Option(min=1, help="Of --run: from so many seeds at most.")] = 5,
+) -> None:
+    """Show published figures beside ours, with the spread over the seeds, as they were run last."""
+    import json
+
+    from rich.console import Console
+
+    from slicemill_lab.progress import running
+    from slicemill_lab.published import kept
+    from slicemill_lab.published import report as table
+
+    console = Console(stderr=as_json or as_markdown)
+    names = _known(ids or [])
+    if run:
+        for experiment in _chosen([name for name in names if name in kept.PUBLISHED], run_all=False):
+            with running(experiment.id, console):
+                kept.keep(kept.run(experiment, scale=scale.value, most_seeds=seeds))
+    rows = kept.rows(names)
+    if as_json:
+        typer.echo(
+            json.dumps({"summary": table.summary(rows), "rows": table.plain(rows)}, ensure_ascii=False)
+        )
+    elif as_markdown:
+        typer.echo(table.markdown(rows), nl=False)
+    else:
+        console.print(table.terminal(rows))
+
+
+def _known(ids: list[str]) -> list[str]:
+    """These ids, or all; the experiments are not loaded, which takes longer than to print what is kept."""
+    from slicemill_lab.registry import UnknownExperimentError, experiment_ids, module_of
+
+    try:
+        for name in ids:
+            module_of(name)
+    except UnknownExperimentError as error:
+        _stop(str(error))
+    return ids or experiment_ids()
 
 
 def _chosen(ids: list[str], run_all: bool) -> list[Experiment]:

@@ -38,7 +38,8 @@ def run(seed: int, scale: Scale) -> Result:
     }
     uneven = _values(PANES, UNEVEN_SLIDE, seed)
     figures = {"slides": list(slides), "window": WINDOW, "values": values, "uneven": {UNEVEN_SLIDE: uneven}}
-    return Result(_claims(slides, values, uneven), figures)
+    kept = dict(zip(slides, values[PANES], strict=True))[10_000]
+    return Result(_claims(slides, values, uneven), figures, {"a slide of 10 000: values kept": [kept]})
 
 
 def plot(result: Result, path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from slicemill_lab.charts.charts import Objective, Stage
 from slicemill_lab.charts.charts import Path as Plan
 from slicemill_lab.charts.units import cut
-from slicemill_lab.claims import Claim, within
+from slicemill_lab.claims import equal
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import draw_bars
 from slicemill_lab.policies.registry import make
@@ -20,7 +20,10 @@ from slicemill_lab.simulator.measures import objectives
 from slicemill_lab.simulator.workload import Load, draw
 
 QUERIES = (Plan("Q1", (Stage("keep all", 5.0, 1.0),)), Plan("Q2", (Stage("keep a third", 2.0, 1 / 3),)))
-PUBLISHED = {"hr": (12.25, 3.875), "hnr": (13.0, 2.9)}
+PUBLISHED = {
+    "hr": {"mean response": 12.25, "mean slowdown": 3.875},
+    "hnr": {"mean response": 13.0, "mean slowdown": 2.9},
+}
 
 
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
@@ -28,12 +31,12 @@ def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
     work = draw([Load(QUERIES[0], [0, 0, 0]), Load(QUERIES[1], [0, 0, 0], outputs=[[0, 1, 0]])], seed)
     units = cut(QUERIES, "query", Objective.OUTPUT_RESPONSE)
     figures = {name: objectives(simulate(work, units, make(name, units.units))) for name in PUBLISHED}
-    claims: list[Claim] = []
-    for name, (response, slowdown) in PUBLISHED.items():
-        for what, value in (("mean response", response), ("mean slowdown", slowdown)):
-            measured = figures[name][what]
-            claims.append(within(f"{name.upper()}: {what}", measured, value - 1e-9, value + 1e-9))
-    return Result(tuple(claims), figures)
+    claims = tuple(
+        equal(f"{name.upper()}: {what}", figures[name][what], value)
+        for name, published in PUBLISHED.items()
+        for what, value in published.items()
+    )
+    return Result(claims, figures, {claim.what: [float(claim.measured)] for claim in claims})
 
 
 def plot(result: Result, path: Path) -> None:

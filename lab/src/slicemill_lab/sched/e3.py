@@ -13,5 +13,5 @@ EXPERIMENT = best_at(
     "longest response",
     ("fcfs", "hr", "hnr", "lsf", "brt"),
     lowest_at=(0.97,),
-    below=(Below("hr", 0.97, 0.4, "75 %"),),
+    below=(Below("hr", 0.97),),
 )

@@ -1,6 +1,6 @@
 """sched-E4: which policy has the lowest greatest slowdown? (metrics-and-schedulers E4, P8, P14)
 
-Longest stretch first: published 80 % below HNR.
+Longest stretch first: published 80 % below HNR, without a load; held against ours at 97 %.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ EXPERIMENT = best_at(
     "greatest slowdown",
     ("lsf", "hnr", "fcfs", "bsd"),
     lowest_at=(0.97,),
-    below=tuple(Below("hnr", load, 0.6, "80 %, the load is not stated") for load in (0.7, 0.97)),
+    below=(Below("hnr", 0.97),),
 )

@@ -13,5 +13,5 @@ EXPERIMENT = best_at(
     "l2 slowdown",
     ("bsd", "hnr", "lsf"),
     lowest_at=(0.7, 0.97),
-    below=(Below("lsf", 0.97, 0.2, "up to 57 %"), Below("hnr", 0.97, 0.05, "up to 24 %")),
+    below=(Below("lsf"), Below("hnr")),
 )

@@ -13,5 +13,5 @@ EXPERIMENT = best_at(
     "l2 response",
     ("brt", "hr", "fcfs"),
     lowest_at=(0.7, 0.97),
-    below=(Below("fcfs", 0.97, 0.2, "up to 51 %"), Below("hr", 0.97, 0.03, "up to 23 %")),
+    below=(Below("fcfs"), Below("hr")),
 )

@@ -21,7 +21,7 @@ def run(seed: int, scale: Scale) -> Result:
     by_interval = found.over_ratios["CALS-I"]
     claims = (
         *common_claims(found),
-        at_least("I declines with long runs: humidity less light", by_interval[0] - by_interval[2], 0.3),
+        at_least("I declines with long runs: humidity less light", by_interval[0] - by_interval[2], 0),
     )
     return Result(claims, {"p": SENSORS, "ratios": list(RATIOS), **asdict(found)})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slicemill.operators.join.slices.join_tree import memory_over_isolated, memory_over_pull_up
-from slicemill_lab.claims import Claim, at_least, within
+from slicemill_lab.claims import Claim, ascending, at_least
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.joins import mean
@@ -32,7 +32,8 @@ def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
         "saved_percent": lines,
         "mean_percent": {name: mean(values) for name, values in savings.items()},
     }
-    return Result(_claims(savings), figures)
+    measured = {f"mean saving against {name}": [mean(values)] for name, values in savings.items()}
+    return Result(_claims(savings), figures, measured)
 
 
 def plot(result: Result, path: Path) -> None:
@@ -47,7 +48,11 @@ def plot(result: Result, path: Path) -> None:
 
 
 EXPERIMENT = Experiment(
-    id="slice-E5", title="Memory of a shared join tree over window ratios", run=run, plot=plot
+    id="slice-E5",
+    title="Memory of a shared join tree over window ratios",
+    run=run,
+    plot=plot,
+    substrate="formula",
 )
 
 
@@ -56,14 +61,9 @@ def _claims(savings: dict[str, list[float]]) -> tuple[Claim, ...]:
     return (
         # Where all windows are equal slices are one join: nothing is saved against pull-up, up to rounding.
         at_least("least saving anywhere, %", min(isolated + above), -1e-9),
-        within(
-            "mean saving against isolated, %",
-            mean(isolated),
-            11,
-            13,
+        ascending(
+            "mean saving against isolated trees and against pull-up, %",
+            {"isolated": mean(isolated), "pull-up": mean(above)},
             note="Printed: 20-30 % on average; the printed formula averages 12 % and 38 %.",
         ),
-        within("mean saving against pull-up, %", mean(above), 37, 39),
-        within("greatest saving against isolated, %", max(isolated), 27, 29),
-        within("greatest saving against pull-up, %", max(above), 92, 94),
     )

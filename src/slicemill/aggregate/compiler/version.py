@@ -185,7 +185,8 @@ class Version:
         """The text that notes the arguments for the interpreter and gives the number of the site."""
         values = []
         for argument in self.definition.arguments:
-            code = self.current(argument.name) if self.bound else Code("0")
+            # One that cannot be converted has no value yet; the interpreter looks at the tuple itself.
+            code = self.current(argument.name) if self.bound and site != CONVERSION else Code("0")
             if code.value == "0":
                 code = Code(default_of(argument.type), "True")
             values += [code.value, code.null]

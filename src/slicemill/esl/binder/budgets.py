@@ -11,7 +11,7 @@ from sqlglot import exp
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
-from slicemill.esl.types.budget import DEFAULT, Budget, Slot
+from slicemill.esl.types.budget import DEFAULT, Budget, Slot, budget_bytes
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal, conjuncts
 from slicemill.esl.types.query import Continuous, FrameUnit, SelectQuery, TemporalQuery
 from slicemill.esl.types.relation import RelationQuery
@@ -21,8 +21,6 @@ from slicemill.shedding.methods import METHODS
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
-# A kept tuple has its period and three numbers beside its values.
-_BESIDE = 5 * 8
 _WIDTHS = {Kind.BOOLEAN: 1, Kind.INT: 4, Kind.DATE: 4, Kind.MONTHS: 4, Kind.DECIMAL: 16, Kind.PERIOD: 16}
 _WIDTH = 8
 _TEXT = 32
@@ -59,14 +57,6 @@ def _budget(coalesce: TemporalQuery, memory: str, method: str | None, place: exp
     assert match is not None, "the options are checked before the query"
     amount, unit = int(match[1]), match[2].lower()
     slot = Slot.RUNS if unit.startswith("run") else Slot.TUPLES
-    if unit in BYTES:
-        amount = amount * BYTES[unit] // tuple_bytes(coalesce)
-    if amount == 0:
-        raise Mistake(
-            "this memory holds nothing",
-            span_of(place),
-            f"a tuple takes {tuple_bytes(coalesce)} bytes" if unit in BYTES else "give it a tuple at least",
-        )
     if slot is Slot.RUNS and coalesce.window.frame is FrameUnit.ROWS:
         raise Mistake(
             "a window that counts tuples keeps tuples, not runs",
@@ -89,13 +79,26 @@ def _budget(coalesce: TemporalQuery, memory: str, method: str | None, place: exp
     if method is None:
         # To trim long runs that are then too short would be the worst of all.
         method = DEFAULT if threshold is None or slot is Slot.RUNS else "threshold"
-    return Budget(amount, slot, method, threshold if method == "threshold" else None)
+    by_rows = coalesce.window.frame is FrameUnit.ROWS
+    budget = Budget(amount, slot, method, threshold if method == "threshold" else None, by_rows)
+    each = tuple_bytes(coalesce, budget)
+    if unit in BYTES:
+        budget = replace(budget, capacity=amount * BYTES[unit] // each)
+    if budget.capacity == 0:
+        raise Mistake(
+            "this memory holds nothing",
+            span_of(place),
+            f"a tuple takes {each} bytes" if unit in BYTES else "give it a tuple at least",
+        )
+    return budget
 
 
-def tuple_bytes(coalesce: TemporalQuery) -> int:
-    """What a kept tuple takes, as columns: texts are counted with their declared length, 32 at most."""
+def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
+    """What a kept tuple takes; in columns texts are counted with their declared length, 32 at most."""
     shown = {column.name: column for column in coalesce.schema}
-    return _BESIDE + sum(_width(shown[name]) for name in coalesce.attributes)
+    values = sum(_width(shown[name]) for name in coalesce.attributes)
+    # Every eighth run that is remembered may have a value of its own.
+    return budget_bytes(budget) + (values + values // 8 + 1 if budget.compiled else 0)
 
 
 def _width(column: Column) -> int:

@@ -14,7 +14,6 @@ import pyarrow as pa
 from slicemill.columns.intervals import Mask, Places
 from slicemill.columns.keys import Keys, distinct_keys
 from slicemill.columns.order import renumbered
-from slicemill.esl.types.budget import Budget, Slot
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.coalesce.accuracy import RunPieces, sums
 from slicemill.operators.coalesce.budget_state import BudgetState
@@ -34,15 +33,10 @@ from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.vectors import numbers
 from slicemill.shedding.methods import method_of
-from slicemill.shedding.report import MemoryReport
+from slicemill.shedding.report import MemoryReport, few_slides
 from slicemill.shedding.shadow import SEED, runs_remembered
 
 _ALWAYS = -(2**62)
-
-
-def is_compiled(budget: Budget) -> bool:
-    """Only what drops ends of runs, and thus never splits one, is compiled."""
-    return budget.slot is Slot.TUPLES and budget.method in ("cals", "lookahead", "value", "threshold")
 
 
 class BudgetedByTime(Coalescing):
@@ -211,6 +205,7 @@ class BudgetedByTime(Coalescing):
         if self._extent is None:
             return arrived
         until.append((now, arrived))
+        few_slides(until)
         while len(until) > 1 and until[1][0] <= now - self._extent:
             until.popleft()
         return arrived - (until[0][1] if until[0][0] <= now - self._extent else 0)

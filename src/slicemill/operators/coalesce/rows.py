@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from slicemill.aggregate.definition import comparable, shown
-from slicemill.esl.types.budget import Budget
+from slicemill.esl.types.budget import Budget, budget_bytes
 from slicemill.esl.types.query import FrameUnit
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.coalesce.rows_accuracy import AccuracyPartition, Exactness, Fragment, Newest
@@ -22,8 +22,9 @@ from slicemill.operators.row_operator import predicate, row_of_items
 from slicemill.rows import Row, Timed
 from slicemill.shedding.chains import NewestTuple, Tuple
 from slicemill.shedding.memories import memory_of
-from slicemill.shedding.report import MemoryReport
-from slicemill.shedding.shadow import Shadow, runs_remembered
+from slicemill.shedding.report import MemoryReport, few_slides
+from slicemill.shedding.shadow import ORIGINAL_BYTES, Shadow, runs_remembered
+from slicemill.storage.state_size import state_bytes
 
 
 class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
@@ -33,6 +34,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         super().__init__(temporal)
         self._extent = temporal.extent
         self._by_rows = temporal.by_rows
+        self._budget = budget
         self._memory = memory_of(budget)
         self._shadow = Shadow(runs_remembered(budget.capacity))
         self._exactness = Exactness(self._shadow, temporal.extent, temporal.by_rows, wanted)
@@ -56,6 +58,11 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._memory.restore(state["memory"])
         self._shadow = self._exactness.shadow = state["shadow"]
         self._serial, self._until, self.report = state["serial"], state["until"], state["report"]
+
+    def bytes_kept(self) -> int:
+        """What the process has for it: the objects at work are larger than what is stored of them."""
+        kept = self._memory.held * budget_bytes(self._budget) + len(self._shadow) * ORIGINAL_BYTES
+        return kept + state_bytes({"beside": [self._partitions, self._until, self.report]})
 
     def _new_partition(self, head: Row) -> AccuracyPartition:
         return AccuracyPartition(head)
@@ -150,6 +157,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         if self._by_rows:
             return sum(min(partition.arrivals, self._extent) for partition in self._partitions.values())
         self._until.append((now, self.report.arrived))
+        few_slides(self._until)
         while len(self._until) > 1 and self._until[1][0] <= now - self._extent:
             self._until.popleft()
         passed = self._until[0][1] if self._until[0][0] <= now - self._extent else 0

@@ -12,7 +12,7 @@ import pyarrow as pa
 from slicemill.columns.order import Numbering
 from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.coalesce.budget_state import BudgetState
-from slicemill.operators.coalesce.budgeted import BudgetedByTime, is_compiled
+from slicemill.operators.coalesce.budgeted import BudgetedByTime
 from slicemill.operators.coalesce.by_rows import CoalescingByRows
 from slicemill.operators.coalesce.by_time import CoalescingByTime
 from slicemill.operators.coalesce.coalescing import Coalescing, CoalescingState
@@ -66,7 +66,7 @@ def coalesce(operator: Coalesce, context: StepContext) -> CoalesceStep | RowStep
         numbering = Numbering(context.seq_bits, fans=True)
         return CoalesceStep(coalescing, with_system_columns(to_arrow(context.node.schema)), numbering)
     output = context.node.schema
-    if operator.window.frame is FrameUnit.ROWS or not is_compiled(budget):
+    if operator.window.frame is FrameUnit.ROWS or not budget.compiled:
         return row_step(shedding_rows(operator, budget, context.schemas[0], output), context)
     known = context.state if isinstance(context.state, BudgetState) else BudgetState()
     budgeted = BudgetedByTime(operator, context.schemas[0], output.names, output, known)

@@ -23,7 +23,7 @@ from slicemill.scheduling.arrays import Ints
 from slicemill_lab.testbeds.arrivals import on_off, poisson
 
 RELATION = "relation"
-_CHARACTERS = 512 * 1024
+_CHARACTERS = 384 * 1024
 _KEYS = 20
 _ROWS_BACK = 10
 _COLUMNS = "number int, k int, v int, first int, second int, tag varchar, ts timestamp"
@@ -110,12 +110,11 @@ class QueryBed:
         table = f"CREATE TABLE {RELATION} (id int, label varchar);\n"
         return streams + table + "".join(f"{query.esl};\n" for query in self.queries)
 
-    def recorded(self, gap_s: float, span_s: float, seed: int) -> Recording:
-        """Arrivals of about that time, with a mean gap between two rows of a stream."""
+    def recorded(self, gap_s: float, count: int, seed: int) -> Recording:
+        """Arrivals of so many rows of each stream, with a mean gap between two of them."""
         random = np.random.default_rng(seed)
         found: list[ArrivingRows] = []
         for stream, burst in zip(self.streams, self.bursts, strict=True):
-            count = burst * max(1, round(span_s / gap_s / burst))
             is_traffic = len(self.bursts) == 1
             times = on_off(count, gap_s, random) if is_traffic else poisson(count, gap_s, random)
             attributes = random.integers(1, 101, (2, count))

@@ -12,6 +12,7 @@ from slicemill_lab.simulator.loop import Adapting
 EXPERIMENT = knob(
     20,
     "Adaptive statistics by length of the window",
+    "window",
     "window [tuples]",
     (10, 50, 100, 150, 1000),
     lambda value: Adapting(window=int(value), decays=True),

@@ -6,15 +6,15 @@ The weight of the last window in the estimate of a selectivity. Published: littl
 
 from __future__ import annotations
 
-from slicemill_lab.sched.adaptive.runs import NARROW, knob
+from slicemill_lab.sched.adaptive.runs import knob
 from slicemill_lab.simulator.loop import Adapting
 
 EXPERIMENT = knob(
     21,
     "Adaptive statistics by weight of the last window",
+    "weight",
     "weight of the last window",
     (0.02, 0.1, 0.175, 0.25, 1.0),
     lambda value: Adapting(alpha=value, decays=True),
     best=(0.1, 0.25),
-    note=NARROW,
 )

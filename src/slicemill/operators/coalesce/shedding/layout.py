@@ -76,10 +76,11 @@ def new_partitions(count: int) -> Ints:
     return out
 
 
-# What is kept of a tuple, and of a run in the shadow, between two runs of the unit; runs go by how many began
-# later.
-TUPLE = np.dtype(
-    [("begin", "i8"), ("end", "i8"), ("tie", "i8"), ("code", "i4"), ("later", "u4"), ("part", "i4")]
+# What is kept of a tuple, and of a run in the shadow, between two runs of the unit: times from a common one
+# on, in 32 bits where that is enough (71 minutes), and runs by how many began later.
+_SHORT, _LONG = (
+    np.dtype([("begin", time), ("end", time), ("tie", "i8"), ("code", "i4"), ("later", "u4"), ("part", "i4")])
+    for time in ("u4", "i8")
 )
 ORIGINAL = np.dtype(
     [(name, "i8") for name in ("begin", "end", "last", "lost")]
@@ -94,13 +95,17 @@ class Packed(NamedTuple):
     tuples: Records
     shadow: Records
     counts: Ints
+    base: int
 
 
 def packed(a: Arrays) -> Packed:
     held = a.slots[a.slots[:, PART] != NONE]
     held = held[np.lexsort((held[:, BEGIN], held[:, PART]))]
-    tuples = np.empty(len(held), TUPLE)
-    for name, column in (("begin", BEGIN), ("end", END), ("tie", TIES), ("code", CODE), ("part", PART)):
+    base = int(held[:, BEGIN].min()) if len(held) else 0
+    short = len(held) == 0 or int(held[:, END].max()) - base < 2**32
+    tuples = np.empty(len(held), _SHORT if short else _LONG)
+    tuples["begin"], tuples["end"] = held[:, BEGIN] - base, held[:, END] - base
+    for name, column in (("tie", TIES), ("code", CODE), ("part", PART)):
         tuples[name] = held[:, column]
     tuples["later"] = a.counts[RUNS] - held[:, RUN]
     seen = a.shadow[: a.counts[SHADOW]]
@@ -108,7 +113,7 @@ def packed(a: Arrays) -> Packed:
     for name, column in _SHADOW_COLUMNS:
         shadow[name] = seen[:, column]
     shadow["later"] = a.counts[RUNS] - seen[:, S_RUN]
-    return Packed(tuples, shadow, a.counts.copy())
+    return Packed(tuples, shadow, a.counts.copy(), base)
 
 
 _SHADOW_COLUMNS = (
@@ -134,6 +139,7 @@ def unpacked_tuples(stored: Packed, shadow: Ints) -> Ints:
     out = np.empty((len(stored.tuples), STORED), np.int64)
     for name, column in (("begin", BEGIN), ("end", END), ("tie", TIES), ("code", CODE), ("part", PART)):
         out[:, column] = stored.tuples[name]
+    out[:, [BEGIN, END]] += stored.base
     out[:, RUN] = stored.counts[RUNS] - stored.tuples["later"].astype(np.int64)
     order = np.argsort(shadow[:, S_RUN])
     runs = shadow[order, S_RUN]

@@ -1,0 +1,51 @@
+"""Window aggregates on the engine: processor time of a tuple, and what is kept (mill-spark-E10 to E13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import pyarrow as pa
+
+from slicemill_lab.on_engine import fed_mill
+
+_STREAM = "CREATE STREAM s (v {type}, n int) ORDER BY current_time;"
+_PART = 1_000
+"""Rows of a batch. A run is of one batch, so that there are as many measurements as batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCost:
+    """What a call costs when its window is full: processor time of a tuple in the median over batches, bytes
+    of state, and the results."""
+
+    us: float
+    state_bytes: int
+    answers: tuple[float, ...]
+
+
+def cost(esl: str, call: str, values: Sequence[float], measured: int) -> EngineCost:
+    """Feed a call all values, in batches; of the last `measured` of them the time is taken.
+
+    The first batch compiles and is never measured.
+    """
+    kind = "bigint" if isinstance(values[0], int) else "double"
+    script = f"{_STREAM.format(type=kind)} {esl} CREATE QUERY q AS SELECT {call} AS x FROM s;"
+    times: list[float] = []
+    with fed_mill(script) as mill:
+
+        def spent_s() -> float:
+            return sum(unit.statistics.cpu_s for unit in mill.dispatcher.units.values())
+
+        for first in range(0, len(values), _PART):
+            part = values[first : first + _PART]
+            numbers = pa.array(range(first, first + len(part)), pa.int32())
+            before = spent_s()
+            mill.feed("s", pa.table({"v": pa.array(part), "n": numbers}))
+            mill.dispatcher.run_all()
+            if first and first + len(part) > len(values) - measured:
+                times.append((spent_s() - before) / len(part))
+        state = sum(unit.state_bytes for unit in mill.dispatcher.units.values())
+        answers = tuple(float(str(timed.row[0])) for timed in mill.queries["q"].rows())
+    return EngineCost(median(times) * 1_000_000, state, answers)

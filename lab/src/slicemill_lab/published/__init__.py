@@ -1,0 +1,1 @@
+"""Figures as they were published, how ours are held against them, and what became of them here."""

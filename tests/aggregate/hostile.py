@@ -1,0 +1,193 @@
+"""Every aggregate, model, window and scalar function with hostile arguments; run in a process of its own.
+
+    python tests/aggregate/hostile.py builtins models scalars
+
+prints a line for each thing that went wrong. Models run as Python, where an index out of bounds is an error;
+with NUMBA_BOUNDSCHECK=1 they run as machine code that looks before it reads, and so do the kernels of
+built-in aggregates. Without it a read out of bounds ends the process, or gives a number from nowhere.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from aggregate.compiler.comparing import call_of, over, tuples_of
+from operators.over.streams import SCHEMA as OVER_SCHEMA
+from operators.over.streams import column, table
+from slicemill.aggregate.calls import END
+from slicemill.aggregate.compiler.layout import MACHINE, PYTHON
+from slicemill.aggregate.compiler.prepare import prepare
+from slicemill.columns.rows import to_table
+from slicemill.errors import SlicemillError
+from slicemill.esl.model_aggregate import with_model
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
+from slicemill.esl.types.schema import Column, Schema, Type
+from slicemill.model import ModelError, expression
+from slicemill.model.catalogue import CATALOGUE
+from slicemill.model.operators import ACCUMULATORS, SEARCHES
+from slicemill.operators.over.calls import WindowCalls
+from slicemill.rows import Timed
+from slicemill.scalar.columns import compile_vector
+from slicemill.scalar.rows import compile_expression
+from slicemill.scalar.signatures import SCALARS, fits, result_type
+
+NUMBERS = [0.0, -0.0, -1.0, 1.5, 1e308, -1e308, 5e-324, math.nan, math.inf, -math.inf, None]
+VALUES: dict[str, tuple[Type, list[Any]]] = {
+    "number": (t.DOUBLE, NUMBERS),
+    "int": (t.INT, [0, 1, -1, 2**31 - 1, -(2**31), None]),
+    "integer": (t.BIGINT, [0, 1, -1, 2**63 - 1, -(2**63), 10**9, None]),
+    "places": (t.INT, [0]),
+    "string": (t.VARCHAR, ["", "a", "\\", "%", "(", "日本" * 40, None]),
+    "boolean": (t.BOOLEAN, [True, False, None]),
+    "time": (t.TIMESTAMP, [0, -(2**62), 2**62, None]),
+    "timestamp": (t.TIMESTAMP, [0, -(2**62), 2**62, None]),
+    "period": (t.PERIOD, [None]),
+    "any": (t.DOUBLE, NUMBERS),
+    "plain": (t.DOUBLE, NUMBERS),
+    "value": (t.DOUBLE, NUMBERS),
+}
+WINDOWS = [(FrameUnit.ROWS, 0, None), (FrameUnit.ROWS, 3, 2), (FrameUnit.ROWS, 2**62, None),
+           (FrameUnit.ROWS, 63, 32), (FrameUnit.RANGE, 2, None), (FrameUnit.RANGE, 4, 2),
+           (FrameUnit.RANGE, None, None), (FrameUnit.RANGE, 2**62, None)]  # fmt: skip
+SHARES = [0.0, 1.0, 0.5, 1e-300, 1 - 2**-53]
+CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
+
+
+def main() -> None:
+    done = 0
+    asked = {"builtins": builtins, "models": models, "scalars": scalars}
+    for what, try_ in (case for name in sys.argv[1:] for case in asked[name]()):
+        done += 1
+        try:
+            try_()
+        except SlicemillError:
+            pass  # refused, or the query stops: with a message
+        except Exception as wrong:
+            print(f"{what}: {type(wrong).__name__}: {wrong}")
+    print(f"tried {done}", file=sys.stderr)
+
+
+def builtins() -> Iterator[tuple[str, Any]]:
+    rows = [
+        Timed(n // 3, (None, "a", *[None] * 2, value, value, *[None] * 4))
+        for n, value in enumerate(NUMBERS * 4)
+    ]
+    for (name, builtin), window in product(BUILTINS.items(), WINDOWS):
+        for share in SHARES if builtin.constant == 1 and builtin.parameters[1] == "number" else [None]:
+            yield f"{name} {window} {share}", lambda n=name, w=window, s=share: _builtin(n, w, s, rows)
+
+
+def _builtin(name: str, window: tuple[Any, ...], share: float | None, rows: list[Timed]) -> None:
+    wanted = BUILTINS[name].parameters
+    pick = {"number": "wild", "any": "wild", "string": "g", "boolean": "q"}
+    given: list[Expr] = [column(pick[word]) for word in wanted]
+    if BUILTINS[name].constant is not None:
+        given[1:] = [Literal(share, t.DOUBLE) if share is not None else Literal("", t.VARCHAR)]
+    type_ = BUILTINS[name].result(given[0].type)
+    call = WindowCall(name, tuple(given), False, (), Window(*window), (Column("x", type_),))
+    windows = WindowCalls([call], OVER_SCHEMA)
+    for first in (0, 0, 1, 17):  # an empty run among them
+        part = rows[first : first + 17] if first else rows[:0] if not windows.state.groups else rows[:1]
+        windows.run(table(part), part[-1].ts if part else 0)
+    windows.run(table([]), END)
+
+
+def models() -> Iterator[tuple[str, Any]]:
+    # Compiling takes seconds for each: what has no index is left out then.
+    texts = [] if CHECKED else [*CATALOGUE.values()]
+    texts += [f"{name}(x)" for name in ACCUMULATORS if name not in ("all", "any")]
+    for name, search in SEARCHES.items():
+        options = ["0", "1", "-1", "1.5", "0.5", "1e30", "1e-30", "999999999"] if search.options else [""]
+        texts += [f"{name}(x{', ' * bool(o)}{o})" for o in options]
+        texts += [f"{name}(i*x{', ' * bool(o)}{o})" for o in options]
+    texts += ["xor(floor(x))", "gcd(x)", "sum(cos(2*pi*i/99999999999)*x)", "norm(x, 0)", "norm(x, 1e9)",
+              "sum(x^4096)", "sum(x^(0 - 70))", "sum(1e400*x)", "sum(0.5^age*x)", "sum(2^i*x)"]  # fmt: skip
+    for text in texts:
+        for window in (over("ROWS", 3), over("RANGE", 2), over("ROWS", 5, 2))[: 1 if CHECKED else 3]:
+            yield f"{text} {window}", lambda x=text, w=window: _model(x, w)
+
+
+def _model(text: str, window: Window) -> None:
+    try:
+        model = expression(text)
+        model.check_window(counts_rows=window.frame is FrameUnit.ROWS)
+    except ModelError:
+        return
+    types = [t.DOUBLE] * len(model.parameters) + [t.TIMESTAMP] * model.uses_age
+    catalog = with_model("m", model, Catalog())
+    rows = [
+        (
+            n // 2,
+            n % 2,
+            *[(NUMBERS * 2)[n - k] for k in range(len(model.parameters))],
+            *[n // 2] * model.uses_age,
+        )
+        for n in range(2 * len(NUMBERS))
+    ]
+    form = MACHINE if CHECKED else PYTHON
+    uda = prepare(call_of(catalog, "m", types, window), catalog, forms=(form,))
+    state = uda.start()
+    for part in (rows[:1], [], rows[1:12], rows[12:]):
+        uda.run(state, tuples_of(part, types), None)
+    uda.run(state, tuples_of([], types), END)
+
+
+def scalars() -> Iterator[tuple[str, Any]]:
+    for name, signature in SCALARS.items():
+        for count in {len(signature.parameters) - signature.optional, len(signature.parameters)}:
+            words = [signature.parameter(place) for place in range(count)]
+            yield name, lambda n=name, w=words: _scalar(n, w)
+
+
+def _scalar(name: str, words: list[str]) -> None:
+    """By row and by column, all values of one argument with one value each of the others, in turn."""
+    schema = Schema(tuple(Column(f"a{place}", VALUES[word][0]) for place, word in enumerate(words)))
+    arguments = tuple(ColumnRef(one.name, one.type) for one in schema)
+    if any(word == "places" for word in words):
+        arguments = (*arguments[:-1], Literal(400, t.INT))
+    assert all(fits(word, argument.type) for word, argument in zip(words, arguments, strict=True))
+    type_ = result_type(SCALARS[name], arguments)
+    assert type_ is not None
+    call = Call(name, arguments, type_)
+    by_row, by_column = compile_expression(call, schema), compile_vector(call, schema)
+    for row in _rows([VALUES[word][1] for word in words]):
+        if any(isinstance(value, int) and value > 10**8 for value in row) and name in (
+            "repeat",
+            "lpad",
+            "rpad",
+        ):
+            row = tuple(10**12 if isinstance(value, int) and value > 10**8 else value for value in row)
+        outcomes = []
+        for run in (lambda r=row: by_row(r), lambda r=row: by_column(to_table([Timed(0, r)], schema, [0]))):
+            try:
+                run()
+                outcomes.append("value")
+            except SlicemillError:
+                outcomes.append("stops")
+        if outcomes[0] != outcomes[1]:
+            raise AssertionError(f"{row}: by row it {outcomes[0]}, by column it {outcomes[1]}")
+
+
+def _rows(pools: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
+    if len(pools) <= 2:
+        yield from product(*pools)
+        return
+    for place, pool in enumerate(pools):
+        for value in pool:
+            yield tuple(
+                value if other == place else pools[other][1 % len(pools[other])]
+                for other in range(len(pools))
+            )
+
+
+if __name__ == "__main__":
+    main()

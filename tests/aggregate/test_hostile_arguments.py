@@ -1,0 +1,32 @@
+"""No argument makes compiled code read what is not its own: all functions are tried in other processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HOSTILE = Path(__file__).with_name("hostile.py")
+
+
+def tried(*kinds: str, **environment: str) -> str:
+    """What went wrong, line by line."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(HOSTILE), *kinds],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    # A segmentation fault has a negative code.
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    assert "tried" in done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("kind", ["builtins", "models", "scalars"])
+def test_hostile_arguments_give_values_or_messages(kind: str) -> None:
+    assert tried(kind) == ""
