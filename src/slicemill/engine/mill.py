@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
@@ -281,8 +282,9 @@ class Mill:
             unit = running.writers.get(metrics.query)
             if unit is not None:
                 metrics.note_waiting(running.waiting.by_bucket(running.position[unit.id]), self._record)
+        streams = {name: asdict(stream.counts) for name, stream in self.streams.items()}
         failing = {name: stream.error for name, stream in self.streams.items() if stream.error is not None}
-        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record, failing)
+        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record, streams, failing)
 
     # -- running ---------------------------------------------------------------------------------------
 

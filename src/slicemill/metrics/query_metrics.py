@@ -156,7 +156,7 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MillMetrics:
-    """All queries of a mill, each and together, and what choosing between them costs.
+    """All queries of a mill, each and together, what choosing between them costs, and rows of its streams.
 
     `failing` has the streams whose source cannot be read now, and why.
     """
@@ -165,6 +165,7 @@ class MillMetrics:
     decisions: Summary
     queries: Sequence[QueryMetrics]
     record: Record
+    streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -194,6 +195,7 @@ class MillMetrics:
             "tardiness_s": _plain(overall.tardiness),
             "staleness": _number(self.staleness),
             "queries": [query.plain() for query in self.queries],
+            "streams": {name: dict(counts) for name, counts in self.streams.items()},
             "failing_sources": dict(self.failing),
             "bucket_s": self.record.bucket,
             "buckets": self._buckets(),
