@@ -57,7 +57,8 @@ VALUES: dict[str, tuple[Type, list[Any]]] = {
 }
 WINDOWS = [(FrameUnit.ROWS, 0, None), (FrameUnit.ROWS, 3, 2), (FrameUnit.ROWS, 2**62, None),
            (FrameUnit.ROWS, 63, 32), (FrameUnit.RANGE, 2, None), (FrameUnit.RANGE, 4, 2),
-           (FrameUnit.RANGE, None, None), (FrameUnit.RANGE, 2**62, None)]  # fmt: skip
+           (FrameUnit.RANGE, None, None), (FrameUnit.RANGE, 2**62, None),
+           (FrameUnit.ROWS, 2**63 - 1, 2**63 - 1), (FrameUnit.RANGE, 2**63 - 1, None)]  # fmt: skip
 SHARES = [0.0, 1.0, 0.5, 1e-300, 1 - 2**-53]
 CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 

@@ -31,7 +31,6 @@ POLL = 100_000
 KINDS = {
     "external": "ORDER BY ts",
     "external, skew": "ORDER BY ts SKEW 2 SECONDS",
-    "external, slack": "ORDER BY ts SLACK 1 SECOND",
     "external, slack and skew": "ORDER BY ts SLACK 1 SECOND SKEW 2 SECONDS",
     "internal": "ORDER BY current_time",
     "latent": "",
@@ -41,6 +40,7 @@ WAITING = {
     "union": "SELECT k, n FROM a UNION ALL SELECT k, n FROM b",
     "union, b first": "SELECT k, n FROM b UNION ALL SELECT k, n FROM a",
     "union of derived": "SELECT k, n FROM a1 UNION ALL SELECT k, n FROM b2",
+    "union with windows": "SELECT k, n FROM a UNION ALL SELECT k, n FROM b3",
     "join": "SELECT a.k AS k, a.n AS n FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k",
     "join, b first": "SELECT a.k AS k, a.n AS n FROM b [RANGE 1 HOUR], a [RANGE 1 HOUR] WHERE a.k = b.k",
     "join of counts": "SELECT a.k AS k, a.n AS n FROM a [ROWS 9], b [ROWS 9] WHERE a.k = b.k",
@@ -51,6 +51,7 @@ DERIVED = """
 CREATE STREAM a1 AS SELECT k, n FROM a WHERE n > 0;
 CREATE STREAM b1 AS SELECT k, n FROM b WHERE n > 0;
 CREATE STREAM b2 AS SELECT k, n + 0 AS n FROM b1;
+CREATE STREAM b3 AS SELECT k, 0 * count(*) AS n FROM b [RANGE 1 DAY SLIDE 1 HOUR] GROUP BY k;
 CREATE VIEW v AS SELECT k, n FROM b [ROWS 9];
 """
 

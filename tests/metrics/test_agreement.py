@@ -244,6 +244,7 @@ def test_every_figure_agrees_with_one_taken_from_outside(seed: int, tmp_path: Pa
             counts = mill.streams[stream].counts
             assert counts.read == len(sent)
             assert counts.read == counts.rows + counts.unneeded + counts.late
+            assert mill.metrics().plain()["streams"][stream]["read"] == len(sent)
 
 
 def check(mill: Mill, name: str, seen: Seen, now_s: float) -> None:

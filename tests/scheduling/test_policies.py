@@ -52,9 +52,9 @@ def priorities(policy: str, given_batches: Batches) -> list[float]:
     return list(policy_named(policy).priority(given_batches))
 
 
-def test_a_run_is_as_long_as_a_quantum_or_ten_times_its_overhead_and_has_a_row() -> None:
+def test_a_run_is_as_long_as_a_quantum_or_five_times_its_overhead_and_has_a_row() -> None:
     assert rows_within(0.02, 0.002, 0.001).tolist() == pytest.approx(18)
-    assert rows_within(0.02, 0.004, 0.001).tolist() == pytest.approx(36)
+    assert rows_within(0.02, 0.006, 0.001).tolist() == pytest.approx(24)
     assert rows_within(0.02, 0.0, [0.05, 0.0]).tolist() == [1, np.inf]
     assert rows_within(np.inf, 0.002, 0.001).tolist() == np.inf
 

@@ -184,7 +184,8 @@ class UnitProgram:
             for source, ts in zip(sources, each, strict=True):
                 for log in self._behind(source) if ts > BEGINNING else ():
                     by_log[log] = max(ts, by_log.get(log, ts))
-            yield by_log
+            if by_log:
+                yield by_log
 
     def _run_steps(
         self, inputs: Mapping[str, pa.Table], watermarks: Mapping[str, int]

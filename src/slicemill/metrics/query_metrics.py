@@ -8,7 +8,7 @@ is compiled, and what came meanwhile has waited. They are counted apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,12 +156,17 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MillMetrics:
-    """All queries of a mill, each and together, and what choosing between them costs."""
+    """All queries of a mill, each and together, what choosing between them costs, and rows of its streams.
+
+    `failing` has the streams whose source cannot be read now, and why.
+    """
 
     policy: str
     decisions: Summary
     queries: Sequence[QueryMetrics]
     record: Record
+    streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def overall(self) -> QueryFigures:
@@ -190,6 +195,8 @@ class MillMetrics:
             "tardiness_s": _plain(overall.tardiness),
             "staleness": _number(self.staleness),
             "queries": [query.plain() for query in self.queries],
+            "streams": {name: dict(counts) for name, counts in self.streams.items()},
+            "failing_sources": dict(self.failing),
             "bucket_s": self.record.bucket,
             "buckets": self._buckets(),
         }

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.portions import Aim, UnitFigures
 
-_MOST_OVERHEAD = 0.1
+_MOST_OVERHEAD = 0.2
 """Of the time of a run that leaves rows for later. Cutting work into ever shorter runs would cost more than
 choosing between them can gain."""
 

@@ -152,3 +152,11 @@ def test_rounding_errors_do_not_outlive_their_window() -> None:
     found = [value for _, value in answers(uda, [DOUBLE], rows, [])]
     assert found[:3] == [1e16, 1e16 + 1, 2.0]
     assert found[6:] == [9.0]
+
+
+@pytest.mark.parametrize("window", [over("ROWS", 2**63 - 1), over("RANGE", 2**63 - 1)])
+def test_a_window_of_all_that_64_bits_count_holds_everything(window: Window) -> None:
+    catalog = with_model("m", expression("sum(x)"), Catalog())
+    uda = prepare(call_of(catalog, "m", [DOUBLE], window), catalog, forms=(MACHINE,))
+    rows = [(number, 0, 1.0) for number in range(40)]
+    assert [value for _, value in answers(uda, [DOUBLE], rows, [])] == [float(n + 1) for n in range(40)]

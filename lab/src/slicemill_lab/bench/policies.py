@@ -65,8 +65,8 @@ class PolicySizes:
 
 
 SIZES: Mapping[Scale, PolicySizes] = {
-    "small": PolicySizes(3, 16, 10, quality_of_service(15), quality_of_data(30, 10)),
-    "full": PolicySizes(5, 22, 20, quality_of_service(15), quality_of_data(30, 10)),
+    "small": PolicySizes(3, 20, 10, quality_of_service(15), quality_of_data(30, 10)),
+    "full": PolicySizes(5, 30, 20, quality_of_service(15), quality_of_data(30, 10)),
 }
 
 Turns = Mapping[str, Sequence[PolicyTurn]]

@@ -19,6 +19,7 @@ from slicemill.aggregate.compiler.module import GeneratedRoutine, Module
 from slicemill.aggregate.compiler.state import CompiledState, allow_nulls, make_room, move, start
 from slicemill.aggregate.compiler.store import load, load_from_memory
 from slicemill.aggregate.frame import WindowFrame
+from slicemill.columns.intervals import FOREVER
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar import vectors
 from slicemill.scalar.vectors import Vector
@@ -264,12 +265,14 @@ def _numbers(frame: WindowFrame | None) -> dict[str, int]:
     """The lengths that a frame's loop is given."""
     if frame is None or frame.preceding is None:
         return {}
-    numbers = {"preceding": frame.preceding}
+    # Sums with what 64 bits hold must be held by 64 bits.
+    numbers = {"preceding": min(frame.preceding, FOREVER)}
     if frame.slide is not None and frame.length is not None:
         pane = gcd(frame.length, frame.slide)
         panes = frame.in_panes(pane)
         assert panes.preceding is not None and panes.slide is not None
-        numbers |= {"slide": frame.slide, "length": frame.length, "pane_length": pane}
+        numbers |= {"slide": min(frame.slide, FOREVER), "length": min(frame.length, FOREVER)}
+        numbers |= {"pane_length": pane}
         numbers |= {"panes_preceding": panes.preceding, "panes_slide": panes.slide}
     return numbers
 
