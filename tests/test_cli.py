@@ -86,6 +86,25 @@ def test_explain_can_show_one_query_alone() -> None:
     assert "local_offers" not in done.stdout
 
 
+def test_checking_runs_no_code_that_a_script_names(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import pathlib\npathlib.Path('ran').touch()\n"
+        "class Mean:\n    def initialize(self, x): ...\n    def iterate(self, x): ...\n"
+    )
+    script = "CREATE AGGREGATE f(x real) : real LANGUAGE PYTHON AS 'mine:Mean';"
+    script += " CREATE STREAM s (x real, ts timestamp millis); SELECT f(x) FROM s;"
+    done = slicemill("check", "-", text=script, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "not imported: mine:Mean" in done.stderr and not (tmp_path / "ran").exists()
+    told = json.loads(slicemill("check", "-", "--json", text=script, folder=tmp_path).stdout)
+    assert told["unverified"] == ["mine:Mean"] and not told["mistakes"]
+    assert told["statements"][1]["what"].startswith("x, ts (millis); latent timestamps")
+    done = slicemill("check", "-", "--import", text=script, folder=tmp_path)
+    assert done.returncode == 0 and done.stderr == "" and (tmp_path / "ran").exists()
+    done = slicemill("check", "-", "--import", text=script.replace("Mean", "Median"), folder=tmp_path)
+    assert done.returncode == 1 and "cannot import mine:Median" in done.stderr
+
+
 def test_a_missing_file_is_a_message_and_no_stack_trace() -> None:
     done = slicemill("check", "nowhere.esl")
     assert done.returncode == 1
@@ -97,7 +116,7 @@ def test_run_on_the_reference_engine_reads_files_and_prints_the_last_rows(tmp_pa
         "item,price,ts\n1,10,1000000\n2,abc,2000000\n1,30,3000000\n2,5,2500000\n"
     )
     script = """
-      CREATE STREAM Bid (item int, price real, ts timestamp) ORDER BY ts
+      CREATE STREAM Bid (item int, price real, ts timestamp micros) ORDER BY ts
         USING csv OPTIONS (path 'bids.csv', header true);
       CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS mean FROM Bid;
       CREATE QUERY bad AS SELECT reason FROM Bid_errors;

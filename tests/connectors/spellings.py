@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Column, Kind, Schema, Type
+from slicemill.esl.types.schema import Column, Kind, Schema, TimestampUnit, Type
 from slicemill.ingest.formats import raw_values as values
 
 Value = TypeVar("Value")
@@ -24,13 +24,15 @@ TYPES = (
     t.VARCHAR,
     Type(Kind.VARCHAR, length=4),
     t.TIMESTAMP,
+    *(Type(Kind.TIMESTAMP, unit=unit) for unit in TimestampUnit),
     t.DATE,
     t.INTERVAL,
     t.BINARY,
 )
 SCHEMA = Schema(tuple(Column(f"c{number}", type_) for number, type_ in enumerate(TYPES)))
 
-EDGES = [2**31, 2**53, 2**63, 10**4, 10**28, 0]
+# The last ones are ends of the years 1 to 9999, in seconds and milliseconds.
+EDGES = [2**31, 2**53, 2**63, 10**4, 10**28, 0, 62_135_596_800, 253_402_300_800, 253_402_300_800_000]
 numbers = st.sampled_from(EDGES).flatmap(
     lambda edge: st.builds(lambda sign, off: sign * edge + off, st.sampled_from((-1, 1)), st.integers(-2, 2))
 )

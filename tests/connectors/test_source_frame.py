@@ -14,21 +14,21 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from slicemill.connectors.finite import read_rows
 from slicemill.connectors.origin import origin_of
-from slicemill.connectors.spark.frame import PLACE, batch_frame, streaming_frame, table_frame
+from slicemill.connectors.spark.checks import PLACE, RAW, REASON
+from slicemill.connectors.spark.frame import batch_frame, streaming_frame, table_frame
 from slicemill.errors import SlicemillError
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.catalog import SourceSpec, Stream, Table, TimestampKind
-from slicemill.esl.types.schema import Column, Kind, Schema, Type
+from slicemill.esl.types.schema import Column, Kind, Schema, TimestampUnit, Type
 from slicemill.ingest.formats.records import BadRow
 
-BID = Schema(
-    (Column("item", Type(Kind.VARCHAR, length=5)), Column("price", t.DOUBLE), Column("ts", t.TIMESTAMP))
-)
+MICROS = Type(Kind.TIMESTAMP, unit=TimestampUnit.MICROS)
+BID = Schema((Column("item", Type(Kind.VARCHAR, length=5)), Column("price", t.DOUBLE), Column("ts", MICROS)))
 
 
 def stream_of(source: SourceSpec, schema: Schema = BID, time: str | None = "ts") -> Stream:
     kind = TimestampKind.LATENT if time is None else TimestampKind.EXTERNAL
-    return Stream("bid", schema, kind, time, 0, None, source)
+    return Stream("bid", schema.with_units(()), kind, time, 0, None, source, schema.units)
 
 
 def using(form: str, **options: object) -> SourceSpec:
@@ -61,19 +61,65 @@ def test_a_stream_of_csv_files_keeps_bad_rows_and_says_why(spark: SparkSession, 
     )
     stream = stream_of(using("csv", path=folder, header="true"))
     rows = streamed(streaming_frame(spark, stream), tmp_path)
-    assert rows[0][:3] == ("lamp", 1.5, datetime(2026, 1, 31, 12))
-    assert rows[-1][:2] == (None, None)
-    assert reasons(rows) == [
-        (None, None),
+    good = [row for row in rows if row["_reason"] is None]
+    assert [row[:3] for row in good] == [
+        ("lamp", 1.5, datetime(2026, 1, 31, 12)),
+        (None, None, datetime(1970, 1, 1, 0, 0, 7)),
+    ]
+    assert reasons([row for row in rows if row["_reason"] is not None]) == [
         ("abc,lamp,2026-01-31", "column price: 'abc' is no DOUBLE"),
         ("2,chairs,5", "column item: 'chairs' is no VARCHAR(5)"),
         ("3,vase,", "the timestamp ts is NULL"),
         ("4,vase", "this row does not have 3 fields"),
         ("5,v\ufffd,6", "this is no UTF-8 text"),
-        (None, None),
     ]
-    bad = [row for row in read_rows(stream.source, stream.schema) if isinstance(row, BadRow)]
+    bad = [row for row in read_rows(stream.source, stream.written) if isinstance(row, BadRow)]
     assert [(row.raw, row.reason) for row in bad] == [r for r in reasons(rows) if r[1] and "NULL" not in r[1]]
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "UTF-16"])
+def test_each_csv_file_has_its_own_header_through_spark(
+    spark: SparkSession, tmp_path: Path, encoding: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    texts = {
+        "1.csv": "item,price,ts\nlamp,1.5,1000000\n",
+        "2.csv": "Ts,Item,Price\n2000000,vase,2.5\n",
+        "3.csv": "ts,colour,item\n3000000,red,rug\n",
+        "4.csv": "\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding=encoding)
+    stream = stream_of(using("csv", path=folder, header="true", encoding=encoding))
+    for rows in (streamed(streaming_frame(spark, stream), tmp_path), batch_frame(spark, stream).collect()):
+        good = {row["item"]: row["price"] for row in rows if row["_reason"] is None}
+        assert good == {"lamp": 1.5, "vase": 2.5, "rug": None}
+        assert [(row["_raw"], row["_reason"]) for row in rows if row["_reason"] is not None] == [
+            (
+                "ts,colour,item",
+                "3.csv has no column price: it is NULL in its rows; colour is not declared and left out",
+            )
+        ]
+
+
+def test_parquet_files_through_spark_may_differ_in_the_width_of_numbers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    schema = Schema((Column("i", t.INT), Column("d", t.DOUBLE)))
+    widths = [(pa.int64(), pa.float32()), (pa.int32(), pa.float64()), (pa.int8(), pa.float32())]
+    for number, (whole, fraction) in enumerate(widths):
+        values = [number, 2**40] if whole == pa.int64() else [number]
+        table = pa.table({"i": pa.array(values, whole), "d": pa.array([0.5] * len(values), fraction)})
+        parquet.write_table(table, tmp_path / f"{number}.parquet")
+    stream = stream_of(using("parquet", path=tmp_path, recursiveFileLookup="true"), schema, None)
+    rows = batch_frame(spark, stream).collect()
+    assert sorted((row["i"], row["d"]) for row in rows if row["_reason"] is None) == [
+        (0, 0.5),
+        (1, 0.5),
+        (2, 0.5),
+    ]
+    assert [row["_reason"] for row in rows if row["_reason"]] == ["column i: '1099511627776' is no INT"]
 
 
 def test_a_stream_of_one_json_file(spark: SparkSession, tmp_path: Path) -> None:
@@ -137,7 +183,7 @@ def test_parquet_files_are_checked_against_the_declaration(spark: SparkSession, 
 def test_the_session_time_zone_does_not_matter(spark: SparkSession, tmp_path: Path) -> None:
     parquet.write_table(typed_table().slice(0, 1), tmp_path / "part.parquet")
     (tmp_path / "part.csv").write_text("2026-01-31T12:00\n2026-07-31 12:00:00\n1769860800000000\n")
-    instants = Schema((Column("ts", t.TIMESTAMP),))
+    instants = Schema((Column("ts", MICROS),))
     zone = spark.conf.get("spark.sql.session.timeZone")
     try:
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")
@@ -157,7 +203,7 @@ def test_an_empty_folder_of_parquet_is_a_stream_as_declared(spark: SparkSession,
     folder = tmp_path / "in"
     folder.mkdir()
     frame = streaming_frame(spark, stream_of(using("parquet", path=folder), TYPED))
-    assert [name for name, _ in frame.dtypes] == ["i", "d", "s", "ts", "day", "_raw", "_reason", *PLACE]
+    assert [name for name, _ in frame.dtypes] == ["i", "d", "s", "ts", "day", RAW, REASON, *PLACE]
     parquet.write_table(
         pa.table({"i": pa.array([1], pa.int32()), "ts": pa.array([5], pa.timestamp("us", "UTC"))}),
         folder / "part.parquet",

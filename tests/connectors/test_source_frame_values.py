@@ -23,7 +23,8 @@ from tests.connectors.spellings import (
 )
 
 from slicemill.connectors.finite import read_rows
-from slicemill.connectors.spark.frame import RAW, REASON, batch_frame
+from slicemill.connectors.spark.checks import RAW, REASON
+from slicemill.connectors.spark.frame import batch_frame
 from slicemill.esl.types.catalog import SourceSpec, Table
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.ingest.formats.records import BadRow
@@ -32,7 +33,7 @@ from slicemill.ingest.formats.records import BadRow
 def assert_same(
     spark: SparkSession, source: SourceSpec, schema: Schema = SCHEMA, with_raw: bool = True
 ) -> None:
-    frame = batch_frame(spark, Table("t", schema, source))
+    frame = batch_frame(spark, Table("t", schema.with_units(()), source, schema.units))
     arrow = frame.toArrow()
     found = list(zip(*(plain(arrow[name]) for name in schema.names), strict=True))
     raws, reasons = arrow[RAW].to_pylist(), arrow[REASON].to_pylist()

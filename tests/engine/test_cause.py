@@ -109,7 +109,7 @@ def test_a_mill_that_cannot_read_a_source_says_why_and_goes_on_when_it_can(tmp_p
     (tmp_path / "bids").mkdir()
     (tmp_path / "bids" / "1.json").write_text('{"item": 1, "ts": 1}')
     script = (
-        "CREATE STREAM bid (item int, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids');"
+        "CREATE STREAM bid (item int, ts timestamp micros) ORDER BY ts USING json OPTIONS (path 'bids');"
         "CREATE QUERY q AS SELECT item FROM bid"
     )
     with Mill(home=tmp_path / "home", pool=inline_pool(1), folder=tmp_path) as mill:

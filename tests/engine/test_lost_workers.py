@@ -16,7 +16,7 @@ from slicemill.errors import SlicemillError
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish
 
-BID = "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts"
+BID = "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts"
 TOTAL = (
     "CREATE QUERY total AS SELECT item, sum(price) OVER (PARTITION BY item ROWS 99 PRECEDING) AS s FROM bid"
 )

@@ -18,7 +18,7 @@ from slicemill.reference.runner import run_script
 ROOT = Path(__file__).parents[2]
 
 BIDS = """
-CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids');
+CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts USING json OPTIONS (path 'bids');
 CREATE QUERY dear AS SELECT item, price FROM bid WHERE price > 10;
 CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 2 PRECEDING) AS mean FROM bid;
 CREATE QUERY bad AS SELECT reason FROM bid_errors;

@@ -21,7 +21,7 @@ from slicemill.scheduling.portions import Aim
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool
 
-BID = "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts"
+BID = "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts"
 QUERIES = """
 CREATE QUERY dear WITH (weight = 3, slo = 'p99 < 1 h') AS SELECT item, price FROM bid WHERE price > 50;
 CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 2 PRECEDING) AS mean FROM bid;

@@ -9,7 +9,10 @@ from slicemill.engine.mill import Mill
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool, rows_as_table
 
-BID = "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids')"
+BID = (
+    "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts "
+    "USING json OPTIONS (path 'bids')"
+)
 TOTAL = (
     "CREATE QUERY total AS SELECT item, sum(price) OVER (PARTITION BY item ROWS 99 PRECEDING) AS s FROM bid"
 )

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from slicemill.engine.mill import Mill
 
 STREAM = (
-    "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids');"
+    "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts "
+    "USING json OPTIONS (path 'bids');"
 )
 UNIT = "aggregates of bid by item"
 

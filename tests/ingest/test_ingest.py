@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
+from slicemill.engine import spark_ingest
 from slicemill.engine.mill import Mill
+from slicemill.engine.streams import SourceFailed
 from slicemill.errors import SlicemillError
 
 BID = (
-    "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids'{})"
+    "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts "
+    "USING json OPTIONS (path 'bids'{})"
 )
-ASK = "CREATE STREAM ask (item int, ts timestamp) ORDER BY ts USING json OPTIONS (path 'asks'{})"
+ASK = "CREATE STREAM ask (item int, ts timestamp micros) ORDER BY ts USING json OPTIONS (path 'asks'{})"
 # Workers read files themselves, unless an option of Spark's own reader is set.
 BY_WORKERS, BY_SPARK = "", ", encoding 'UTF-8'"
 ITEMS = "CREATE QUERY items AS SELECT item FROM bid"
@@ -55,6 +64,13 @@ def stored(mill: Mill) -> list[list[str]]:
         table = log.read(epoch)
         names.append([name for name in log.columns.names if table.column(name).null_count < epoch.rows])
     return names
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.05)
 
 
 def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
@@ -141,8 +157,47 @@ def test_a_stream_that_is_dropped_leaves_those_it_was_read_with(spark: SparkSess
             mill.execute(ASK.format(BY_SPARK).replace("item int", "item bigint") + f"; {ASKED}")
     write(tmp_path, "bids/3", (3, 1.0, 3))
     with mill_in(tmp_path, spark, BID.format(BY_SPARK), ITEMS) as mill:
-        with pytest.raises(SlicemillError, match="reads ask together with other streams; declare it"):
-            read(mill)
-        mill.execute(ASK.format(BY_SPARK))
         read(mill)
         assert values(mill, "items") == [(1,), (2,), (3,)]
+
+
+def test_a_source_that_spark_cannot_read_stops_only_its_stream_and_is_tried_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_ingest, "_TEND_EVERY_S", 3_600.0)  # only this test looks after sources
+    trade = "CREATE STREAM trade (item int) USING parquet OPTIONS (path 'trades', recursiveFileLookup 'true')"
+    (tmp_path / "trades").mkdir()
+    pq.write_table(pa.table({"item": [1]}), tmp_path / "trades" / "1.parquet")
+    damaged = tmp_path / "trades" / "2.parquet"
+    statements = (BID.format(BY_SPARK), ITEMS, trade, "CREATE QUERY traded AS SELECT item FROM trade")
+    with mill_in(tmp_path, spark, *statements) as mill:
+        read(mill)
+        damaged.write_bytes(b"PAR1 and nothing else")
+        write(tmp_path, "bids/1", (1, 1.0, 1))
+        with pytest.raises(SourceFailed, match="reading trade stopped: "):
+            mill.read_all()
+        mill.dispatcher.run_all()
+        assert values(mill, "items") == [(1,)] and values(mill, "traded") == [(1,)]
+    write(tmp_path, "bids/2", (2, 2.0, 2))
+    with mill_in(tmp_path, spark, *statements) as mill:
+        ingest, stream = mill._ingest, mill.streams["trade"]
+        mill.start()
+        reading = ingest._running["trade"]
+        for number, pause in enumerate((200_000, 400_000, 800_000)):
+            query, now = reading.query, number * 5_000_000
+            assert query is not None
+            wait_until(partial(has_failed, query))
+            ingest.tend(now)
+            assert stream.error is not None and stream.retry_us == now + pause
+            ingest.tend(stream.retry_us - 1)
+            assert reading.query is None
+            if pause == 800_000:
+                pq.write_table(pa.table({"item": [2]}), damaged)
+            ingest.tend(stream.retry_us)
+        wait_until(lambda: values(mill, "traded") == [(1,), (2,)])
+        assert stream.error is None
+        wait_until(lambda: values(mill, "items") == [(1,), (2,)])
+
+
+def has_failed(query: StreamingQuery) -> bool:
+    return query.exception() is not None

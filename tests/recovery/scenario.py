@@ -26,9 +26,9 @@ from slicemill.storage.home_reader import HomeReader
 # As a program registers them: one after the other.
 _STATEMENTS = (
     """
-    CREATE STREAM bid (item int, grade int, price double, ts timestamp) ORDER BY ts
+    CREATE STREAM bid (item int, grade int, price double, ts timestamp micros) ORDER BY ts
       USING json OPTIONS (path 'bids', maxFilesPerTrigger 1);
-    CREATE STREAM ask (item int, price double, ts timestamp) ORDER BY ts SLACK 2 SECONDS
+    CREATE STREAM ask (item int, price double, ts timestamp micros) ORDER BY ts SLACK 2 SECONDS
       USING json OPTIONS (path 'asks', maxFilesPerTrigger 1);
     CREATE STREAM dear_bid AS SELECT item, price FROM bid WHERE price > 60;
     CREATE AGGREGATE decayed(next double) : double {
@@ -65,7 +65,7 @@ _STATEMENTS = (
 )
 # A stream that our readers leave to Spark.
 _BY_SPARK = (
-    """CREATE STREAM trade (item int, price double, ts timestamp) ORDER BY ts
+    """CREATE STREAM trade (item int, price double, ts timestamp micros) ORDER BY ts
          USING json OPTIONS (path 'trades', maxFilesPerTrigger 1, ignoreMissingFiles 'false')""",
     """CREATE QUERY traded AS
        SELECT item, sum(price) OVER (PARTITION BY item ROWS 3 PRECEDING) AS s FROM trade""",

@@ -97,6 +97,7 @@ def main() -> None:
         for unit, states in _states_of(name).items():
             _keep(f"{name.replace('/', '-')}-{unit}", states)
     _keep("by-hand", _by_hand())
+    _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})
 

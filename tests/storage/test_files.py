@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import random
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from slicemill.storage.files import (
@@ -132,9 +133,45 @@ def test_a_real_file_knows_when_it_was_written(tmp_path: Path) -> None:
     assert LOCAL.stat(tmp_path / "a").modified_us == (tmp_path / "a").stat().st_mtime_ns // 1_000
 
 
-@given(st.sets(st.text(min_size=1, max_size=400) | st.sampled_from([".", "..", "a" * 300, "a" * 301])))
-def test_any_name_has_a_folder_of_its_own(names: set[str]) -> None:
-    folders = {folder_name(name) for name in names}
-    assert len(folders) == len(names)
-    for folder in folders:
-        assert 0 < len(folder) <= 150 and "/" not in folder and folder not in (".", "..")
+HOSTILE = [
+    *(".", "..", "../../x", "/etc/passwd", "a/b", "a\\b", "", " ", "a ", "a", "A", "aa", "Aa", "aA", "AA"),
+    *("a\0b", "~", "a~b", "A~a30b5d49", "%", "%2E", "%2e", ".a", "\u00e9", "e\u0301", "\u00c9", "\ud800"),
+    *("a" * 150, "a" * 300, "a" * 301, "A" * 150, "a/" * 150, "con", "nul.", "-rf", "$(x)", "\n"),
+]
+names = st.text(max_size=400) | st.sampled_from(HOSTILE) | st.text("aA.~%/ ", max_size=8)
+
+
+@given(st.sets(names))
+@example(set(HOSTILE))
+@example({"a" * 151, folder_name("a" * 151)})
+@example({"Bid", folder_name("Bid")})
+def test_any_name_has_a_folder_of_its_own_in_the_folder(found: set[str]) -> None:
+    """Also where capital letters are no other than small ones."""
+    folders = {name: folder_name(name) for name in found}
+    assert len({folder.lower() for folder in folders.values()}) == len(found)
+    for name, folder in folders.items():
+        assert 0 < len(folder) <= 150 and folder.isascii() and folder.isprintable()
+        assert not {"/", "\\", "\0", " "} & set(folder) and not folder.startswith(".")
+        plain, tilde, digest = folder.partition("~")
+        if len(digest) < 24:  # of a long name only the beginning is there
+            assert unquote(plain if plain != "%" else "", errors="surrogatepass") == name
+        assert tilde or digest == ""
+
+
+def test_hostile_names_are_folders_of_a_real_file_system(tmp_path: Path) -> None:
+    home = tmp_path / "a" / "home"
+    ensure_folder(LOCAL, home)
+    for name in HOSTILE:
+        ensure_folder(LOCAL, home / folder_name(name))
+        write_whole(LOCAL, home / f"{folder_name(name)}.state", b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["home"]
+    assert len(list(home.iterdir())) == 2 * len(HOSTILE)
+
+
+def test_what_a_home_holds_is_its_owners_alone(tmp_path: Path) -> None:
+    ensure_folder(LOCAL, tmp_path / "home" / "logs")
+    write_whole(LOCAL, tmp_path / "home" / "FORMAT", b"3")
+    LOCAL.append(tmp_path / "home" / "logs" / "1").close()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes == {"home": 0o700, "logs": 0o700, "FORMAT": 0o600, "1": 0o600}

@@ -23,9 +23,31 @@ from storage.tables import COLUMNS, rows
 def test_a_new_home_has_its_folders_and_a_format(tmp_path: Path) -> None:
     home = Home(tmp_path / "new" / "home")
     home.open()
-    assert (tmp_path / "new" / "home" / "FORMAT").read_text() == "2\n"
+    assert (tmp_path / "new" / "home" / "FORMAT").read_text() == "3\n"
     assert (home.epoch, home.logs, home.units, home.streams, home.statements) == (-1, {}, {}, {}, [])
     home.close()
+
+
+def test_a_home_is_its_owners_alone_and_one_that_is_not_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = Home(tmp_path / "new" / "home")
+    home.open()
+    home.commit(Change(created={"bid": COLUMNS}))
+    home.close()
+    inside = [home.folder, *home.folder.rglob("*")]
+    assert {path.stat().st_mode & 0o077 for path in inside} == {0} and len(inside) > 5
+    assert not caplog.records
+    home.folder.chmod(0o750)
+    again = Home(home.folder)
+    again.open()
+    again.close()
+    assert home.folder.stat().st_mode & 0o777 == 0o750
+    [record] = caplog.records
+    assert record.message == (
+        f"home {home.folder} has the rights 750: others can look into it; "
+        f"chmod 700 {home.folder} keeps them out"
+    )
 
 
 def test_commits_are_numbered_and_an_empty_one_is_none() -> None:

@@ -31,8 +31,9 @@ def filled(folder: Path) -> Home:
     checkpoint.mkdir()
     (checkpoint / "state").write_bytes(b"12345")
     home.commit(Change(units={"u": {"checkpoint": {"0": [["state", 5]]}}}))
-    home.sources.mkdir()
-    (home.sources / "spool").write_bytes(b"rows")
+    spool = home.source_folder("bid")
+    spool.mkdir(parents=True)
+    (spool / "spool").write_bytes(b"rows")
     (folder / "journal" / "left.tmp").write_bytes(b"")
     writers.close()
     return home
@@ -92,7 +93,7 @@ def test_a_copy_of_a_home_is_a_home(tmp_path: Path) -> None:
     copy = Home(tmp_path / "copy")
     copy.open()
     assert view(copy) == view(home)
-    assert (copy.sources / "spool").read_bytes() == b"rows"
+    assert (copy.source_folder("bid") / "spool").read_bytes() == b"rows"
     assert not list(tmp_path.rglob("copy/**/*.tmp"))
     copy.close()
     with pytest.raises(HomeError, match="is there already"):

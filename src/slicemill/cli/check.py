@@ -18,23 +18,43 @@ if TYPE_CHECKING:
 def check(
     file: File,
     as_json: Annotated[bool, typer.Option("--json", help="Print statements and mistakes as JSON.")] = False,
+    imports: Annotated[
+        bool,
+        typer.Option("--import", help="Import the Python classes that the script names: their code runs."),
+    ] = False,
 ) -> None:
-    """List the statements of a script, or every mistake in it."""
+    """List the statements of a script, or every mistake in it; no code that it names is run."""
     from rich.console import Console
 
     from slicemill.esl import EslError, bind_script
 
-    bound = bind_script(read(file))
+    bound = bind_script(read(file), imports=imports)
+    unverified = [] if imports else _unverified(bound)
     if as_json:
-        typer.echo(json.dumps(_check_json(bound), indent=2))
+        typer.echo(json.dumps({**_check_json(bound), "unverified": unverified}, indent=2))
     elif not bound.diagnostics:
         Console().print(_statements_table(bound))
+    if unverified and not as_json:
+        typer.echo(
+            f"not imported: {', '.join(unverified)}; that they are there, with the methods they need, and "
+            "answer at each tuple where a query has no window, is not verified "
+            "(--import does so, and runs their code)",
+            err=True,
+        )
     if bound.diagnostics:
         count = len(bound.diagnostics)
         if not as_json:
             typer.echo(f"{EslError(bound.source, bound.diagnostics)}\n", err=True)
             typer.echo(f"{count} mistake{'s' if count > 1 else ''} in {bound.source.name}", err=True)
         raise typer.Exit(1)
+
+
+def _unverified(bound: Bound) -> list[str]:
+    """The Python classes that aggregates are written in."""
+    from slicemill.esl.types.aggregate import AggregateDefinition
+
+    aggregates = [entry for entry, _ in bound.statements if isinstance(entry, AggregateDefinition)]
+    return sorted({aggregate.external for aggregate in aggregates if aggregate.external is not None})
 
 
 def _statements_table(bound: Bound) -> Table:

@@ -20,7 +20,8 @@ from slicemill.connectors.generators.generator import PACE_OPTIONS
 from slicemill.connectors.origin import SourceOrigin, origin_of
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import SourceSpec
-from slicemill.esl.types.schema import Schema
+from slicemill.esl.types.schema import Kind, Schema, TimestampUnit
+from slicemill.ingest.formats.csv import field_of, header_notice
 from slicemill.ingest.formats.raw_values import BadValueError, converter, spelled
 from slicemill.ingest.formats.records import NO_TEXT, BadRow, Entry, Record, json_record, value_of
 from slicemill.scalar.calendar import BLANKS
@@ -33,6 +34,9 @@ _SLOTS_PER_CHUNK = 100
 
 def read_rows(spec: SourceSpec, schema: Schema, folder: Path = Path()) -> Iterator[Row | BadRow]:
     """The rows of a source that ends by itself; paths are taken from `folder`."""
+    if origin_of(spec, "this stream", folder).format in _GENERATORS:
+        times = [column.name for column in schema if column.type.kind is Kind.TIMESTAMP]
+        schema = schema.with_units(tuple((name, TimestampUnit.MICROS) for name in times))
     convert = _row_converter(schema)
     for entry in _records(spec, schema, folder):
         yield entry if isinstance(entry, BadRow) else convert(*entry)
@@ -104,10 +108,17 @@ def _csv(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Ent
         fields = next(csv.reader([line], delimiter=separator, quotechar=quote))
         if header is None:
             header = [field.removeprefix("\ufeff").strip(BLANKS) for field in fields]
+            told = header_notice(file.name, header, schema, known=False)
+            if told is not None:
+                yield BadRow(line.removeprefix("\ufeff"), told)
         elif len(fields) != len(header):
             yield BadRow(line, f"this row does not have {len(header)} fields")
         else:
-            yield line, {name: field or None for name, field in zip(header, fields, strict=True)}
+            places = {name: field_of(name, header) for name in schema.names}
+            yield (
+                line,
+                {name: (place is not None and fields[place]) or None for name, place in places.items()},
+            )
 
 
 def _json(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:

@@ -225,14 +225,15 @@ class Dispatcher:
             while self._give_reads(every=True):
                 self._finish_asked()
                 for stream in self.streams.values():
-                    if 0 < stream.failures < _TRIES:
+                    if 0 < stream.failures < _TRIES and not stream.handed:
                         stream.next_read_us = 0
 
     def end_streams(self) -> None:
-        """The input has ended for good: admit what is held back."""
+        """The input has ended for good: admit what is held back. One that cannot be read has not ended."""
         with self.paused():
             for stream in self.streams.values():
-                self._end(stream)
+                if stream.error is None:
+                    self._end(stream)
 
     def _end(self, stream: RunningStream) -> None:
         for _ in range(_TRIES):

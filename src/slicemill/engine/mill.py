@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +36,7 @@ from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, slices_of
-from slicemill.engine.streams import HELD, RunningStream, Supply, logs_of
+from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside
 from slicemill.engine.work import RunDone
@@ -73,7 +74,7 @@ from slicemill.shedding.report import merged
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
-from slicemill.storage.home import Home, folder_name
+from slicemill.storage.home import Home
 from slicemill.storage.retention import epochs_to_free
 from slicemill.time import BEGINNING, US, wall_clock_us
 
@@ -160,7 +161,7 @@ class Mill:
         cells = cells or self._default_cells()
         self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells)
         self.sinks = SinkRunner(self.home)
-        self._ingest = SparkIngest(self._spark, self.home.folder / "sources", self._folder, self.dispatcher)
+        self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
 
     def _default_cells(self) -> int:
         """Half of the workers: the others read and run what cannot be split."""
@@ -282,7 +283,8 @@ class Mill:
             if unit is not None:
                 metrics.note_waiting(running.waiting.by_bucket(running.position[unit.id]), self._record)
         streams = {name: asdict(stream.counts) for name, stream in self.streams.items()}
-        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record, streams)
+        failing = {name: stream.error for name, stream in self.streams.items() if stream.error is not None}
+        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record, streams, failing)
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -314,11 +316,8 @@ class Mill:
         self._started = False
 
     def check(self) -> None:
-        """Raise if reading or running has stopped by itself."""
+        """Raise if running has stopped by itself; of a source that has failed, see its stream's `error`."""
         self.dispatcher.check()
-        failure = self._ingest.failure()
-        if failure is not None:
-            raise SlicemillError(f"reading the sources stopped: {failure}")
 
     def read_all(self) -> None:
         """Read all that the sources hold now into the logs, and run nothing."""
@@ -326,17 +325,20 @@ class Mill:
         self.dispatcher.read_all()
         if self._read_sources:
             self._ingest.read_to_the_end(self.streams)
-        for stream in self.streams.values():
-            if stream.error is not None:
-                raise SlicemillError(f"reading {stream.name} stopped: {stream.error}")
+        check_sources(self.streams.values())
 
     def drain(self) -> None:
-        """Read all that the sources hold now, end the streams, and run until every result is there."""
+        """Read all that the sources hold now, end the streams, and run until every result is there.
+
+        A source that cannot be read is told at the end: what does not read it is complete then.
+        """
         self.stop()
-        self.read_all()
+        with suppress(SourceFailed):
+            self.read_all()
         self.dispatcher.end_streams()
         self.dispatcher.run_all()
         self.sinks.deliver_new()
+        check_sources(self.streams.values())
 
     def checkpoint(self) -> None:
         """Write the state that only workers have, so that a restart has nothing to replay."""
@@ -454,7 +456,7 @@ class Mill:
             return Supply.SPARK
         if stream.source == SourceSpec():
             return Supply.PROGRAM
-        spool = self.home.folder / "sources" / folder_name(stream.name)
+        spool = self.home.source_folder(stream.name)
         return Supply.READER if has_readers(stream, self._folder, spool) else Supply.SPARK
 
     def _create_logs(self, streams: Sequence[Stream], catalog: Catalog) -> None:

@@ -1,4 +1,4 @@
-"""Ingest through Spark: one Structured Streaming query reads the streams that have no reader of ours.
+"""Ingest through Spark: a Structured Streaming query for each stream that has no reader of ours.
 
     any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents
                    ──► the driver hands them to the worker that reads the stream ──► intake
@@ -6,19 +6,18 @@
 Spark notes a batch as done when the journal has it; a batch that it replays is known by its number, which is
 the stream's offset. A batch has what had come when Spark looked, and Spark looks again when the batch is
 done: what a stream has nothing of in a batch had not come by then. Where there is no batch, Spark says when
-it looked (`_Idle`). So a stream is known to be silent. A checkpoint of Spark's belongs to one set of sources,
-so streams that are first read together stay together, for good: a group. A stream that is declared later gets
-a group of its own.
+it looked (`_Idle`). So a stream is known to be silent. Each stream has a query of its own: a checkpoint of
+Spark's belongs to one set of sources, and a source that fails must stop no other. It is tried again after
+pauses that grow.
 """
 
 from __future__ import annotations
 
-import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from slicemill.connectors.spark.frame import PLACE, RAW, REASON, checked_frame, streaming_frame
+from slicemill.connectors.spark.checks import PLACE, RAW, REASON
+from slicemill.connectors.spark.frame import checked_frame, streaming_frame
 from slicemill.engine.cause import cause, in_few_words
 from slicemill.engine.streams import Supply
 from slicemill.errors import SlicemillError
@@ -40,31 +40,32 @@ from slicemill.ingest.intake import ONLY
 from slicemill.ingest.stream import HandedRows
 from slicemill.metrics.stages import stage
 from slicemill.plan.needs import Need
-from slicemill.storage.files import LOCAL, ensure_folder, unique_name, write_whole
+from slicemill.storage.files import LOCAL, ensure_folder, unique_name
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.time import US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from slicemill.engine.dispatcher import Dispatcher
     from slicemill.engine.streams import RunningStream
 
-_GROUPS = "groups.json"
+_CHECKPOINT = "checkpoint"
+_TEND_EVERY_S = 0.25
 # How often Spark says that it has found nothing, in milliseconds, and the setting for it.
 _IDLE_MS, _IDLE_SETTING = 200, "spark.sql.streaming.noDataProgressEventInterval"
 # What a task says of the extents that it has written.
-_LINE = "stream string, bad boolean, segment string, position bigint, length bigint, rows bigint"
+_LINE = "bad boolean, segment string, position bigint, length bigint, rows bigint"
 _NAMES = [part.split()[0] for part in _LINE.split(", ")]
-_TYPES = (pa.string(), pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64())
+_TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
 class RawWriter:
     """Writes the rows of a Spark partition as raw extents, good and bad ones apart."""
 
-    stream: str
     folder: Path
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -78,7 +79,7 @@ class RawWriter:
         writer = SegmentWriter(self.folder, unique_name())
         for rows, of_bad in ((good, False), (bad, True)):
             if rows.num_rows:
-                values = (self.stream, of_bad, *writer.append(rows))
+                values = (of_bad, *writer.append(rows))
                 arrays = [pa.array([value], type_) for value, type_ in zip(values, _TYPES, strict=True)]
                 yield pa.record_batch(arrays, _NAMES)
         writer.release()
@@ -86,20 +87,21 @@ class RawWriter:
 
 @dataclass(slots=True)
 class _Looked:
-    """When Spark looked for rows of a group last, or earlier."""
+    """When Spark looked for rows of a stream last, or earlier."""
 
     at_us: int
 
 
 class _Idle(StreamingQueryListener):
-    """Tells the streams of a group when Spark has looked and found nothing."""
+    """Tells a stream when Spark has looked and found nothing."""
 
     def __init__(
-        self, looked: _Looked, streams: Mapping[str, RunningStream], notify: Callable[[], None]
+        self, spark: SparkSession, looked: _Looked, stream: RunningStream, notify: Callable[[], None]
     ) -> None:
+        self.session = spark
         self.run: str | None = None
         self._looked = looked
-        self._streams = streams
+        self._stream = stream
         self._notify = notify
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - as Spark calls it
@@ -107,8 +109,7 @@ class _Idle(StreamingQueryListener):
             return
         began_us = round(datetime.fromisoformat(event.timestamp).timestamp() * US)
         self._looked.at_us = max(self._looked.at_us, began_us)
-        for stream in self._streams.values():
-            stream.found_nothing(began_us)
+        self._stream.found_nothing(began_us)
         self._notify()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
@@ -118,19 +119,33 @@ class _Idle(StreamingQueryListener):
         """Its batches come by `foreachBatch`."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """`failure` asks for it."""
+        """`tend` asks for it."""
 
 
 @dataclass(slots=True)
-class _Group:
-    query: StreamingQuery
-    needs: Mapping[str, Need]
-    listener: _Idle | None
+class _Reading:
+    """A stream that Spark reads; without a query it has failed, and waits to be tried again."""
 
-    def stop(self, spark: SparkSession) -> None:
-        self.query.stop()
-        if self.listener is not None:
-            spark.streams.removeListener(self.listener)
+    stream: RunningStream
+    need: Need
+    query: StreamingQuery | None = None
+    listener: _Idle | None = None
+    failing: bool = False  # nothing has been read since it failed
+
+    def stop(self) -> None:
+        if self.query is not None:
+            self.query.stop()
+        self._forget()
+
+    def failed(self, problem: BaseException, now: int) -> None:
+        self._forget()
+        self.failing = True
+        self.stream.source_failed(cause(problem), now)
+
+    def _forget(self) -> None:
+        if self.listener is not None and self.query is not None:
+            self.listener.session.streams.removeListener(self.listener)
+        self.query = self.listener = None
 
 
 @dataclass(slots=True)
@@ -138,57 +153,80 @@ class SparkIngest:
     """All ingest queries of a mill. `frames` are those that a program has given for streams."""
 
     spark: SparkSession | None
-    sources: Path
     folder: Path
     dispatcher: Dispatcher
+    clock: Callable[[], int]
     frames: dict[str, DataFrame] = field(default_factory=dict)
-    _running: dict[int, _Group] = field(default_factory=dict)
+    _running: dict[str, _Reading] = field(default_factory=dict)
+    _poll_ms: int = 0
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _stopped: threading.Event | None = None
 
     def start(self, streams: Mapping[str, RunningStream], poll_ms: int) -> None:
-        """Read every stream that comes through Spark; groups that read already what is needed go on."""
-        for number, names in enumerate(self._groups(streams)):
-            needs = {name: streams[name].plan.need for name in names}
-            known = self._running.get(number)
-            if known is not None:
-                if known.needs == needs and known.query.isActive:
+        """Read every stream that comes through Spark; those that are read already as is needed go on."""
+        with self._lock:
+            self._poll_ms = poll_ms
+            for name, stream in streams.items():
+                known = self._running.get(name)
+                if stream.supply is not Supply.SPARK or (known and known.need == stream.plan.need):
                     continue
-                known.stop(self._session())
-            feeds = {name: self._rows(streams[name]) for name in names}
-            query, listener = self._started(number, feeds, {name: streams[name] for name in names}, poll_ms)
-            self._running[number] = _Group(query, needs, listener)
-            for name in names:
-                streams[name].through_spark = query
+                if known is not None:
+                    known.stop()
+                reading = self._running[name] = _Reading(stream, stream.plan.need)
+                self._begin(reading, self.clock())
+            if self._running and poll_ms and self._stopped is None:
+                self._stopped = threading.Event()
+                threading.Thread(
+                    target=self._tend_until, args=(self._stopped,), name="slicemill-ingest", daemon=True
+                ).start()
 
     def outdated(self, needs: Mapping[str, Need]) -> bool:
         """Does some query leave out what is needed from now on?"""
-        return any(
-            group.needs[name] != needs[name] for group in self._running.values() for name in group.needs
-        )
+        return any(reading.need != needs[name] for name, reading in self._running.items())
+
+    def tend(self, now: int) -> None:
+        """Note which sources have failed, and try those again whose pause is over."""
+        with self._lock:
+            for reading in self._running.values():
+                if reading.query is not None:
+                    problem = reading.query.exception()
+                    if problem is not None:
+                        reading.failed(problem, now)
+                    elif reading.failing and reading.query.lastProgress is not None:
+                        reading.failing = False
+                        reading.stream.source_works()
+                elif reading.stream.retry_us <= now:
+                    self._begin(reading, now)
+
+    def _tend_until(self, stopped: threading.Event) -> None:
+        while not stopped.wait(_TEND_EVERY_S):
+            self.tend(self.clock())
 
     def read_to_the_end(self, streams: Mapping[str, RunningStream]) -> None:
-        """Read all that the sources hold now."""
+        """Read all that the sources hold now; what cannot be read is noted with its stream."""
         self.stop()
         self.start(streams, 0)
-        for group in self._running.values():
-            while group.query.isActive:
-                self.dispatcher.admit_handed()
-                with self.dispatcher.changed:
-                    self.dispatcher.changed.wait(0.02)
-            _raise_failure(group.query)
+        while any(reading.query is not None and reading.query.isActive for reading in self._running.values()):
+            self.dispatcher.admit_handed()
+            with self.dispatcher.changed:
+                self.dispatcher.changed.wait(0.02)
+        self.dispatcher.admit_handed()
+        for reading in self._running.values():
+            problem = None if reading.query is None else reading.query.exception()
+            if problem is not None:
+                reading.failed(problem, self.clock())
+            elif not reading.failing:
+                reading.stream.source_works()
         self._running.clear()
 
     def stop(self) -> None:
-        for group in self._running.values():
-            group.stop(self._session())
-        self._running.clear()
-
-    def failure(self) -> str | None:
-        """Why an ingest query has stopped by itself, if one has."""
-        for group in self._running.values():
-            problem = group.query.exception()
-            if problem is not None:
-                return cause(problem)
-        return None
+        if self._stopped is not None:
+            self._stopped.set()
+            self._stopped = None
+        with self._lock:
+            for reading in self._running.values():
+                reading.stop()
+            self._running.clear()
 
     def _session(self) -> SparkSession:
         if self.spark is None:
@@ -207,48 +245,45 @@ class SparkIngest:
         columns = [f"`{name}`" for name in stream.plan.read]
         places = [name for name in PLACE if name in frame.columns]
         ensure_folder(LOCAL, stream.handed_folder)
-        return frame.select(*columns, RAW, REASON, *places).mapInArrow(
-            RawWriter(stream.name, stream.handed_folder), _LINE
-        )
+        rows = frame.select(*columns, RAW, REASON, *places)
+        return rows.mapInArrow(RawWriter(stream.handed_folder), _LINE)
 
-    def _started(
-        self, number: int, feeds: Mapping[str, DataFrame], streams: Mapping[str, RunningStream], poll_ms: int
-    ) -> tuple[StreamingQuery, _Idle | None]:
-        union = reduce(lambda left, right: left.union(right), (feed for _, feed in sorted(feeds.items())))
+    def _begin(self, reading: _Reading, now: int) -> None:
+        """Start a stream's query. A mistake in its declaration is raised the first time."""
+        try:
+            self._start(reading)
+        except Exception as problem:  # as many kinds as there are sources
+            if isinstance(problem, SlicemillError) and not reading.failing:
+                raise
+            reading.failed(problem, now)
+
+    def _start(self, reading: _Reading) -> None:
+        stream = reading.stream
         looked = _Looked(wall_clock_us())
-        commit = _committer(streams, looked, self.dispatcher.notify, looks_again=bool(poll_ms))
-        checkpoint = self.sources / f"checkpoint-{number}"
-        writer = union.writeStream.foreachBatch(commit).option("checkpointLocation", str(checkpoint))
-        if not poll_ms:
-            return writer.trigger(availableNow=True).start(), None
-        timed = writer.trigger(processingTime=f"{poll_ms} milliseconds")
-        if all(stream.stream.skew_us is None for stream in streams.values()):
-            return timed.start(), None  # nobody asks how long a stream has been silent
+        commit = _committer(stream, looked, self.dispatcher.notify, looks_again=bool(self._poll_ms))
+        checkpoint = str(stream.plan.spool / _CHECKPOINT)
+        writer = self._rows(stream).writeStream.foreachBatch(commit).option("checkpointLocation", checkpoint)
+        if not self._poll_ms:
+            reading.query = writer.trigger(availableNow=True).start()
+        else:
+            timed = writer.trigger(processingTime=f"{self._poll_ms} milliseconds")
+            if stream.stream.skew_us is None:
+                reading.query = timed.start()  # nobody asks how long the stream has been silent
+            else:
+                reading.query, reading.listener = self._listened(timed, looked, stream)
+        stream.through_spark = reading.query
+
+    def _listened(
+        self, timed: DataStreamWriter, looked: _Looked, stream: RunningStream
+    ) -> tuple[StreamingQuery, _Idle]:
+        """A query that is started, and who hears when it has found nothing."""
         spark = self._session()
-        listener = _Idle(looked, streams, self.dispatcher.notify)
+        listener = _Idle(spark, looked, stream, self.dispatcher.notify)
         spark.streams.addListener(listener)
         with _setting(spark, _IDLE_SETTING, str(_IDLE_MS)):
             query = timed.start()
         listener.run = query.runId
         return query, listener
-
-    def _groups(self, streams: Mapping[str, RunningStream]) -> list[list[str]]:
-        path = self.sources / _GROUPS
-        groups: list[list[str]] = json.loads(path.read_text()) if path.exists() else []
-        known = {name for group in groups for name in group}
-        missing = sorted(known - set(streams))
-        if missing:
-            raise SlicemillError(
-                f"this home reads {', '.join(missing)} together with other streams; declare it, with or "
-                "without a query that reads it, or use a new home"
-            )
-        supplied = (name for name, stream in streams.items() if stream.supply is Supply.SPARK)
-        fresh = sorted(name for name in supplied if name not in known)
-        if fresh:
-            groups.append(fresh)
-            ensure_folder(LOCAL, self.sources)
-            write_whole(LOCAL, path, json.dumps(groups).encode())
-        return groups
 
 
 @contextmanager
@@ -263,32 +298,23 @@ def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 
 def _committer(
-    streams: Mapping[str, RunningStream], looked: _Looked, notify: Callable[[], None], *, looks_again: bool
+    stream: RunningStream, looked: _Looked, notify: Callable[[], None], *, looks_again: bool
 ) -> Callable[[DataFrame, int], None]:
-    """Hands the batches of a group over; without `looks_again` Spark has looked once, when it was started."""
+    """Hands the batches of a stream over; without `looks_again` Spark has looked once, when it was begun."""
 
     @in_few_words
     def commit(batch: DataFrame, batch_id: int) -> None:
         began_us = wall_clock_us()
         with stage("ingest job"):
             lines = batch.collect()
-        for name, stream in streams.items():
-            extents: dict[bool, list[Extent]] = {False: [], True: []}
-            for line in lines:
-                if line.stream == name:
-                    extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows))
-            good, bad = tuple(extents[False]), tuple(extents[True])
-            stream.hand(HandedRows(stream.handed_folder, good, bad, batch_id, began_us, looked.at_us, PLACE))
+        extents: dict[bool, list[Extent]] = {False: [], True: []}
+        for line in lines:
+            extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows))
+        good, bad = tuple(extents[False]), tuple(extents[True])
+        stream.hand(HandedRows(stream.handed_folder, good, bad, batch_id, began_us, looked.at_us, PLACE))
         notify()
-        for stream in streams.values():
-            stream.wait_committed(ONLY, batch_id)
+        stream.wait_committed(ONLY, batch_id)
         if looks_again:
             looked.at_us = wall_clock_us()
 
     return commit
-
-
-def _raise_failure(query: StreamingQuery) -> None:
-    problem = query.exception()
-    if problem is not None:
-        raise SlicemillError(f"reading the sources stopped: {cause(problem)}")

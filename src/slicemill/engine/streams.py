@@ -11,7 +11,7 @@ import hashlib
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from slicemill.engine.work import ReadDone, ReadStream
+from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
+from slicemill.ingest.formats.checked import WantedColumns
+from slicemill.ingest.formats.columns import check_columns, checked_table
 from slicemill.ingest.intake import ONLY
 from slicemill.ingest.stream import Announced, HandedRows, StreamPlan
 from slicemill.ingest.watermarks import (
@@ -38,7 +41,7 @@ from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL, unique_name
 from slicemill.storage.garbage import remove_tree
-from slicemill.storage.home import Home, folder_name
+from slicemill.storage.home import Home
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.time import END, wall_clock_us
 
@@ -54,6 +57,7 @@ _MANY_ROWS = 1_000
 # As long as a notice may be under way from a reader's thread to the dispatcher.
 _NOTICE_US = 50_000
 _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
+_DOUBLINGS = 8
 
 
 @dataclass(slots=True)
@@ -80,6 +84,19 @@ def logs_of(stream: Stream) -> dict[str, Any]:
     return logs
 
 
+class SourceFailed(SlicemillError):
+    """Sources that cannot be read now; what does not read them is not concerned."""
+
+
+def check_sources(streams: Iterable[RunningStream]) -> None:
+    """Raise if a stream's source cannot be read."""
+    told = [
+        f"reading {stream.name} stopped: {stream.error}" for stream in streams if stream.error is not None
+    ]
+    if told:
+        raise SourceFailed("; ".join(told))
+
+
 class Supply(Enum):
     """Who brings the rows of a stream."""
 
@@ -102,7 +119,9 @@ class RunningStream:
         self.error: str | None = None
         self.loaded: tuple[int, int] | None = None  # the worker, and its incarnation, that reads it
         self.reading_us: int | None = None  # when the read under way was sent
-        self.next_read_us: int | None = 0  # None: when the reader says that there is something
+        # None: when the reader says that there is something, or somebody hands it over.
+        self.next_read_us: int | None = 0 if supply is Supply.READER else None
+        self.retry_us = 0  # when a source that has failed is tried again
         self.behind = False  # the last read left something that is there already
         self.catching_up = False  # … and brought much
         self._inbox: deque[HandedRows] = deque()
@@ -134,12 +153,12 @@ class RunningStream:
 
     @property
     def handed_folder(self) -> Path:
-        return self._home.folder / "sources" / folder_name(self.name) / "handed"
+        return self._home.source_folder(self.name) / "handed"
 
     def need(self, need: Need, exchanges: tuple[Exchange, ...] = ()) -> None:
         """From now on this is what queries want of it, and how units with several cells read it."""
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
-        spool = self._home.folder / "sources" / folder_name(self.name)
+        spool = self._home.source_folder(self.name)
         self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed, exchanges)
         self.pickled = pickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
@@ -155,12 +174,15 @@ class RunningStream:
             self._inbox.append(handed)
 
     def feed(self, table: pa.Table, now: int) -> None:
-        """Hand over rows of a program."""
+        """Hand over rows of a program, checked like those of any source."""
+        check_columns(self.stream.schema, table.column_names)
+        checked = checked_table(table, WantedColumns.of(self.stream, self.stream.schema.names))
         offset = (self._inbox[-1].offset if self._inbox else self._offset(ONLY)) + 1
         writer = SegmentWriter(self.handed_folder, unique_name())
-        extents = (writer.append(table),) if table.num_rows else ()
+        extents = (writer.append(checked.table),) if checked.table.num_rows else ()
+        bad = (writer.append(checked.errors),) if checked.errors is not None else ()
         writer.release()
-        self.hand(HandedRows(self.handed_folder, extents, (), offset, now, now))
+        self.hand(HandedRows(self.handed_folder, extents, bad, offset, now, now))
 
     def found_nothing(self, seen_us: int) -> None:
         """Spark has looked for rows at this moment, and there were none but those that it has handed over."""
@@ -236,7 +258,8 @@ class RunningStream:
     def done(self, done: ReadDone, now: int, change: Change) -> None:
         """Put what a read has brought into a change."""
         assert self.reading_us is not None
-        self.reading_us, self.error, self.failures = None, None, 0
+        self.reading_us = None
+        self.source_works()
         self._asked = True
         for ts, at_us in done.moments:
             self._line.arrived(ts, at_us)
@@ -290,16 +313,27 @@ class RunningStream:
 
     def lost(self) -> None:
         """The worker that reads it has it no more: nobody gives notice until the next one has asked."""
-        self.loaded, self.next_read_us, self._asks = None, 0, not self.handed
+        self.loaded, self._asks = None, not self.handed
+        self.next_read_us = None if self.handed else 0
 
     def failed(self, error: str, now: int) -> None:
-        """Only what reads this stream waits; the source is tried again, ever less often."""
-        self.reading_us, self.error = None, error
+        """A read has failed. Only what reads this stream waits; it is tried again, ever less often."""
+        self.reading_us = None
         self.lost()
+        self.source_failed(error, now)
+        if not self.handed:
+            self.next_read_us = self.retry_us
+
+    def source_failed(self, error: str, now: int) -> None:
+        """Its source has failed, whoever reads it."""
+        self.error = error
         self._asked = True
-        pause = min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2**self.failures)
+        self.retry_us = now + min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self.failures, _DOUBLINGS))
         self.failures += 1
-        self.next_read_us = now + pause
+
+    def source_works(self) -> None:
+        """Its source has been read again, also if there was nothing new."""
+        self.error, self.failures = None, 0
 
     # -- time ------------------------------------------------------------------------------------------
 

@@ -23,13 +23,13 @@ from slicemill.time import format_us
 def describe(statement: Statement) -> tuple[str, str]:
     """The kind of a statement, and what it declares."""
     if isinstance(statement, Stream):
-        return "stream", f"{_columns(statement.schema)}; {_time(statement)}; from {statement.source}"
+        return "stream", f"{_declared(statement)}; {_time(statement)}; from {statement.source}"
     if isinstance(statement, DerivedStream):
         return "stream", f"{_columns(statement.schema)}; from a query"
     if isinstance(statement, Classifier):
         return "classifier", _classifier(statement)
     if isinstance(statement, Table):
-        return "table", f"{_columns(statement.schema)}; from {statement.source}"
+        return "table", f"{_declared(statement)}; from {statement.source}"
     if isinstance(statement, AggregateDefinition):
         return "aggregate", _aggregate(statement)
     if isinstance(statement, ModelDefinition):
@@ -48,6 +48,14 @@ def describe(statement: Statement) -> tuple[str, str]:
 
 def _columns(schema: Schema) -> str:
     return ", ".join(schema.names)
+
+
+def _declared(relation: Stream | Table) -> str:
+    """The columns of a source, with what their numbers count."""
+    units = dict(relation.units)
+    return ", ".join(
+        f"{name} ({units[name].lower()})" if name in units else name for name in relation.schema.names
+    )
 
 
 def _time(stream: Stream) -> str:

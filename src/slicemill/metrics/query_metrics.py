@@ -156,13 +156,17 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MillMetrics:
-    """All queries of a mill, each and together, what choosing between them costs, and rows of its streams."""
+    """All queries of a mill, each and together, what choosing between them costs, and rows of its streams.
+
+    `failing` has the streams whose source cannot be read now, and why.
+    """
 
     policy: str
     decisions: Summary
     queries: Sequence[QueryMetrics]
     record: Record
     streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    failing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def overall(self) -> QueryFigures:
@@ -192,6 +196,7 @@ class MillMetrics:
             "staleness": _number(self.staleness),
             "queries": [query.plain() for query in self.queries],
             "streams": {name: dict(counts) for name, counts in self.streams.items()},
+            "failing_sources": dict(self.failing),
             "bucket_s": self.record.bucket,
             "buckets": self._buckets(),
         }

@@ -19,7 +19,6 @@ from slicemill.storage.codec import register, stored_as
 
 _CLASSES: dict[str, type] = {
     "kind": types.Kind,
-    "type": types.Type,
     "column": types.Column,
     "schema": types.Schema,
     "expr.column": expression.ColumnRef,
@@ -48,6 +47,8 @@ for _kind in KINDS:
         imported(_kind.step)  # the classes of its state are registered where they are
 for _name, _class in _CLASSES.items():
     stored_as(_name, version=1)(_class)
+
+stored_as("type", version=2, upgrade={1: lambda plain: {**plain, "unit": None}})(types.Type)
 
 # A model is its text: what follows from it is computed again.
 register(

@@ -33,7 +33,7 @@ _SPREAD_US = 200_000
 def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:
     """The first rows that can be read, up to so many."""
     try:
-        good = (r for r in read_rows(_endless(stream.source, rows), stream.schema, folder) if _is_good(r))
+        good = (r for r in read_rows(_endless(stream.source, rows), stream.written, folder) if _is_good(r))
         sample = [Timed(0, row) for row in islice(good, rows) if not isinstance(row, BadRow)]
     except SlicemillError as problem:
         raise SlicemillError(

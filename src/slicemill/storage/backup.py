@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from slicemill.storage.check import HomeReport, check_home
-from slicemill.storage.files import TEMPORARY, telling_full
+from slicemill.storage.files import PRIVATE_FOLDER, TEMPORARY, telling_full
 from slicemill.storage.home_format import CURRENT, FormatError, check_format, read_format, require_home
 from slicemill.storage.home_lock import LOCK, HomeLock
 from slicemill.storage.home_state import HomeError
@@ -33,6 +33,7 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
             progress(f"copying {folder} to {target}")
             shutil.rmtree(unfinished, ignore_errors=True)
             shutil.copytree(folder, unfinished, ignore=shutil.ignore_patterns(LOCK, f"*{TEMPORARY}"))
+            unfinished.chmod(PRIVATE_FOLDER)
             os.sync()
         report = check_home(unfinished, progress=progress)
         if report.mistakes:
@@ -52,7 +53,8 @@ def upgrade_home(folder: Path) -> str:
     """Bring a home to the current FORMAT, and say what was done.
 
     FORMAT 2 had other names of unit fields and other digests of plans than 1, FORMAT 3 says by input what a
-    unit waits for: state of before belongs to no unit of it.
+    unit waits for, has other names of folders, and a checkpoint of Spark's for each stream that it reads:
+    state of before belongs to no unit of it.
     """
     require_home(folder)
     found = read_format(folder)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator
@@ -33,6 +34,9 @@ TEMPORARY = ".tmp"
 
 # File systems allow 255 bytes in a name; suffixes and temporary names need some of them.
 _LONGEST_NAME = 150
+_CAPITAL = re.compile("[A-Z]")
+
+PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
 class StorageFull(SlicemillError):
@@ -110,18 +114,28 @@ def unique_name() -> str:
 
 
 def folder_name(name: str) -> str:
-    """A name as a folder's: plain ones as they are, others spelled as in a URL, long ones with a digest.
+    """A name as that of a file or folder: whatever a user calls something, it is one name in one folder.
 
-    >>> folder_name("hot_items"), folder_name("select from bid")
-    ('hot_items', 'select%20from%20bid')
+    Plain names are as they are, others are spelled as in a URL. Long ones, and those with capital letters,
+    which are no other than small ones for some file systems, get a digest.
+
+    >>> folder_name("hot_items"), folder_name("select from bid"), folder_name("../x"), folder_name("Bid")
+    ('hot_items', 'select%20from%20bid', '%2E.%2Fx', 'Bid~a30b5d49')
     """
-    quoted = quote(name, safe="")
+    # What is behind a tilde is ours.
+    quoted = quote(name, safe="", errors="surrogatepass").replace("~", "%7E") or "%"
     if quoted.startswith("."):
         quoted = f"%2E{quoted[1:]}"
-    if len(quoted) <= _LONGEST_NAME:
+    if len(quoted) <= _LONGEST_NAME and not _CAPITAL.search(name):
         return quoted
-    digest = hashlib.sha256(name.encode()).hexdigest()[:24]
-    return f"{quoted[: _LONGEST_NAME - 25]}~{digest}"
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+    digits = 8 if len(quoted) < _LONGEST_NAME - 8 else 24
+    return f"{quoted[: _LONGEST_NAME - 25] if digits > 8 else quoted}~{digest[:digits]}"
+
+
+def open_private(path: Path) -> int:
+    """A descriptor of a file in a home, to read and append; nobody but its owner can."""
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
 
 
 @contextmanager
@@ -214,10 +228,12 @@ class LocalAppendFile:
         os.close(self._descriptor)
 
 
+@dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """The operating system's files."""
+    """The operating system's files; who may read new ones, less what the process's umask takes away."""
 
-    __slots__ = ()
+    folder_mode: int = PRIVATE_FOLDER
+    file_mode: int = _PRIVATE_FILE
 
     def read(self, path: Path, offset: int = 0, length: int | None = None) -> bytes:
         descriptor = os.open(path, os.O_RDONLY)
@@ -254,13 +270,17 @@ class LocalFiles:
     def append(self, path: Path, new: bool = False) -> LocalAppendFile:
         exclusive = os.O_EXCL if new else 0
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | exclusive
-        return LocalAppendFile(os.open(path, flags, 0o644))
+        return LocalAppendFile(os.open(path, flags, self.file_mode))
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
-        with path.open("wb", buffering=0) as stream:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(path, flags, self.file_mode)
+        try:
             rest = memoryview(data)
             while rest:
-                rest = rest[stream.write(rest) :]
+                rest = rest[os.write(descriptor, rest) :]
+        finally:
+            os.close(descriptor)
 
     def sync(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY)
@@ -276,7 +296,7 @@ class LocalFiles:
         path.unlink(missing_ok=True)
 
     def make_folder(self, path: Path) -> None:
-        path.mkdir(exist_ok=True)
+        path.mkdir(self.folder_mode, exist_ok=True)
 
     def remove_folder(self, path: Path) -> None:
         try:
@@ -288,4 +308,6 @@ class LocalFiles:
                 raise
 
 
+# What a home holds is its owner's alone; what sinks write for others is as the umask says.
 LOCAL = LocalFiles()
+SHARED = LocalFiles(0o777, 0o666)

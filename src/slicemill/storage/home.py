@@ -1,6 +1,6 @@
 """The home: the folder of a mill's logs and state, and its commits.
 
-    FORMAT                  how the folder is laid out: "1"
+    FORMAT                  how the folder is laid out: "3"
     lock                    held by the process that writes; says who that is
     journal/                records and snapshots      (slicemill.storage.journal)
     logs/<name>/            segments of rows           (slicemill.storage.segments)
@@ -21,14 +21,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import stat
 import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from slicemill.storage.changes import Change, encode_record
-from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, now_us, remove_temporary, telling_full
-from slicemill.storage.files import folder_name as folder_name
+from slicemill.storage.files import (
+    LOCAL,
+    PRIVATE_FOLDER,
+    FileSystem,
+    ensure_folder,
+    folder_name,
+    now_us,
+    remove_temporary,
+    telling_full,
+)
 from slicemill.storage.garbage import remove_garbage, remove_orphans
 from slicemill.storage.home_format import check_format, make_home
 from slicemill.storage.home_lock import HomeLock
@@ -38,6 +48,8 @@ from slicemill.storage.log import Log
 from slicemill.storage.snapshot import encode_snapshot
 
 Durability = Literal["process", "machine"]
+
+_LOGGER = logging.getLogger(__name__)
 
 # A snapshot is due when records take up as much as the last one did, within these bounds: the first, because
 # a small snapshot costs a file; the second, because records take longer to read again.
@@ -102,9 +114,9 @@ class Home:
         """The file of each table's rows, in the folder `tables`."""
         return self._state.tables
 
-    @property
-    def sources(self) -> Path:
-        return self.folder / "sources"
+    def source_folder(self, stream: str) -> Path:
+        """Where the source of a stream remembers what must outlive a restart."""
+        return self.folder / "sources" / folder_name(stream)
 
     def checkpoint_folder(self, unit: str) -> Path:
         """Where a unit's state files lie."""
@@ -135,6 +147,8 @@ class Home:
         with self._lock, telling_full(self.folder):
             check_format(self.folder, self._files)
             make_home(self.folder, self._files, self._durable)
+            if self._files is LOCAL:
+                _tell_others_rights(self.folder)
             loaded = load(self.folder, self._files, tell)
             self._state = loaded.state
             if loaded.torn:
@@ -246,4 +260,16 @@ def _silent(_: str) -> None:
     pass
 
 
-__all__ = ["CHECKPOINTS", "LOGS", "Durability", "Home", "HomeError", "folder_name"]
+def _tell_others_rights(folder: Path) -> None:
+    """A home is made for its owner alone; one that was made otherwise stays as somebody wanted it."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & ~PRIVATE_FOLDER:
+        _LOGGER.warning(
+            "home %s has the rights %03o: others can look into it; chmod 700 %s keeps them out",
+            folder,
+            mode,
+            folder,
+        )
+
+
+__all__ = ["CHECKPOINTS", "LOGS", "Durability", "Home", "HomeError"]

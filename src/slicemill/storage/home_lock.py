@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from slicemill.storage.files import PRIVATE_FOLDER, open_private
 from slicemill.storage.home_state import HomeError
 
 LOCK = "lock"
@@ -33,9 +34,9 @@ class HomeLock:
         if self._file is not None:
             return
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
             # Not truncated by opening: it may name another process that holds the lock.
-            file = (self._folder / LOCK).open("a+", encoding="utf-8")
+            file = os.fdopen(open_private(self._folder / LOCK), "a+", encoding="utf-8")
         except OSError as problem:
             raise HomeError(
                 f"{self._folder} cannot be a home: {problem.strerror}; name a folder that can be written"

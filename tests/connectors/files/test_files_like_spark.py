@@ -26,7 +26,8 @@ from tests.connectors.spellings import (
 )
 
 from slicemill.connectors.readers import open_readers
-from slicemill.connectors.spark.frame import RAW, REASON, batch_frame
+from slicemill.connectors.spark.checks import RAW, REASON
+from slicemill.connectors.spark.frame import batch_frame
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.catalog import SourceSpec, Stream, TimestampKind
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
@@ -47,7 +48,7 @@ EVENT = Schema(
 def stream_of(schema: Schema, time: str | None, form: str, **options: object) -> Stream:
     source = SourceSpec(format=form, options=tuple((key, str(value)) for key, value in options.items()))
     kind = TimestampKind.LATENT if time is None else TimestampKind.EXTERNAL
-    return Stream("s", schema, kind, time, 0, None, source)
+    return Stream("s", schema.with_units(()), kind, time, 0, None, source, schema.units)
 
 
 def plain(table: pa.Table, names: Sequence[str]) -> list[Row]:
@@ -161,7 +162,7 @@ def test_csv_with_other_marks(spark: SparkSession, tmp_path: Path) -> None:
     lines = drawn(st.text("|'ab\" ", max_size=10), 400)
     (tmp_path / "rows.csv").write_text("\n".join(["a|b", *lines]))
     schema = Schema((Column("b", t.VARCHAR), Column("a", t.VARCHAR)))
-    options = {"sep": "|", "quote": "'", "escape": "'", "nullValue": "a", "header": "true"}
+    options = {"sep": "|", "quote": "'", "escape": "'", "nullValue": "a"}
     assert_same(
         spark, stream_of(schema, None, "csv", path=tmp_path / "rows.csv", **options), tmp_path / "spool"
     )

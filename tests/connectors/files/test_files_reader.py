@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -243,12 +244,14 @@ def test_each_file_has_its_own_header(tmp_path: Path) -> None:
     assert batch.table.to_pylist() == [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}, {"n": 3, "name": "c"}]
 
 
-def test_a_header_that_lacks_columns_or_has_new_ones_is_told_once(tmp_path: Path) -> None:
+def test_columns_that_a_header_lacks_or_nobody_declared_are_told(tmp_path: Path) -> None:
     source = Source(tmp_path, header="true")
     source.put("1.csv", "n,name,extra\n1,a,x\n", 1.0)
     source.put("2.csv", "n\n2\n", 2.0)
     source.put("3.csv", "n\n3\n", 3.0)
     source.put("4.csv", "n,name,other\n4,b,x\nbad\n", 4.0)
+    source.put("5.csv", "Other,name,n\nx,c,5\n", 5.0)
+    source.put("6.csv", "Other,name,n\nx,c,6\n", 6.0)
     errors: list[tuple[str, str]] = []
     rows: list[int] = []
     more = True
@@ -258,12 +261,37 @@ def test_a_header_that_lacks_columns_or_has_new_ones_is_told_once(tmp_path: Path
         errors += errors_of(batch)
         rows += numbers_of(batch)
         more = batch.more
-    assert rows == [1, 2, 3, 4]
+    assert rows == [1, 2, 3, 4, 5, 6]
     assert errors == [
-        ("n", "this header has no column name, which is NULL in the file's rows"),
-        ("n,name,other", "this header is new and has columns that are not declared: other"),
+        ("n,name,extra", "extra is not declared and left out"),
+        ("n", "2.csv has no column name: it is NULL in its rows"),
+        ("n", "3.csv has no column name: it is NULL in its rows"),
+        ("n,name,other", "other is not declared and left out"),
         ("bad", "this row does not have 3 fields"),
+        ("Other,name,n", "Other is not declared and left out"),
     ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_values_go_to_the_columns_that_headers_name(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Each file has some columns in some order and some letters; a value says which column it belongs to."""
+    source = Source(tmp_path_factory.mktemp("csv"), header="true")
+    spellings = {"n": ["n", "N"], "name": ["name", "NAME", "Name"], "other": ["other"]}
+    expected = []
+    for number in range(data.draw(st.integers(1, 4))):
+        columns = data.draw(st.permutations(sorted(spellings)))[: data.draw(st.integers(1, 3))]
+        header = [data.draw(st.sampled_from(spellings[column])) for column in columns]
+        values = {"n": str(number), "name": f"name{number}", "other": "x"}
+        lines = [header, [values[column] for column in columns]]
+        source.put(f"{number}.csv", "".join(f"{','.join(line)}\n" for line in lines), float(number + 1))
+        expected.append(
+            {"n": number if "n" in columns else None, "name": values["name"] if "name" in columns else None}
+        )
+    batch = source.read()
+    assert batch.table is not None and batch.table.to_pylist() == expected
 
 
 # -- kinds of files and paths -----------------------------------------------------------------------------
@@ -321,17 +349,68 @@ def test_a_path_that_exists_is_no_pattern(tmp_path: Path) -> None:
 # -- what goes wrong --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.csv.gz"])
-def test_a_damaged_file_stops_its_stream_until_it_is_mended_or_gone(tmp_path: Path, name: str) -> None:
+DAMAGED = {
+    "a.parquet": b"PAR1 no more of it",
+    "cut.parquet": b"PAR1" + bytes(100),
+    "a.csv.gz": b"no gzip at all",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_told_and_the_others_go_on(tmp_path: Path, name: str) -> None:
     form = "parquet" if name.endswith("parquet") else "csv"
     source = Source(tmp_path, form)
-    path = source.put(name, b"PAR1 no more of it", 1.0)
+    source.put(name, DAMAGED[name], 1.0)
     write_numbers(source, f"b.{form}", form, [1], 2.0)
+    batch = source.read()
+    assert numbers_of(batch) == [1]
+    [(raw, reason)] = errors_of(batch)
+    assert raw == name and reason.startswith("this file cannot be read: ")
+    source.restart()
+    assert source.numbers() == []
+
+
+def test_rows_before_the_damage_are_read(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    whole = gzip.compress("".join(f"{n},x\n" for n in range(100_000)).encode())
+    source.put("a.csv.gz", whole[: len(whole) // 2], 1.0)
+    source.put("b.csv", "-1,x\n", 2.0)
+    numbers: list[int] = []
+    errors: list[tuple[str, str]] = []
+    more = True
+    while more:
+        batch = source.read(10_000)
+        numbers += numbers_of(batch)
+        errors += errors_of(batch)
+        more = batch.more
+    assert numbers[-1] == -1 and numbers[:-1] == list(range(len(numbers) - 1)) and len(numbers) > 10_000
+    [(raw, reason)] = errors
+    assert raw == "a.csv.gz" and reason.startswith("this file cannot be read any further: ")
+
+
+def test_a_file_that_was_written_just_now_may_still_be_growing(tmp_path: Path) -> None:
+    source = Source(tmp_path, "parquet")
+    path = source.put("a.parquet", b"PAR1 no more of it", time.time() + 60)
     for _ in range(2):
         with pytest.raises(SlicemillError, match=f"cannot read {path}"):
             source.read()
-    path.unlink()
+    write_numbers(source, "a.parquet", "parquet", [1], 2.0)
     assert source.numbers() == [1]
+
+
+def test_a_file_that_the_system_cannot_give_stops_its_stream_until_it_can(tmp_path: Path) -> None:
+    source = Source(tmp_path)
+    path = source.put("a.csv", "1,x\n2,x\n", 1.0)
+    assert numbers_of(source.read(1)) == [1]
+    source.restart()
+    path.unlink()
+    path.symlink_to(path)
+    for _ in range(2):
+        with pytest.raises(SlicemillError, match="reading goes on when it can be read or is gone"):
+            source.read()
+    path.unlink()
+    source.put("a.csv", "1,x\n2,x\n", 1.0)
+    assert source.numbers() == [2]
 
 
 def test_a_file_that_is_removed_while_it_is_read_is_told(tmp_path: Path) -> None:
@@ -379,11 +458,13 @@ def test_a_column_that_no_file_has_is_a_mistake(tmp_path: Path) -> None:
         source.restart()
 
 
-def test_a_column_twice_in_other_letters_is_a_mistake(tmp_path: Path) -> None:
+def test_a_file_with_a_column_twice_in_other_letters_cannot_be_read(tmp_path: Path) -> None:
     source = Source(tmp_path, "parquet")
-    parquet.write_table(pa.table({"N": [1], "NAME": ["a"], "Name": ["b"]}), source.folder / "a.parquet")
-    with pytest.raises(SlicemillError, match="has several columns name: NAME, Name"):
-        source.read()
+    path = source.folder / "a.parquet"
+    parquet.write_table(pa.table({"N": [1], "NAME": ["a"], "Name": ["b"]}), path)
+    os.utime(path, (1.0, 1.0))
+    [(raw, reason)] = errors_of(source.read())
+    assert (raw, reason) == ("a.parquet", "this file cannot be read: it has several columns name: NAME, Name")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,10 @@ USUAL: dict[str, st.SearchStrategy[str]] = {
     "DECIMAL(6, 2)": st.decimals(-9999, 9999, places=2).map(str),
     "DECIMAL(38, 10)": st.decimals(-9999, 9999, places=4).map(str),
     "TIMESTAMP": st.datetimes().map(str),
+    "TIMESTAMP SECONDS": st.integers(-(10**10), 10**11).map(str),
+    "TIMESTAMP MILLIS": st.integers(-(10**14), 10**15).map(str) | st.datetimes().map(str),
+    "TIMESTAMP MICROS": st.integers(-(10**17), 10**18).map(str),
+    "TIMESTAMP NANOS": st.integers(-(2**63), 2**63 - 1).map(str),
     "DATE": st.dates().map(str),
     "INTERVAL": st.integers(0, 10**15).map(str),
 }

@@ -44,5 +44,9 @@ def _claims(savings: Savings, greatest: float) -> tuple[Claim, ...]:
     return (
         at_least("least saving anywhere, %", savings.least, 0),
         near("at the extremes nearly everything, %", greatest, 100),
-        ascending("the mean rises with Sj, as routing does", means),
+        ascending(
+            "the mean rises with Sj, as routing does",
+            means,
+            note="Printed: 10-40 % on average; at Sj 0.4 the mean of the printed formula is 47 %.",
+        ),
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slicemill.errors import SlicemillError
+from slicemill.storage.files import LOCAL, ensure_folder
 
 _FILE = "read-files"
 
@@ -45,7 +46,7 @@ class Ledger:
     def write(self, at: int, names: Sequence[str]) -> int:
         """Write names at a place; the place behind them."""
         data = "".join(f"{json.dumps(name)}\n" for name in names).encode()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        ensure_folder(LOCAL, self.folder)
         file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             written = 0

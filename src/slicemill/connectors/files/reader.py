@@ -2,8 +2,9 @@
 
 New files are taken in the order of (modification time, name). A file is known by its name: one that was read
 and is touched or written again is not read again. A file must be whole when it appears; move it into the
-folder, or give it a leading `_` meanwhile. One that cannot be read stops its stream, and no other, until it
-can be read or is gone.
+folder, or give it a leading `_` meanwhile. One whose content cannot be read is told as an error, and the
+others go on; if it was written just now, it may not be whole, and the stream waits for it. One that the
+system cannot give (a disk that fails, missing rights) stops its stream, and no other, until it can.
 
 An offset is `{"seen": place in the ledger, "names": files read since, "file": [name, position], "memory":
 …}`.
@@ -11,6 +12,7 @@ An offset is `{"seen": place in the ledger, "names": files read since, "file": [
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,7 @@ from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import ERRORS, WantedColumns, joined
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import CSV, JSON
+from slicemill.ingest.formats.unreadable import UnreadableFile, unreadable
 from slicemill.ingest.reader import SourceBatch
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
@@ -37,6 +40,8 @@ _SHARE_OF_POLLS = 10
 # So many names go to the ledger together, and so many files at most are read at once.
 _NAMES_IN_OFFSET = 64
 _FILES_AT_ONCE = 1_000
+# A file that was written since may still be growing.
+_GROWING_NS = 1_000_000_000
 # A column that none of so many files has is a mistake in the declaration.
 _LOOKED_INTO = 3
 
@@ -106,7 +111,7 @@ class FilesReader:
             self._found_us = self._clock()
         left = limit_rows
         files = 0
-        gone: list[str] = []
+        lost: list[tuple[str, str]] = []  # files, and why they are not read to their end
         try:
             while left > 0 and files < self._most_files:
                 if current is None and not self._waiting:
@@ -114,9 +119,9 @@ class FilesReader:
                 name, position = current or (self._waiting.popleft().name, 0)
                 files += 1
                 piece = self._take(name, position, left, memory)
-                if piece is None:
-                    if position:
-                        gone.append(name)
+                if isinstance(piece, str):
+                    if piece:
+                        lost.append((name or self._listing.root.name, piece))
                     piece = FilePiece(position, True, 0, None, memory)
                 else:
                     taken.append(piece)
@@ -125,7 +130,7 @@ class FilesReader:
                 if piece.ended:
                     names.append(name)
                     seen.add(name)
-            batch = self._batch(taken, gone)
+            batch = self._batch(taken, lost)
         except BaseException:
             self._seen = None  # what was taken is not in any offset
             raise
@@ -174,19 +179,28 @@ class FilesReader:
         file = None if current is None else list(current)
         return {"seen": place, "names": names, "file": file, "memory": memory}
 
-    def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> FilePiece | None:
-        """A piece of a file; None if it is gone."""
+    def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> FilePiece | str:
+        """A piece of a file, or why there is none; nobody misses a file that went before it was read."""
         path = self._listing.root / name
-        if not path.exists():
-            return None
-        return self._form.take(path, position, limit_rows, memory)
+        try:
+            written_ns = path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return "this file was removed before it was read to its end" if position else ""
+        except OSError as problem:
+            raise unreadable(path, problem) from None
+        try:
+            return self._form.take(path, position, limit_rows, memory)
+        except UnreadableFile as problem:
+            self._form.close()
+            if time.time_ns() - written_ns < _GROWING_NS:
+                raise
+            return f"this file cannot be read{' any further' if position else ''}: {problem.why}"
 
-    def _batch(self, taken: list[FilePiece], gone: list[str]) -> SourceBatch:
+    def _batch(self, taken: list[FilePiece], lost: list[tuple[str, str]]) -> SourceBatch:
         pieces = self._form.parse(taken)
         errors = [bad for _, bad in pieces if bad is not None]
-        if gone:
-            reason = "this file was removed before it was read to its end"
-            errors.append(pa.table([gone, [reason] * len(gone)], schema=ERRORS))
+        if lost:
+            errors.append(pa.table([list(part) for part in zip(*lost, strict=True)], schema=ERRORS))
         return SourceBatch(
             table=joined([rows for rows, _ in pieces]),
             errors=joined(errors),

@@ -1,14 +1,15 @@
 """Files of lines: blocks of whole lines at byte positions, plain or compressed, and the headers of CSV files.
 
 A file's own header says which field is which column. The first line that is not blank is the header; the same
-line further down, as in files that were put together, is no row. A header that lacks declared columns is told
-once, as an error with the header as its text, and so is one that has changed and has columns nobody declared.
+line further down, as in files that were put together, is no row. What is wrong with a header is told as an
+error with the header as its text: columns that it lacks for each file, columns that nobody declared whenever
+a header is not like the one before it.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.connectors.files.file_format import FilePiece
+from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import ERRORS, WantedColumns
-from slicemill.ingest.formats.csv import CsvFormat, split_fields
+from slicemill.ingest.formats.csv import CsvFormat, header_notice, split_fields
 from slicemill.ingest.formats.line_parser import LineParser
 from slicemill.ingest.formats.lines import split
-from slicemill.ingest.formats.parquet import unreadable
+from slicemill.ingest.formats.unreadable import UnreadableFile, unreadable
 from slicemill.scalar.calendar import BLANKS
 
 _BOM = b"\xef\xbb\xbf"
@@ -29,14 +31,16 @@ _BLANKS = BLANKS.encode()
 _COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _LEAST_BYTES, _MOST_BYTES = 1 << 16, 1 << 22
 _LINE_BYTES = 128
+_ROWS_AT_ONCE = 100_000
 _NEWLINE = 10
 
 
 class LineFile:
-    """An open file, read forward in blocks of whole lines."""
+    """An open file, or the content of one, read forward in blocks of whole lines."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
+        self._source = str(path) if content is None else pa.py_buffer(content)
         self._compression = _COMPRESSION.get(path.suffix.lower())
         self._stream: Any = None
         self._open()
@@ -44,11 +48,12 @@ class LineFile:
     def _open(self) -> None:
         self.close()
         try:
-            self._stream = pa.input_stream(str(self.path), compression=self._compression)
+            self._stream = pa.input_stream(self._source, compression=self._compression)
         except OSError as problem:
             raise unreadable(self.path, problem) from None
         self._at = 0  # position of the first byte of the buffer
         self._buffer = b""
+        self._damage: SlicemillError | None = None  # behind what is in the buffer
 
     def close(self) -> None:
         if self._stream is not None:
@@ -59,19 +64,24 @@ class LineFile:
         self._go_to(position)
         while True:
             ended = not self._fill(size)
-            if ended:
+            if ended and self._damage is None:
                 return self._buffer, True
             end = max(self._buffer.rfind(b"\n"), self._buffer[:-1].rfind(b"\r")) + 1
             if end:
                 return self._buffer[:end], False
+            if self._damage is not None:
+                raise self._damage
             size = 2 * len(self._buffer)
 
     def _fill(self, size: int) -> bool:
         """Have so many bytes in the buffer; False if the file has fewer."""
         parts = [self._buffer]
         length = len(self._buffer)
-        while length < size:
-            data = self._read(size - length)
+        while length < size and self._damage is None:
+            try:
+                data = self._read(size - length)
+            except UnreadableFile as damage:
+                self._damage, data = damage, b""
             if not data:
                 break
             parts.append(data)
@@ -80,6 +90,8 @@ class LineFile:
         return length >= size
 
     def _read(self, size: int) -> bytes:
+        if self._compression is not None:
+            size = min(size, _LEAST_BYTES)  # all that one call has unpacked is lost when it comes to damage
         try:
             data: bytes = self._stream.read(size)
         except OSError as problem:
@@ -142,7 +154,9 @@ class TextFiles:
                 return FilePiece(position, True, 0, None, memory)
             parser, dropped = self._parser(header.names), header.line
             if not position:
-                told, memory, position = self._told(header, memory), header.mark, header.end
+                known = header.mark == memory
+                told = header_notice(path.name, header.names, self.wanted.schema, known)
+                memory, position = header.mark, header.end
         size = int(min(max(limit_rows * self._line_bytes, _LEAST_BYTES), _MOST_BYTES))
         data, end = file.block(position, size)
         if not position and data.startswith(_BOM):
@@ -169,6 +183,16 @@ class TextFiles:
             pieces.append(_parsed(together))
         return pieces
 
+    def whole(self, path: Path, content: bytes) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+        """Rows and bad rows of a file whose content is at hand."""
+        self.close()
+        self._file, self._head = LineFile(path, content), None
+        position, ended = 0, False
+        while not ended:
+            piece = self.take(path, position, _ROWS_AT_ONCE, None)
+            position, ended = piece.position, piece.ended
+            yield from self.parse([piece])
+
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
@@ -190,20 +214,6 @@ class TextFiles:
         if self._head is None or self._head[0] != file.path:
             self._head = (file.path, read_header(file, self.csv))
         return self._head[1]
-
-    def _told(self, header: Header, memory: Any) -> str | None:
-        """What is wrong with a header that is not like the last one."""
-        if header.mark == memory:
-            return None
-        found = {name.lower() for name in header.names}
-        declared = {name.lower() for name in self.wanted.schema.names}
-        missing = [name for name in self.wanted.schema.names if name.lower() not in found]
-        extra = [name for name in header.names if name.lower() not in declared]
-        if missing:
-            return f"this header has no column {', '.join(missing)}, which is NULL in the file's rows"
-        if extra and memory is not None:
-            return f"this header is new and has columns that are not declared: {', '.join(extra)}"
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slicemill.connectors.sinks.sink import SinkError
-from slicemill.storage.files import LOCAL, TEMPORARY, FileSystem, ensure_folder, unique_name, write_whole
-from slicemill.storage.home import folder_name
+from slicemill.storage.files import (
+    LOCAL,
+    TEMPORARY,
+    FileSystem,
+    ensure_folder,
+    folder_name,
+    unique_name,
+    write_whole,
+)
 
 SINKS = "sinks"
 READERS = "readers"

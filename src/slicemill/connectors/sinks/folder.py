@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from slicemill.connectors.sinks.sink import SinkError
-from slicemill.storage.files import LOCAL, FileSystem, ensure_folder
+from slicemill.storage.files import SHARED, FileSystem, ensure_folder
 
 _OWNER = "_slicemill.json"
 _UNFINISHED = "_unfinished"
@@ -37,7 +37,7 @@ class FolderSink:
     folder: Path
     suffix: str
     encode: Encode
-    files: FileSystem = LOCAL
+    files: FileSystem = SHARED
     durable: bool = False
     per_epoch: bool = False
 

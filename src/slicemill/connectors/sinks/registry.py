@@ -16,7 +16,7 @@ from slicemill.connectors.sinks.postgres import open_postgres
 from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.types.schema import Schema
-from slicemill.storage.files import LOCAL, FileSystem
+from slicemill.storage.files import SHARED, FileSystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def open_sink(
     schema: Schema,
     *,
     folder: Path = Path(),
-    files: FileSystem = LOCAL,
+    files: FileSystem = SHARED,
     durable: bool = False,
 ) -> Sink:
     """The sink of a query by its URL, or around a function; `folder` is where relative paths begin.

@@ -1,1 +1,1 @@
-"""Sources that Spark reads, through one Structured Streaming query."""
+"""Sources that Spark reads, each through a Structured Streaming query."""

@@ -14,16 +14,27 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as s
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.schema import Kind, Type
+from slicemill.esl.types.schema import TIMESTAMP, Kind, TimestampUnit, Type
 from slicemill.ingest.formats.raw_values import (
     DAY,
+    FIRST_US,
     INSTANT,
+    LAST_US,
     MAX_SHOWN,
     MAX_WHOLE_DOUBLE,
+    NO_UNIT,
     NUMBER,
     SPECIAL_NUMBER,
+    UNIT_US,
 )
 from slicemill.scalar.calendar import BLANKS
+
+# Columns beside those of a source: the text of a bad row, and why it is bad.
+RAW = "_raw"
+REASON = "_reason"
+# The order of rows from files: when a file was written, its name, where a part of it begins. One task reads a
+# part, row by row.
+PLACE = ("_place_time", "_place_file", "_place_part")
 
 _SPARK: dict[Kind, s.DataType] = {
     Kind.BOOLEAN: s.BooleanType(),
@@ -86,6 +97,14 @@ def shown(text: Column) -> Column:
     return F.when(long, F.concat(F.substring(text, 1, MAX_SHOWN), F.lit("…"))).otherwise(text)
 
 
+def why_bad(text: Column, type_: Type) -> Column:
+    """What a reason says of a value that is none of the type."""
+    said = F.concat(F.lit("'"), shown(text), F.lit(f"' is no {type_}"))
+    if type_ != TIMESTAMP:
+        return said
+    return F.when(spells_number(_stripped(text)), F.concat(said, F.lit(NO_UNIT))).otherwise(said)
+
+
 # -- numbers ----------------------------------------------------------------------------------------------
 
 
@@ -98,6 +117,8 @@ def _from_number(value: Column, source: s.DataType, type_: Type) -> Column | Non
         return value.try_cast(target)
     if type_.kind is Kind.DECIMAL and isinstance(source, s.DecimalType):
         return value.try_cast(target)
+    if type_.kind is Kind.TIMESTAMP and type_.unit is None:
+        return F.lit(None).cast(target)
     if type_.kind in (Kind.INT, Kind.BIGINT, Kind.TIMESTAMP, Kind.INTERVAL):
         return _of_whole(lambda wanted: _whole_number(value, source, wanted), type_)
     return None
@@ -113,11 +134,20 @@ def _whole_number(value: Column, source: s.DataType, target: s.DataType) -> Colu
 
 
 def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
-    """An integer as a value of the type: a number, or microseconds."""
+    """An integer as a value of the type: a number, an interval's microseconds, or a time by its unit."""
     if type_.kind in (Kind.INT, Kind.BIGINT):
         return whole(spark_type(type_))
-    instant = F.timestamp_micros(whole(s.LongType()))
-    return instant if type_.kind is Kind.TIMESTAMP else instant - F.timestamp_micros(F.lit(0))
+    number = whole(s.LongType())
+    if type_.kind is Kind.INTERVAL:
+        return F.timestamp_micros(number) - F.timestamp_micros(F.lit(0))
+    assert type_.unit is not None
+    if type_.unit is TimestampUnit.NANOS:
+        # Rounded down, also before 1970.
+        below = F.when(number % 1_000 < 0, F.lit(1)).otherwise(F.lit(0))
+        return F.timestamp_micros(F.call_function("div", number, F.lit(1_000)) - below)
+    size = UNIT_US[type_.unit]
+    fits = number.between(-(-FIRST_US // size), LAST_US // size)
+    return F.when(fits, F.timestamp_micros(number * size))
 
 
 # -- texts ------------------------------------------------------------------------------------------------
@@ -179,11 +209,10 @@ def _text(text: Column, type_: Type) -> Column:
 def _timestamp(text: Column, type_: Type) -> Column:
     instant = s.TimestampType()
     bare = _stripped(text)
-    return (
-        F.when(_matches(text, _PLAIN_INSTANT), F.concat(text, F.lit("Z")).try_cast(instant))
-        .when(_matches(bare, INSTANT), _with_all_parts(bare).try_cast(instant))
-        .otherwise(_integer(text, type_))
+    spelled = F.when(_matches(text, _PLAIN_INSTANT), F.concat(text, F.lit("Z")).try_cast(instant)).when(
+        _matches(bare, INSTANT), _with_all_parts(bare).try_cast(instant)
     )
+    return spelled if type_.unit is None else spelled.otherwise(_integer(text, type_))
 
 
 def _with_all_parts(text: Column) -> Column:

@@ -17,14 +17,18 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as s
 
 from slicemill.connectors.spark.checks import (
+    PLACE,
+    RAW,
+    REASON,
     as_declared,
     as_text,
     fits_always,
     from_text,
-    shown,
     spark_type,
     spells_number,
+    why_bad,
 )
+from slicemill.connectors.spark.headed import HeadedCsv
 from slicemill.connectors.spark.lines import BROKEN, LINE, LineFormat, parsed
 from slicemill.connectors.spark.open import opened_for_batch, opened_for_streaming
 from slicemill.errors import SlicemillError
@@ -35,24 +39,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _METADATA = "_metadata"
-RAW = "_raw"
-REASON = "_reason"
-# The order of rows from files: when a file was written, its name, where a part of it begins. One task reads a
-# part, row by row.
-PLACE = ("_place_time", "_place_file", "_place_part")
 
 
 def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = Path()) -> DataFrame:
     """A stream's tuples as they come; relative paths are taken from `folder`."""
     _check_names(stream.schema)
     frame, lines = opened_for_streaming(spark, stream, folder)
-    return _checked(_placed(frame), lines, stream.schema, _external_time(stream))
+    return _checked(_placed(frame), lines, stream.written, _external_time(stream))
 
 
 def checked_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
     """A frame that a program gives as a stream's source, checked like any other."""
     _check_names(stream.schema)
-    return _checked(_placed(frame), None, stream.schema, _external_time(stream))
+    return _checked(_placed(frame), None, stream.written, _external_time(stream))
 
 
 def batch_frame(
@@ -62,7 +61,7 @@ def batch_frame(
     _check_names(relation.schema)
     frame, lines = opened_for_batch(spark, relation, folder)
     time = _external_time(relation) if isinstance(relation, catalog.Stream) else None
-    return _checked(frame, lines, relation.schema, time)
+    return _checked(frame, lines, relation.written, time)
 
 
 def table_frame(spark: SparkSession, table: catalog.Table, folder: Path = Path()) -> DataFrame:
@@ -103,7 +102,11 @@ def _external_time(stream: catalog.Stream) -> str | None:
     return stream.time_column if stream.kind is catalog.TimestampKind.EXTERNAL else None
 
 
-def _checked(frame: DataFrame, lines: LineFormat | None, schema: Schema, time: str | None) -> DataFrame:
+def _checked(
+    frame: DataFrame, lines: LineFormat | HeadedCsv | None, schema: Schema, time: str | None
+) -> DataFrame:
+    if isinstance(lines, HeadedCsv):
+        return lines.rows_of(frame, schema, time)
     if lines is None:
         return _checked_columns(frame, schema, time)
     return _checked_lines(parsed(frame, schema, lines), schema, time)
@@ -153,8 +156,7 @@ def _checked_columns(frame: DataFrame, schema: Schema, time: str | None) -> Data
 def _misfit(source: Column, text: Column, number: int, schema: Schema) -> Column:
     column = schema.columns[number]
     bad = source.isNotNull() & F.col(_value_name(number)).isNull()
-    parts = (F.lit(f"column {column.name}: '"), shown(text), F.lit(f"' is no {column.type}"))
-    return F.when(bad, F.concat(*parts))
+    return F.when(bad, F.concat(F.lit(f"column {column.name}: "), why_bad(text, column.type)))
 
 
 def _finished(

@@ -5,7 +5,6 @@ Some have typed columns; others have lines of JSON or CSV in a column `value`.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from slicemill.connectors.generators.generator import GENERATORS, generator_of
 from slicemill.connectors.generators.spark_source import SOURCES
 from slicemill.connectors.origin import LINES_IN_FILES, TYPED_FILES, SourceOrigin, origin_of
 from slicemill.connectors.spark.checks import spark_type
+from slicemill.connectors.spark.headed import WHOLE_FILE, HeadedCsv
 from slicemill.connectors.spark.lines import CSV, EITHER, JSON, LineFormat, line_format
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Stream, Table
@@ -32,9 +32,12 @@ from slicemill.esl.types.schema import Schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Readers of Spark that widen numbers.
+_WIDENING = ("parquet", "orc")
+
 GLOB = re.compile(r"[*?\[\]{}\\]")
 
-Opened = tuple[DataFrame, LineFormat | None]
+Opened = tuple[DataFrame, LineFormat | HeadedCsv | None]
 
 
 def opened_for_streaming(spark: SparkSession, stream: Stream, folder: Path) -> Opened:
@@ -60,7 +63,7 @@ def _opened(
 ) -> Opened:
     form = origin.format
     if form in LINES_IN_FILES:
-        return _lines_of_files(spark, reader, origin, schema, folder)
+        return _lines_of_files(reader, origin, schema, folder)
     if form in TYPED_FILES:
         return _typed_files(spark, reader, origin, schema, folder), None
     if form in GENERATORS:
@@ -78,7 +81,6 @@ def _opened(
 
 
 def _lines_of_files(
-    spark: SparkSession,
     reader: DataFrameReader | DataStreamReader,
     origin: SourceOrigin,
     schema: Schema,
@@ -87,28 +89,11 @@ def _lines_of_files(
     if (origin.option("multiLine") or "false").lower() == "true":
         raise SlicemillError("a row is one line; multiLine files cannot be read")
     options = file_options(origin, folder)
-    files = {key: value for key, value in options.items() if key.lower() != "header"}
     lines = line_format(CSV if origin.format == CSV else JSON, schema, origin.options)
-    frame = loaded(reader, "text", files)
     if lines.form == CSV and (origin.option("header") or "false").lower() == "true":
-        header = _header(spark, files)
-        if header is not None:
-            # Every file starts with the same line. It is no row, wherever it stands.
-            frame = frame.where(F.col("value") != header)
-            lines = LineFormat(CSV, _names_in(header, lines), lines.csv_options)
-    return frame, lines
-
-
-def _header(spark: SparkSession, files: Mapping[str, str]) -> str | None:
-    first = loaded(spark.read, "text", files).where(F.trim("value") != "").head()
-    return None if first is None else str(first["value"])
-
-
-def _names_in(header: str, lines: LineFormat) -> list[str]:
-    separator = next((v for k, v in lines.csv_options.items() if k.lower() in ("sep", "delimiter")), ",")
-    quote = next((v for k, v in lines.csv_options.items() if k.lower() == "quote"), '"')
-    names = next(csv.reader([header], delimiter=separator, quotechar=quote))
-    return [name.removeprefix("\ufeff").strip() for name in names]
+        return loaded(reader.schema(WHOLE_FILE), "binaryFile", options), HeadedCsv(origin.options)
+    files = {key: value for key, value in options.items() if key.lower() != "header"}
+    return loaded(reader, "text", files), lines
 
 
 def _typed_files(
@@ -126,14 +111,24 @@ def _typed_files(
 def schema_found(
     spark: SparkSession, form: str, options: Mapping[str, str], declared: Schema
 ) -> s.StructType:
-    """The columns of files that have types."""
+    """The columns of files that have types, with the widest numbers: files may differ in that."""
     try:
-        return loaded(spark.read, form, options).schema
+        found = loaded(spark.read, form, options).schema
+        if form not in _WIDENING:
+            return found
+        return s.StructType([s.StructField(field.name, _widest(field.dataType)) for field in found])
     except AnalysisException as problem:
         if problem.getCondition() != "UNABLE_TO_INFER_SCHEMA":
             raise
         # No file yet: they will be as declared.
         return s.StructType([s.StructField(column.name, spark_type(column.type)) for column in declared])
+
+
+def _widest(type_: s.DataType) -> s.DataType:
+    """The type that narrower ones are read as; values are narrowed one by one where that was declared."""
+    if isinstance(type_, s.ByteType | s.ShortType | s.IntegerType):
+        return s.LongType()
+    return s.DoubleType() if isinstance(type_, s.FloatType) else type_
 
 
 def file_options(origin: SourceOrigin, folder: Path) -> dict[str, str]:

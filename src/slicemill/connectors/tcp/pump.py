@@ -16,6 +16,7 @@ from pathlib import Path
 
 from slicemill.connectors.tcp.spool import Spool
 from slicemill.errors import SlicemillError
+from slicemill.storage.files import LOCAL, write_whole
 
 MAX_LINE_BYTES = 1 << 20
 FIRST_DELAY_S = 0.1
@@ -129,9 +130,8 @@ class Pump:
             self._connected, self._problem = connected, problem
             self._active_s = time.monotonic()
             self._changed.notify_all()
-        temporary = self._spool.folder / f"{_STATUS}.new"
-        temporary.write_text(json.dumps(asdict(TcpStatus(connected, problem))))
-        temporary.replace(self._spool.folder / _STATUS)
+        content = json.dumps(asdict(TcpStatus(connected, problem))).encode()
+        write_whole(LOCAL, self._spool.folder / _STATUS, content)
 
     def _receive(self, connection: socket.socket) -> bool:
         """Read to the end of the connection; whether anything came."""

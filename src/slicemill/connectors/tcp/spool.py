@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.errors import SlicemillError
+from slicemill.storage.files import LOCAL, ensure_folder, open_private
 
 MAX_FILE_BYTES = 4 << 20
 
@@ -64,7 +65,7 @@ class Spool:
 
     def __init__(self, folder: Path, after: SpoolPosition | None, roll_bytes: int = MAX_FILE_BYTES) -> None:
         """`after` is up to where lines are safe elsewhere; what stands before it may be removed already."""
-        folder.mkdir(parents=True, exist_ok=True)
+        ensure_folder(LOCAL, folder)
         self.folder = folder
         self._roll_bytes = roll_bytes
         self._after = after
@@ -94,7 +95,7 @@ class Spool:
 
     def _opened(self) -> BinaryIO:
         path = self._path(self._last)
-        file = path.open("ab", buffering=0)
+        file = os.fdopen(open_private(path), "ab", buffering=0)
         size = self._size(self._last)
         if size and not _ends_whole(path, size):
             file.write(b"\n")  # a line that a crash has torn ends there
@@ -206,7 +207,7 @@ def _ends_whole(path: Path, size: int) -> bool:
 
 def _locked(folder: Path) -> BinaryIO:
     """Hold the folder until the file is closed; the process that had it may need a moment to end."""
-    file = (folder / "lock").open("ab")
+    file = os.fdopen(open_private(folder / "lock"), "ab")
     deadline = time.monotonic() + _LOCK_PATIENCE_S
     while True:
         try:

@@ -65,7 +65,7 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     problems.raise_any()
     _check_versions(node, arguments, returns, context)
     if child(node, "external") is not None:
-        return _external(node, arguments, returns)
+        return _external(node, arguments, returns, context.imports)
     tables = _bind_tables(node, arguments, problems)
     has_inwindow = any(table.name.lower() == INWINDOW for table in tables)
     states = [state.name for body in child(node, "bodies") for state in child(body, "states")]
@@ -182,24 +182,17 @@ def _check_states(node: nodes.CreateAggregate, states: list[str], window: bool) 
         )
 
 
-def _external(node: nodes.CreateAggregate, arguments: Schema, returns: Schema) -> AggregateDefinition:
+def _external(
+    node: nodes.CreateAggregate, arguments: Schema, returns: Schema, imports: bool
+) -> AggregateDefinition:
     literal = child(node, "external")
     module_name, _, class_name = literal.name.partition(":")
     if not module_name or not class_name:
         raise Mistake(
             "a Python aggregate is named module:class", span_of(literal), "as in 'mypackage.stats:Median'"
         )
-    try:
-        made = getattr(importlib.import_module(module_name), class_name)
-    except Exception as problem:  # a user's module may fail to import in any way
-        raise Mistake(
-            f"cannot import {literal.name}: {problem}", span_of(literal), "is its folder on PYTHONPATH?"
-        ) from None
     window = bool(child(node, "window"))
-    wanted = ("initialize", "iterate", "expire") if window else ("initialize", "iterate")
-    missing = [method for method in wanted if not callable(getattr(made, method, None))]
-    if missing:
-        raise Mistake(f"{class_name} has no method {one_of(missing)}", span_of(literal))
+    made = _imported(literal, module_name, class_name, window) if imports else None
     return AggregateDefinition(
         name=node.this.name,
         arguments=arguments,
@@ -209,6 +202,21 @@ def _external(node: nodes.CreateAggregate, arguments: Schema, returns: Schema) -
         external=literal.name,
         external_terminates=not window and callable(getattr(made, "terminate", None)),
     )
+
+
+def _imported(literal: exp.Literal, module_name: str, class_name: str, window: bool) -> object:
+    """The class, checked for the methods that it needs."""
+    try:
+        made: object = getattr(importlib.import_module(module_name), class_name)
+    except Exception as problem:  # a user's module may fail to import in any way
+        raise Mistake(
+            f"cannot import {literal.name}: {problem}", span_of(literal), "is its folder on PYTHONPATH?"
+        ) from None
+    wanted = ("initialize", "iterate", "expire") if window else ("initialize", "iterate")
+    missing = [method for method in wanted if not callable(getattr(made, method, None))]
+    if missing:
+        raise Mistake(f"{class_name} has no method {one_of(missing)}", span_of(literal))
+    return made
 
 
 class _BodyBinder:

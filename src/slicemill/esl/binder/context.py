@@ -31,7 +31,8 @@ class Context:
     """`local` holds WITH definitions; `broken` the names whose own definition has a mistake already told.
 
     `kept` is what a home has from before, and nothing has declared again. `in_body`: of an aggregate, which
-    has to give the same whenever it runs.
+    has to give the same whenever it runs. Unless `imports`, modules that a text names are not loaded: their
+    code would run.
     """
 
     catalog: Catalog
@@ -39,6 +40,7 @@ class Context:
     local: dict[str, Continuous | RelationQuery] = field(default_factory=dict)
     kept: Callable[[], Catalog] = Catalog
     in_body: bool = False
+    imports: bool = True
 
     def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:
         return replace(self, local={**self.local, name.lower(): query})

@@ -97,7 +97,10 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
         _only_external("SKEW", skew, kind)
         skew_us = duration_us(skew) if skew is not None else None
     problems.raise_any()
-    return Stream(node.this.name, schema, kind, column, slack_us, skew_us, bind_source(child(node, "source")))
+    source = bind_source(child(node, "source"))
+    return Stream(
+        node.this.name, schema.with_units(()), kind, column, slack_us, skew_us, source, schema.units
+    )
 
 
 def _timestamps(node: nodes.CreateStream, schema: Schema) -> tuple[TimestampKind, str | None]:
@@ -147,7 +150,8 @@ def _option_text(option: nodes.Option) -> str:
 
 def bind_table(node: nodes.CreateTable, context: Context) -> Table:
     refuse_known(node.this, context)
-    return Table(node.this.name, bind_columns(child(node, "columns")), bind_source(child(node, "source")))
+    schema = bind_columns(child(node, "columns"))
+    return Table(node.this.name, schema.with_units(()), bind_source(child(node, "source")), schema.units)
 
 
 def bind_view(node: nodes.CreateView, context: Context) -> View:

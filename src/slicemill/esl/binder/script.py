@@ -38,13 +38,20 @@ class Bound:
 
 
 def bind_script(
-    source: SourceText, catalog: Catalog | None = None, kept: Callable[[], Catalog] | None = None
+    source: SourceText,
+    catalog: Catalog | None = None,
+    kept: Callable[[], Catalog] | None = None,
+    *,
+    imports: bool = True,
 ) -> Bound:
-    """Parse and bind a text against a catalog, which stays as it is; `kept` can only be dropped."""
+    """Parse and bind a text against a catalog, which stays as it is; `kept` can only be dropped.
+
+    Without `imports` no code that the text names is run, and classes in Python are taken on trust.
+    """
     known = catalog.copy() if catalog is not None else Catalog()
     parsed, diagnostics = grammar.script(source)
     left = cache(lambda: Catalog() if kept is None else kept().copy())
-    context = Context(known, _unreadable_names(source, parsed), kept=left)
+    context = Context(known, _unreadable_names(source, parsed), kept=left, imports=imports)
     bound: list[tuple[Statement, TextSpan]] = []
     for node in parsed:
         try:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sqlglot import exp
+
 from slicemill.errors import did_you_mean
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import ColumnDeclaration, TypeName, child, span_of
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import MAX_DECIMAL_PRECISION, SPELLINGS, Column, Kind, Schema, Type
+from slicemill.esl.types.schema import (
+    MAX_DECIMAL_PRECISION,
+    SPELLINGS,
+    Column,
+    Kind,
+    Schema,
+    TimestampUnit,
+    Type,
+)
 
 
 def bind_type(node: TypeName) -> Type:
@@ -42,6 +54,16 @@ def _whole(parameter: object, node: TypeName) -> int:
     return int(text)
 
 
+def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
+    if type_.kind is not Kind.TIMESTAMP:
+        raise Mistake(
+            f"{node.name} says what a number counts that is a time, and {column} is {type_}",
+            span_of(node),
+            "leave it out, or declare the column as TIMESTAMP",
+        )
+    return TimestampUnit(node.name)
+
+
 def bind_columns(declarations: list[ColumnDeclaration], untyped: Type = t.ANY) -> Schema:
     """Declared columns; a column without a type gets `untyped`."""
     problems = Problems()
@@ -53,7 +75,10 @@ def bind_columns(declarations: list[ColumnDeclaration], untyped: Type = t.ANY) -
             if name.lower() in seen:
                 raise Mistake(f"{name} is declared twice", span_of(declaration), "give it another name")
             seen.add(name.lower())
-            kind = child(declaration, "kind")
-            columns.append(Column(name, bind_type(kind) if kind is not None else untyped))
+            kind, unit = child(declaration, "kind"), child(declaration, "unit")
+            type_ = bind_type(kind) if kind is not None else untyped
+            if unit is not None:
+                type_ = replace(type_, unit=_unit(unit, name, type_))
+            columns.append(Column(name, type_))
     problems.raise_any()
     return Schema(tuple(columns))

@@ -51,9 +51,9 @@ class TypeName(exp.Expression):
 
 
 class ColumnDeclaration(exp.Expression):
-    """`name [type]` in a stream, table or aggregate."""
+    """`name [type [unit]]` in a stream, table or aggregate; units are for the times of a source."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": False, "unit": False}
 
 
 class Duration(exp.Expression):

@@ -35,8 +35,8 @@ class EslGenerator(Generator):
         return f"{e.name.upper()}{parameters}"
 
     def columndeclaration_sql(self, e: nodes.ColumnDeclaration) -> str:
-        kind = child(e, "kind")
-        return f"{self.sql(e, 'this')} {self.sql(kind)}" if kind else self.sql(e, "this")
+        parts = (self.sql(e, key) for key in ("this", "kind", "unit"))
+        return " ".join(part for part in parts if part)
 
     def duration_sql(self, e: nodes.Duration) -> str:
         return " ".join(self.sql(part) for part in e.expressions)

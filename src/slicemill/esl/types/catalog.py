@@ -14,7 +14,7 @@ from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.model import ModelDefinition, predefined
 from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
-from slicemill.esl.types.schema import VARCHAR, Column, Schema
+from slicemill.esl.types.schema import VARCHAR, Column, Schema, TimestampUnits
 from slicemill.esl.types.service_level import ServiceLevel
 
 CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it
@@ -52,6 +52,12 @@ class Stream:
     slack_us: int
     skew_us: int | None
     source: SourceSpec
+    units: TimestampUnits = ()
+
+    @property
+    def written(self) -> Schema:
+        """The columns as the source writes them: a time may be a number of some unit."""
+        return self.schema.with_units(self.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,12 @@ class Table:
     name: str
     schema: Schema
     source: SourceSpec
+    units: TimestampUnits = ()
+
+    @property
+    def written(self) -> Schema:
+        """The columns as the source writes them: a time may be a number of some unit."""
+        return self.schema.with_units(self.units)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ would drift in 32. CHAR(n) and VARCHAR(n) are text of at most n characters, neve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 MAX_DECIMAL_PRECISION = 38
 
@@ -31,14 +31,28 @@ class Kind(StrEnum):
     ANY = "ANY"  # an aggregate argument declared without a type: decided at the call
 
 
+class TimestampUnit(StrEnum):
+    """What a number in a TIMESTAMP column of a source counts, from 1970 on."""
+
+    SECONDS = "SECONDS"
+    MILLIS = "MILLIS"
+    MICROS = "MICROS"
+    NANOS = "NANOS"
+
+
 @dataclass(frozen=True, slots=True)
 class Type:
+    """`unit` is for TIMESTAMP columns as a source writes them; inside, all times are microseconds."""
+
     kind: Kind
     length: int | None = None
     precision: int | None = None
     scale: int | None = None
+    unit: TimestampUnit | None = None
 
     def __str__(self) -> str:
+        if self.unit is not None:
+            return f"{self.kind.value} {self.unit.value}"
         if self.kind is Kind.DECIMAL:
             return f"DECIMAL({self.precision}, {self.scale})"
         if self.kind is Kind.VARCHAR and self.length is not None:
@@ -111,8 +125,8 @@ def as_decimal(type_: Type) -> Type:
 def common(left: Type, right: Type) -> Type | None:
     """The type both convert to without being asked, or None if there is none.
 
-    >>> common(INT, DOUBLE), common(VARCHAR, INT)
-    (Type(kind=<Kind.DOUBLE: 'DOUBLE'>, length=None, precision=None, scale=None), None)
+    >>> str(common(INT, DOUBLE)), common(VARCHAR, INT)
+    ('DOUBLE', None)
     """
     if left.kind is Kind.NULL or left == right:
         return right
@@ -154,6 +168,9 @@ class ColumnOrigin(NamedTuple):
     column: str
 
 
+TimestampUnits: TypeAlias = tuple[tuple[str, TimestampUnit], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """`name` is its identity among the columns at hand, and nothing is read out of it: see `origin`."""
@@ -193,6 +210,21 @@ class Schema:
     def index(self, name: str) -> int:
         """The position of a column that is known to be there."""
         return self.names.index(name)
+
+    @property
+    def units(self) -> TimestampUnits:
+        """The columns whose numbers have a unit, and which."""
+        return tuple((column.name, column.type.unit) for column in self.columns if column.type.unit)
+
+    def with_units(self, units: TimestampUnits) -> Schema:
+        """The columns with these units, and no others."""
+        given = dict(units)
+        return Schema(
+            tuple(
+                replace(column, type=replace(column.type, unit=given.get(column.name)))
+                for column in self.columns
+            )
+        )
 
     def __str__(self) -> str:
         return f"({', '.join(str(column) for column in self.columns)})"

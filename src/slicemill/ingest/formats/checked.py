@@ -43,7 +43,7 @@ class WantedColumns:
     @staticmethod
     def of(stream: Stream, columns: Sequence[str]) -> WantedColumns:
         time = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
-        return WantedColumns.of_schema(stream.schema, columns, time)
+        return WantedColumns.of_schema(stream.written, columns, time)
 
     @staticmethod
     def of_schema(schema: Schema, columns: Sequence[str], time: str | None = None) -> WantedColumns:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.schema import Column
+from slicemill.esl.types.schema import Column, Schema
 from slicemill.ingest.formats.checked import Numbers, ParsedColumns, WantedColumns
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import TextLines
@@ -94,12 +94,39 @@ def csv_parts(
 
 @lru_cache(maxsize=100)
 def _positions(names: tuple[str, ...], columns: tuple[Column, ...]) -> dict[str, int | None]:
-    """The field of each column: the first of its name, in whatever letters; None if there is none."""
+    return {column.name: field_of(column.name, names) for column in columns}
+
+
+def field_of(column: str, names: Sequence[str]) -> int | None:
+    """Which field a column is: the first of just that name, else the first in other letters, else none.
+
+    >>> field_of("b", ["A", "B", "b"]), field_of("a", ["A", "B", "b"]), field_of("c", ["A", "B", "b"])
+    (2, 0, None)
+    """
+    if column in names:
+        return names.index(column)
     lowered = [name.lower() for name in names]
-    return {
-        column.name: lowered.index(column.name.lower()) if column.name.lower() in lowered else None
-        for column in columns
-    }
+    return lowered.index(column.lower()) if column.lower() in lowered else None
+
+
+def header_notice(file: str, names: Sequence[str], schema: Schema, known: bool) -> str | None:
+    """What should be told of a file's header: which columns it lacks, and, unless such a header is `known`,
+    which of its columns are left out.
+
+    >>> from slicemill.esl.types.schema import INT
+    >>> schema = Schema((Column("a", INT), Column("b", INT)))
+    >>> header_notice("1.csv", ["B", "c"], schema, known=False)
+    '1.csv has no column a: it is NULL in its rows; c is not declared and left out'
+    >>> header_notice("2.csv", ["b", "a"], schema, known=False)
+    """
+    missing = [column.name for column in schema if field_of(column.name, names) is None]
+    read = {field_of(column.name, names) for column in schema}
+    extra = [name for place, name in enumerate(names) if place not in read]
+    told = [f"{file} has no column {', '.join(missing)}: it is NULL in its rows"] if missing else []
+    if extra and not known:
+        verb = "is" if len(extra) == 1 else "are"
+        told.append(f"{', '.join(extra)} {verb} not declared and left out")
+    return "; ".join(told) or None
 
 
 # -- by Arrow ---------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from slicemill.errors import SlicemillError
+from slicemill.ingest.formats.unreadable import UnreadableFile
 from slicemill.scalar.calendar import DAY_US, days_of
 
 Rebase: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -43,9 +43,10 @@ def rebase_of(metadata: Mapping[bytes, bytes], path: Path) -> Rebase | None:
             micros = column.cast(pa.timestamp("us", tz=column.type.tz))
             values = micros.cast(pa.int64()).drop_null().to_numpy()
             if not utc and len(values) and values.min() < _ZONES_FROM_US:
-                raise SlicemillError(
-                    f"{path} has instants before 1900 by the clock of an unknown time zone; write it again "
-                    "with Spark 3 or later"
+                raise UnreadableFile(
+                    path,
+                    "it has instants before 1900 by the clock of an unknown time zone; write it again with "
+                    "Spark 3 or later",
                 )
             return _rebased(micros, pa.int64(), DAY_US)
         return column

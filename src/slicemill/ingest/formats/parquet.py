@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Column
 from slicemill.ingest.formats.checked import Parsed, ParsedColumns, WantedColumns, checked
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.old_calendar import Rebase, rebase_of
 from slicemill.ingest.formats.record_text import record_text
+from slicemill.ingest.formats.unreadable import UnreadableFile, unreadable
 from slicemill.ingest.formats.values import TypedValues, from_column
 from slicemill.storage.arrow_schema import arrow_type
 
@@ -120,22 +120,13 @@ class ParquetRows:
         return array if self.rebase is None else self.rebase(array)
 
 
-def unreadable(path: Path, problem: Exception) -> SlicemillError:
-    """A file that is damaged, or not whole yet."""
-    text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
-    return SlicemillError(
-        f"cannot read {path}: {text}; reading goes on when it can be read or is gone (a name "
-        "with a leading _ is left out)"
-    )
-
-
 def _found(schema: pa.Schema, wanted: WantedColumns, path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for column in wanted.schema:
         alike = [name for name in schema.names if name.lower() == column.name.lower()]
         exact = [name for name in alike if name == column.name]
         if len(alike) > 1 and len(exact) != 1:
-            raise SlicemillError(f"{path} has several columns {column.name}: {', '.join(alike)}; rename one")
+            raise UnreadableFile(path, f"it has several columns {column.name}: {', '.join(alike)}")
         if alike:
             found[column.name] = (exact or alike)[0]
     return found

@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 
 from slicemill.esl.binder.scalar import parse_date, parse_timestamp
-from slicemill.esl.types.schema import Kind, Type
+from slicemill.esl.types.schema import TIMESTAMP, Kind, TimestampUnit, Type
 from slicemill.scalar.calendar import BLANKS
 from slicemill.scalar.values import double_text
 
@@ -34,6 +34,12 @@ FALSE_WORDS = ("f", "false", "n", "no", "0")
 MAX_WHOLE_DOUBLE = 2**53
 # A reason shows so much of a bad value.
 MAX_SHOWN = 100
+# Nobody can tell seconds from milliseconds by looking at a number.
+NO_UNIT = "; a number needs its unit: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
+# A unit has so many microseconds; of a nanosecond it takes a thousand, and what is finer is cut off.
+UNIT_US = {TimestampUnit.SECONDS: 1_000_000, TimestampUnit.MILLIS: 1_000, TimestampUnit.MICROS: 1}
+# The years 1 to 9999, as in texts: a number of another unit than the declared one is mostly outside.
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 _WHOLE = re.compile(WHOLE)
 _NUMBER = re.compile(NUMBER)
@@ -70,7 +76,8 @@ def converter(type_: Type) -> Callable[[object], object]:
         try:
             return convert(raw, type_)
         except (ValueError, TypeError, OverflowError, InvalidOperation):
-            raise BadValueError(f"'{_shown(spelled(raw))}' is no {type_}") from None
+            hint = NO_UNIT if type_ == TIMESTAMP and _NUMBER.fullmatch(_stripped(raw)) else ""
+            raise BadValueError(f"'{_shown(spelled(raw))}' is no {type_}{hint}") from None
 
     return checked
 
@@ -176,8 +183,7 @@ def _text(raw: object, type_: Type) -> object:
 
 
 def _timestamp(raw: object, type_: Type) -> object:
-    """Texts as in ISO 8601; numbers are microseconds, as everywhere inside."""
-    del type_
+    """Texts as in ISO 8601; numbers count the declared unit."""
     if isinstance(raw, datetime):
         moment = raw if raw.tzinfo is not None else raw.replace(tzinfo=UTC)
         delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
@@ -189,7 +195,13 @@ def _timestamp(raw: object, type_: Type) -> object:
             if value is None:
                 raise ValueError
             return value
-    return _integer(raw, Type(Kind.BIGINT))
+    if type_.unit is None:
+        raise ValueError
+    number = _whole(raw)
+    us = number // 1_000 if type_.unit is TimestampUnit.NANOS else number * UNIT_US[type_.unit]
+    if not (-(2**63) <= number < 2**63 and FIRST_US <= us <= LAST_US):
+        raise ValueError
+    return us
 
 
 def _date(raw: object, type_: Type) -> object:

@@ -10,8 +10,8 @@ only the texts of the usual spelling are cast, and the others go to the rule, ea
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -19,8 +19,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types.schema import Kind, Type
-from slicemill.ingest.formats.raw_values import FALSE_WORDS, TRUE_WORDS, BadValueError, converter
+from slicemill.esl.types.schema import Kind, TimestampUnit, Type
+from slicemill.ingest.formats.raw_values import (
+    FALSE_WORDS,
+    FIRST_US,
+    LAST_US,
+    TRUE_WORDS,
+    UNIT_US,
+    BadValueError,
+    converter,
+)
 from slicemill.scalar.calendar import BLANKS
 from slicemill.storage.arrow_schema import arrow_type
 
@@ -40,7 +48,10 @@ _USUAL = {
 }
 _NAIVE = pa.timestamp("us")
 _INSTANT = pa.timestamp("us", tz="UTC")
-_YEAR_1 = {_NAIVE: -62_135_596_800_000_000, pa.date32(): -719_162}
+_YEAR_1 = {_NAIVE: FIRST_US, pa.date32(): -719_162}
+# How many nanoseconds a unit has.
+_UNIT_NS = {unit: 1_000 * us for unit, us in UNIT_US.items()} | {TimestampUnit.NANOS: 1}
+_ARROW_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 Cast: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -74,6 +85,8 @@ def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
     if type_.kind is Kind.BOOLEAN:
         cast, unsure = _booleans(texts)
         return _by_rule_where(unsure, texts, cast, type_)
+    if type_.unit is not None:
+        return _numbers_and_texts(texts, type_)
     whole = _cast_as_whole(texts, type_)
     if whole is not None:
         return whole
@@ -104,6 +117,10 @@ def from_column(column: pa.Array, type_: Type) -> TypedValues:
         column = column.cast(pa.string())
     if pa.types.is_string(column.type):
         return from_texts(column, type_)
+    if pa.types.is_timestamp(column.type):
+        if type_.kind is Kind.TIMESTAMP:
+            return _instants(column, type_)
+        column = column.cast(pa.timestamp(column.type.unit, tz=column.type.tz and "UTC"))
     target = arrow_type(type_)
     if column.type == target:
         return TypedValues(column)
@@ -149,7 +166,7 @@ def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Typ
     if not len(positions):
         return TypedValues(cast)
     distinct = texts.take(pa.array(positions)).dictionary_encode()
-    ruled = by_rule(distinct.dictionary.to_pylist(), type_)
+    ruled = by_rule(_objects(distinct.dictionary), type_)
     codes: npt.NDArray[np.int32] = distinct.indices.to_numpy()
     bad = {
         int(position): ruled.bad[code]
@@ -231,6 +248,19 @@ def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> Ty
     return TypedValues(pc.if_else(zoned, found.array, rest.array), {**found.bad, **rest.bad})
 
 
+def _numbers_and_texts(texts: pa.Array, type_: Type) -> TypedValues:
+    """Instants that are spelled as numbers, and all the others."""
+    bare = pc.ascii_trim(texts, characters=BLANKS)
+    whole = pc.fill_null(pc.match_substring_regex(bare, _USUAL[Kind.BIGINT]), False)
+    numbers = from_column(pc.if_else(whole, bare, None).cast(pa.int64()), type_)
+    if numbers.array.null_count == texts.null_count:
+        return numbers
+    plain = from_texts(pc.if_else(whole, None, texts), replace(type_, unit=None))
+    unsure = np.zeros(len(texts), np.bool_)
+    unsure[[*numbers.bad, *plain.bad]] = True  # what is told of them is their text
+    return _by_rule_where(pa.array(unsure), texts, pc.if_else(whole, numbers.array, plain.array), type_)
+
+
 def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array, pa.Array]:
     """A cast of all values that can be cast, and a mask of those that the rule must read."""
     failed = np.zeros(len(column), np.bool_)
@@ -260,14 +290,14 @@ def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
     if pa.types.is_integer(source):
         if kind in (Kind.INT, Kind.BIGINT, Kind.DECIMAL, Kind.VARCHAR):
             return lambda part: part.cast(target)
-        if kind in (Kind.TIMESTAMP, Kind.INTERVAL):
+        if kind is Kind.INTERVAL:
             return lambda part: part.cast(pa.int64()).cast(target)
+        if type_.unit is not None:
+            return partial(_from_numbers, unit=type_.unit)
         if kind is Kind.DOUBLE:
             return lambda part: part.cast(target, safe=False)
     if pa.types.is_floating(source) and kind is Kind.DOUBLE:
         return lambda part: part.cast(target)
-    if pa.types.is_timestamp(source) and kind is Kind.TIMESTAMP:
-        return _instants
     if (pa.types.is_decimal(source) and kind is Kind.DECIMAL) or (
         pa.types.is_date(source) and kind is Kind.DATE
     ):
@@ -275,11 +305,48 @@ def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
     return None
 
 
-def _instants(column: pa.Array) -> pa.Array:
-    """Without a time zone it is UTC; what is finer than a microsecond is cut off."""
-    if column.type.unit == "ns":
-        column = pc.floor_temporal(column, unit="microsecond")
-    return column.cast(pa.timestamp("us", tz=column.type.tz)).cast(_INSTANT)
+def _from_numbers(numbers: pa.Array, unit: TimestampUnit) -> pa.Array:
+    """Times of numbers; an ArrowInvalid for the whole if one is of no year from 1 to 9999."""
+    numbers = numbers.cast(pa.int64())
+    if len(_outside(numbers, _UNIT_NS[unit])):
+        raise pa.ArrowInvalid("this is no time")
+    return _at(numbers, _UNIT_NS[unit])
+
+
+def _instants(column: pa.Array, type_: Type) -> TypedValues:
+    """Times of any unit. Without a time zone it is UTC; what is finer than a microsecond is cut off.
+
+    They are numbers of their unit: neighbours that do not fit change nothing, whatever Python's calendar
+    and the history of time zones can spell.
+    """
+    numbers, unit_ns = column.cast(pa.int64()), _ARROW_NS[column.type.unit]
+    outside = _outside(numbers, unit_ns)
+    if not len(outside):
+        return TypedValues(column if column.type == _INSTANT else _at(numbers, unit_ns))
+    spelled = f"{column.type.unit} since 1970' is no {type_}"
+    bad = {place: f"'{numbers[place].as_py()} {spelled}" for place in outside.tolist()}
+    fits = np.ones(len(column), np.bool_)
+    fits[outside] = False
+    return TypedValues(_at(pc.if_else(pa.array(fits), numbers, None), unit_ns), bad)
+
+
+def _outside(numbers: pa.Array, unit_ns: int) -> npt.NDArray[np.int64]:
+    """The places of numbers of a unit that are of no year from 1 to 9999."""
+    first, last = -(-FIRST_US * 1_000 // unit_ns), (LAST_US * 1_000 + 999) // unit_ns
+    ends = pc.min_max(numbers)
+    if not ends["min"].is_valid or (ends["min"].as_py() >= first and ends["max"].as_py() <= last):
+        return np.empty(0, np.int64)
+    low = pc.less(numbers, max(first, -(2**63)))
+    high = pc.greater(numbers, min(last, 2**63 - 1))
+    return np.flatnonzero(pc.fill_null(pc.or_(low, high), False).to_numpy(zero_copy_only=False))
+
+
+def _at(numbers: pa.Array, unit_ns: int) -> pa.Array:
+    """The times of numbers of a unit."""
+    if unit_ns == 1:
+        values = numbers.fill_null(0).to_numpy(zero_copy_only=False) // 1_000
+        return pa.array(values, mask=numbers.is_null().to_numpy(zero_copy_only=False)).cast(_INSTANT)
+    return pc.multiply(numbers, unit_ns // 1_000).cast(_INSTANT)
 
 
 def _objects(column: pa.Array) -> list[object]:

@@ -16,6 +16,7 @@ from slicemill.esl.syntax.nodes import at, height
 from slicemill.esl.syntax.source import SourceText
 from slicemill.esl.syntax.tokens import tokenize
 
+TIME_UNITS = ("SECONDS", "MILLIS", "MICROS", "NANOS")
 DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL")
 
 _STARTS = ("SELECT", "WITH", "CREATE", "DROP", "SET", "AGGREGATE")
@@ -229,7 +230,11 @@ def _column(c: Cursor) -> nodes.ColumnDeclaration:
     kind = expressions.type_name(c)
     if c.word() in ("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES"):
         raise Mistake("a column has a name and a type, nothing else", c.span(), "leave the constraint out")
-    return at(nodes.ColumnDeclaration(this=name, kind=kind), c.span_from(start))
+    node = nodes.ColumnDeclaration(this=name, kind=kind)
+    unit_at = c.span()
+    if c.word() in TIME_UNITS:
+        node.set("unit", at(exp.Var(this=c.accept_any(TIME_UNITS)), unit_at))
+    return at(node, c.span_from(start))
 
 
 def _source(c: Cursor) -> nodes.SourceClause | None:
