@@ -18,7 +18,7 @@ def tried(*kinds: str, **environment: str) -> str:
         [sys.executable, "-W", "ignore", str(HOSTILE), *kinds],
         capture_output=True,
         text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
         check=False,
     )
     # A segmentation fault has a negative code.
