@@ -18,7 +18,7 @@ from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.ring.runs import RATE, WINDOW_S, RingSetting, at_rate, psp_d, ring_arrivals
 
-INTERVALS: Mapping[Scale, int] = {"small": 9, "full": 30}
+INTERVALS: Mapping[Scale, int] = {"small": 6, "full": 30}
 """Of a window each; the rate rises after a third of them."""
 MOST_NODES = 20
 IN_FLIGHT = 8

@@ -32,9 +32,9 @@ CLASSES = {"small": 0.25, "middle": 0.5, "large": 1.0}
 """How many machines a class of join keeps busy at a selectivity of 0.1."""
 SELECTIVITIES = (0.05, 0.1, 0.5)
 WINDOW_S: Mapping[Scale, float] = {"small": 0.6, "full": 2.0}
-RUN_S: Mapping[Scale, float] = {"small": 3.0, "full": 20.0}
+RUN_S: Mapping[Scale, float] = {"small": 2.0, "full": 20.0}
 NODES: Mapping[Scale, tuple[int, ...]] = {
-    "small": (1, 2, 4, 8, 14, 24),
+    "small": (1, 4, 14, 24),
     "full": (1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24),
 }
 """Published: 4 to 19. The longer ones show where the way round begins to count."""
