@@ -52,7 +52,7 @@ def test_expected_results_are_those_of_the_reference(tmp_path: Path) -> None:
     queries = dict(list(mixed_queries(1_000, KINDS).items())[::31])
     assert {name.partition("_")[0] for name in queries} == set(KINDS)
     statements = [
-        f"CREATE STREAM {stream} ({columns}) ORDER BY ts USING csv "
+        f"CREATE STREAM {stream} ({columns} MICROS) ORDER BY ts USING csv "
         f"OPTIONS (path '{tmp_path / stream}.csv', header true);"
         for stream, columns in STREAMS.items()
     ]

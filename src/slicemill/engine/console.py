@@ -70,9 +70,12 @@ class ResultLines:
         """All that was committed since the last call."""
         for name, query in self._mill.queries.items():
             for epoch in query.log.epochs(after=self._cursors.get(name, self._after)):
-                for timed in timed_rows(query.log.read(epoch), query.schema):
-                    self._out.write(result_line(name, query.schema, timed))
-                self._cursors[name] = epoch.number
+                rows = timed_rows(query.log.read(epoch), query.schema)
+                lines = "".join(result_line(name, query.schema, timed) for timed in rows)
+                # Ctrl-c between the two would print them again, or never.
+                with _signals_held():
+                    self._out.write(lines)
+                    self._cursors[name] = epoch.number
         self._out.flush()
 
     def print_answers(self) -> None:
@@ -119,6 +122,28 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
         if problem is not None:
             raise problem
         return QUERY_FAILED if any(query.error for query in mill.queries.values()) else status
+
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Ctrl-c and SIGTERM wait until this is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    before = {
+        number: signal.signal(number, lambda *caught: held.append(caught))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for caught, frame in held:
+            handler = before[signal.Signals(caught)]
+            if callable(handler):
+                handler(caught, frame)
 
 
 @contextlib.contextmanager

@@ -197,7 +197,7 @@ def together(
             for cell, program in enumerate(programs):
                 stored[unit.id, cell] = write_checkpoint(folder, program.states)
             if until == END:
-                assert all(outcome.due is None for outcome in outcomes)
+                assert not any(outcome.due for outcome in outcomes)
     return found, failed
 
 

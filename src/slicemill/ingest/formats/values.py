@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import TypeAlias
 
@@ -298,11 +299,21 @@ def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
             return lambda part: part.cast(target, safe=False)
     if pa.types.is_floating(source) and kind is Kind.DOUBLE:
         return lambda part: part.cast(target)
-    if (pa.types.is_decimal(source) and kind is Kind.DECIMAL) or (
-        pa.types.is_date(source) and kind is Kind.DATE
-    ):
+    if pa.types.is_decimal(source) and kind is Kind.DECIMAL:
+        return partial(_rescaled, target=target)
+    if pa.types.is_date(source) and kind is Kind.DATE:
         return lambda part: part.cast(target)
     return None
+
+
+def _rescaled(decimals: pa.Array, target: pa.Decimal128Type) -> pa.Array:
+    """Decimals of other digits; Arrow's cast does not see that one has more than 38 of them."""
+    digits = target.precision - target.scale
+    if decimals.type.precision - decimals.type.scale > digits:
+        limit = pa.scalar(Decimal(10) ** digits, decimals.type)
+        if pc.any(pc.greater_equal(pc.abs(decimals), limit)).as_py():
+            raise pa.ArrowInvalid("this has too many digits")
+    return decimals.cast(target)
 
 
 def _from_numbers(numbers: pa.Array, unit: TimestampUnit) -> pa.Array:
