@@ -78,19 +78,24 @@ class Comparison:
         systems: Sequence[System],
         warm: FileWorkload | None = None,
         check: Callable[[Path], int] = unchecked,
+        rounds: int | None = None,
     ) -> None:
-        """All systems in turns; `warm` runs before on each. `check` finds wrong results in a home of ours."""
+        """All systems in turns; `warm` runs before on each. `check` finds wrong results in a home of ours.
+
+        `rounds` is for what takes so long that once must do.
+        """
+        rounds = rounds or self._rounds
         able = [system for system in systems if not system.missing]
         self._missing |= {system.name: system.missing for system in systems if system.missing}
         if warm is not None:
             for system in able:
                 self._phase(system, warm, unchecked)
-        for number in range(self._rounds):
+        for number in range(rounds):
             for system in able:
                 phase = self._phase(system, workload, check)
                 self.keep(workload.name, system.name, phase)
                 tell(
-                    f"{workload.name}, {system.name}, round {number + 1} of {self._rounds}: "
+                    f"{workload.name}, {system.name}, round {number + 1} of {rounds}: "
                     f"{phase.cpu_s:.2f} CPU s, {phase.usage.wall_s:.1f} s"
                 )
 
