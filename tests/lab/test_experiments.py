@@ -38,6 +38,7 @@ NOT_REPRODUCED = {
     "sched-E16": {"logarithmic, the best number: below HNR by"},
     "sched-E19": {"deviation 5: who gains most", "deviation 25: who gains most"},
     "sched-E21": {"HR: most is worse"},
+    "slice-E13": {"state with eight in flight / with one: least over lengths of 4 and more"},
     "slice-E18": {"to 100/s: response of the last third / before, with adaptation"},
 }
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from slicemill_lab.claims import at_least, at_most, within
 from slicemill_lab.experiment import Experiment, Result, Scale
-from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.ring.runs import (
     NODES,
     SELECTIVITIES,
     RingSetting,
     best,
+    draw_response,
     figures_of,
     most_over_least,
     psp_by_nodes,
@@ -51,15 +51,8 @@ def run(seed: int, scale: Scale) -> Result:
 
 def plot(result: Result, path: Path) -> None:
     """Response over the number of nodes."""
-    draw_curves(
-        path,
-        {
-            name: curve(result.figures["nodes"], [line["response_ms"]])
-            for name, line in result.figures["lines"].items()
-        },
-        title="A longer ring answers sooner, until the way round takes longer than the work",
-        x_label="nodes",
-        y_label="mean response [ms]",
+    draw_response(
+        result, path, "A longer ring answers sooner, until the way round takes longer than the work"
     )
 
 

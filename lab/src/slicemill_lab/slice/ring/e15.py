@@ -6,12 +6,12 @@ from pathlib import Path
 
 from slicemill_lab.claims import ascending, at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
-from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.ring.runs import (
     NODES,
     MeasuredRing,
     RingSetting,
     ctr,
+    draw_response,
     figures_of,
     measured_ring,
     most_over_least,
@@ -53,16 +53,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 def plot(result: Result, path: Path) -> None:
     """Response over the number of nodes."""
-    draw_curves(
-        path,
-        {
-            name: curve(result.figures["nodes"][1:], [line["response_ms"][1:]])
-            for name, line in result.figures["lines"].items()
-        },
-        title="Copies on more nodes make covers smaller, and hops slower",
-        x_label="nodes",
-        y_label="mean response [ms]",
-    )
+    draw_response(result, path, "Copies on more nodes make covers smaller, and hops slower", first=1)
 
 
 EXPERIMENT = Experiment(id="slice-E15", title="Coordinated routing over nodes and copies", run=run, plot=plot)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from slicemill_lab.claims import at_most
 from slicemill_lab.experiment import Experiment, Result, Scale
-from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.ring.e14 import aligned
 from slicemill_lab.slice.ring.e15 import coordinated
-from slicemill_lab.slice.ring.runs import NODES, RingSetting, best, figures_of, psp_by_nodes
+from slicemill_lab.slice.ring.runs import NODES, RingSetting, best, draw_response, figures_of, psp_by_nodes
 
 
 def run(seed: int, scale: Scale) -> Result:
@@ -39,16 +38,7 @@ def run(seed: int, scale: Scale) -> Result:
 
 def plot(result: Result, path: Path) -> None:
     """Response over the number of nodes."""
-    draw_curves(
-        path,
-        {
-            name: curve(result.figures["nodes"][1:], [line["response_ms"][1:]])
-            for name, line in result.figures["lines"].items()
-        },
-        title="The ring at its best length is ahead, and stores nothing twice",
-        x_label="nodes",
-        y_label="mean response [ms]",
-    )
+    draw_response(result, path, "The ring at its best length is ahead, and stores nothing twice", first=1)
 
 
 EXPERIMENT = Experiment(id="slice-E16", title="The ring and its rivals at their best", run=run, plot=plot)

@@ -53,7 +53,7 @@ def run(seed: int, scale: Scale) -> Result:
             for (streams, segment), printed in PRINTED.items()
         ),
         *(
-            within(f"{name}: most stored / one copy", runs[name], 0.75 * ratio, 1.5 * ratio)
+            within(f"{name}: most stored / one copy", runs[name], 0.75 * ratio, 1.35 * ratio)
             for name, ratio in expected.items()
         ),
     )
