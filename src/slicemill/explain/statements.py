@@ -14,6 +14,7 @@ from slicemill.esl.types.catalog import (
     TimestampKind,
 )
 from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.function import FunctionDefinition
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
@@ -34,6 +35,8 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "aggregate", _aggregate(statement)
     if isinstance(statement, ModelDefinition):
         return "model", _model(statement)
+    if isinstance(statement, FunctionDefinition):
+        return "function", _function(statement)
     if isinstance(statement, DroppedName):
         return "drop", statement.kind.lower()
     if isinstance(statement, Setting):
@@ -85,6 +88,12 @@ def _model(definition: ModelDefinition) -> str:
     model, found = definition.model, definition.model.classification
     cores = f"{len(model.cores)} core{'s' * (len(model.cores) != 1)}"
     return f"{definition.arguments} gives {model.text}; {found.kind}, {cores}, keeps {found.state_text}"
+
+
+def _function(definition: FunctionDefinition) -> str:
+    python = definition.external is not None
+    meant = f"in Python: {definition.external}" if python else definition.body
+    return f"{definition.parameters} gives {definition.returns}; {meant}"
 
 
 def _options(query: QueryDefinition) -> str:

@@ -51,10 +51,12 @@ def is_aggregate(name: str, catalog: Catalog) -> bool:
     return name.lower() in BUILTINS or any(catalog.aggregates(name))
 
 
-def aggregate_names(catalog: Catalog) -> list[str]:
+def callable_names(catalog: Catalog) -> list[str]:
+    """All that can be called beside the scalar library."""
     return [
         *BUILTINS,
         *PREDEFINED,
+        *(function.name for function in catalog.functions.values()),
         *(d.name for d in (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())),
     ]
 

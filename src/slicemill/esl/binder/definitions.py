@@ -32,6 +32,7 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.function import FunctionDefinition
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Continuous, FrameUnit, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
@@ -319,12 +320,14 @@ def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:
 
 def _known_as(
     kind: str, name: str, catalog: Catalog
-) -> QueryDefinition | AggregateDefinition | ModelDefinition | Relation | None:
+) -> QueryDefinition | AggregateDefinition | ModelDefinition | FunctionDefinition | Relation | None:
     """What DROP kind name means."""
     if kind == "QUERY":
         return catalog.queries.get(name.lower())
     if kind == "MODEL":
         return catalog.models.get(name.lower())
+    if kind == "FUNCTION":
+        return catalog.functions.get(name.lower())
     if kind == "AGGREGATE":
         base, window = catalog.declared_versions(name) if name.lower() not in catalog.models else (None, None)
         return base or window
@@ -337,6 +340,8 @@ def _known_names(kind: str, catalog: Catalog) -> list[str]:
         return [query.name for query in catalog.queries.values()]
     if kind == "MODEL":
         return [model.name for model in catalog.models.values()]
+    if kind == "FUNCTION":
+        return [function.name for function in catalog.functions.values()]
     if kind == "AGGREGATE":
         defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
         return [definition.name for definition in defined if definition.model is None]

@@ -10,13 +10,14 @@ from slicemill.errors import did_you_mean
 from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import (
     Resolved,
-    aggregate_names,
+    callable_names,
     is_aggregate,
     read_field,
     resolve_call,
     single_column,
 )
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.function_calls import function_call
 from slicemill.esl.binder.model_windows import check_model_over
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.scope import Scope
@@ -65,7 +66,7 @@ class SelectEnvironment:
         return self.scope.resolve(node)
 
     def call_names(self) -> list[str]:
-        return aggregate_names(self.context.catalog)
+        return callable_names(self.context.catalog)
 
     def call(self, node: exp.Anonymous) -> Expr | None:
         name = node.name.lower()
@@ -84,7 +85,7 @@ class SelectEnvironment:
                 "write FROM stream (attributes) AS S RANGE … SLIDES …",
             )
         if not is_aggregate(name, self.context.catalog):
-            return None
+            return function_call(node, self.context, self)
         return single_column(node, self._aggregate(node))
 
     def _aggregate(self, node: exp.Anonymous) -> Resolved:
@@ -206,7 +207,7 @@ class TemporalEnvironment:
         return self.scope.resolve(node)
 
     def call_names(self) -> list[str]:
-        return ["valid"]
+        return ["valid", *(function.name for function in self.context.catalog.functions.values())]
 
     def call(self, node: exp.Anonymous) -> Expr | None:
         name = node.name.lower()
@@ -223,7 +224,7 @@ class TemporalEnvironment:
                 span_of(node),
                 "aggregate over a stream made from it",
             )
-        return None
+        return function_call(node, self.context, self)
 
     def field(self, node: exp.Dot) -> Expr:
         raise Mistake("this has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))")

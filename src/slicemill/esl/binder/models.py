@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.functions import refuse_function
 from slicemill.esl.binder.types import bind_columns
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
@@ -53,6 +54,7 @@ def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition:
 
 def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
     name, catalog = identifier.name, context.catalog
+    refuse_function(identifier, context)
     if name.lower() in SCALARS:
         raise Mistake(f"{name} is a scalar function already", span_of(identifier), "choose another name")
     if any(catalog.declared_versions(name)):

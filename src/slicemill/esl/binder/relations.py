@@ -9,13 +9,14 @@ from sqlglot import exp
 
 from slicemill.esl.binder.calls import (
     Resolved,
-    aggregate_names,
+    callable_names,
     is_aggregate,
     read_field,
     resolve_call,
     single_column,
 )
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
+from slicemill.esl.binder.function_calls import function_call
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
 from slicemill.esl.binder.problems import Problems
@@ -48,14 +49,14 @@ class RelationEnvironment:
         return self.scope.resolve(node)
 
     def call_names(self) -> list[str]:
-        return [*aggregate_names(self.context.catalog), "oldest"]
+        return [*callable_names(self.context.catalog), "oldest"]
 
     def call(self, node: exp.Anonymous) -> Expr | None:
         name = node.name.lower()
         if name == "oldest":
             return self._oldest(node, None)
         if not is_aggregate(name, self.context.catalog):
-            return None
+            return function_call(node, self.context, self)
         return single_column(node, self._aggregate(node))
 
     def _aggregate(self, node: exp.Anonymous) -> Resolved:

@@ -178,6 +178,18 @@ class CreateModel(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "arguments": True, "options": False, "text": True}
 
 
+class CreateFunction(exp.Expression):
+    """A scalar function: its `body` is an expression, or `external` names a function in Python."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "arguments": True,
+        "returns": True,
+        "body": False,
+        "external": False,
+    }
+
+
 class DropObject(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 

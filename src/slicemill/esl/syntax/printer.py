@@ -210,6 +210,12 @@ class EslGenerator(Generator):
         head = f"CREATE MODEL {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))}){clause}"
         return f"{head} AS{self.sep()}{child(e, 'text').name}"
 
+    def createfunction_sql(self, e: nodes.CreateFunction) -> str:
+        head = f"CREATE FUNCTION {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))})"
+        external = child(e, "external") is not None
+        value = f"LANGUAGE PYTHON AS {self.sql(e, 'external')}" if external else f"AS {self.sql(e, 'body')}"
+        return f"{head} RETURNS {self.sql(e, 'returns')} {value}"
+
     def dropobject_sql(self, e: nodes.DropObject) -> str:
         return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
-from slicemill.esl.syntax.grammar.aggregates import declaration
+from slicemill.esl.syntax.grammar.functions import declaration
 from slicemill.esl.syntax.nodes import at
 
 
