@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slicemill.errors import counted
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.catalog import (
     DerivedStream,
@@ -15,7 +16,7 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.function import FunctionDefinition
-from slicemill.esl.types.model import ModelDefinition
+from slicemill.esl.types.model import ModelDefinition, ModelTemplate
 from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.time import format_us
@@ -35,6 +36,10 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "aggregate", _aggregate(statement)
     if isinstance(statement, ModelDefinition):
         return "model", _model(statement)
+    if isinstance(statement, ModelTemplate):
+        results = dict.fromkeys(result.text for result in statement.results)
+        columns = counted(len(statement.results), "column")
+        return "model", f"{statement} gives {columns}: {', '.join(results)}"
     if isinstance(statement, FunctionDefinition):
         return "function", _function(statement)
     if isinstance(statement, DroppedName):

@@ -256,6 +256,17 @@ class Total:
     assert source_digest("no_such_module:Total") is None
 
 
+def test_a_model_with_constants_that_is_used_stays_what_it_is(tmp_path: Path) -> None:
+    model = "CREATE MODEL ewma(x REAL; alpha REAL) AS alpha*sum(x*(1 - alpha)^j);"
+    query = "CREATE QUERY q AS SELECT ewma(v, 0.5) OVER (ROWS 3 PRECEDING) AS e FROM s;"
+    home = tmp_path / "home"
+    start(home, STREAM, model, query)
+    start(home, STREAM, model.replace("AS alpha", "AS -- the newest counts most\n  alpha"), query)
+    changed = model.replace("alpha*sum", "2*sum")
+    assert "model ewma has changed, and q, kept in" in refused(home, STREAM, changed, query)
+    start(home, STREAM, "DROP QUERY q; DROP MODEL ewma;", changed, query)
+
+
 def test_a_function_that_is_used_stays_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     module = tmp_path / "kept_python_function.py"

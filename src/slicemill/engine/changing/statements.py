@@ -36,7 +36,7 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.function import FunctionDefinition
-from slicemill.esl.types.model import ModelDefinition
+from slicemill.esl.types.model import ModelDefinition, ModelTemplate
 from slicemill.explain.statements import describe
 from slicemill.plan.content import quoted
 from slicemill.plan.meaning import called_by, changed_parts
@@ -46,8 +46,9 @@ _QUERY = "query"
 _FUNCTION = "function"
 _CALLED = ("aggregate", "window aggregate", "model")
 _SHOWN = 200
+_MODELS = (ModelDefinition, ModelTemplate)
 # Of which the words do not matter, where they mean the same.
-_REPLACED_BY_KEPT = (Stream, DerivedStream, View, AggregateDefinition, ModelDefinition, FunctionDefinition)
+_REPLACED_BY_KEPT = (Stream, DerivedStream, View, AggregateDefinition, *_MODELS, FunctionDefinition)
 
 Key = tuple[str, str]
 Entry = Mapping[str, Any]
@@ -218,6 +219,7 @@ def _kind(statement: Statement) -> str:
     kinds: dict[type, str] = {
         QueryDefinition: _QUERY,
         ModelDefinition: "model",
+        ModelTemplate: "model",
         FunctionDefinition: _FUNCTION,
         Setting: "setting",
     }
@@ -262,7 +264,7 @@ def _users(statement: Statement, kept: Catalog) -> list[str]:
         called = {name.lower() for name in callers if any(kept.declared_versions(name))}
         direct = [name for name in callers if name.lower() in {*kept.queries, *kept.relations}]
         return list(dict.fromkeys([*direct, *_callers(called, kept)]))
-    if not isinstance(statement, (AggregateDefinition, ModelDefinition)):
+    if not isinstance(statement, (AggregateDefinition, *_MODELS)):
         return kept.dependants(_RELATION.upper(), statement.name)
     return _callers({statement.name.lower()}, kept)
 
@@ -273,8 +275,12 @@ def _callers(aggregates: set[str], kept: Catalog) -> list[str]:
     defined = [*kept.base_aggregates.values(), *kept.window_aggregates.values()]
     while found < len(names):
         found = len(names)
-        names |= {definition.name.lower() for definition in defined if called_by(definition) & names}
+        names |= {definition.name.lower() for definition in defined if _called_by(definition, kept) & names}
     return list(dict.fromkeys(user for name in sorted(names) for user in kept.dependants("AGGREGATE", name)))
+
+
+def _called_by(definition: AggregateDefinition, kept: Catalog) -> set[str]:
+    return {kept.declared_as(name).lower() for name in called_by(definition)}
 
 
 def _user() -> str:

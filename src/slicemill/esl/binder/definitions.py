@@ -16,24 +16,21 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.catalog import (
     Catalog,
     DerivedStream,
     DroppedName,
     QueryDefinition,
     QueryOptions,
-    Relation,
     Setting,
     SourceSpec,
+    Statement,
     Stream,
     Table,
     TimestampKind,
     View,
 )
 from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.function import FunctionDefinition
-from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Continuous, FrameUnit, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Schema
@@ -318,9 +315,7 @@ def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:
     return DroppedName(kind, found.name)
 
 
-def _known_as(
-    kind: str, name: str, catalog: Catalog
-) -> QueryDefinition | AggregateDefinition | ModelDefinition | FunctionDefinition | Relation | None:
+def _known_as(kind: str, name: str, catalog: Catalog) -> Statement | None:
     """What DROP kind name means."""
     if kind == "QUERY":
         return catalog.queries.get(name.lower())

@@ -66,7 +66,7 @@ def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
         raise Mistake(
             f"{identifier.name} is {kind} that everybody has", span_of(identifier), "choose another name"
         )
-    if any(context.catalog.declared_versions(name)):
+    if name in context.catalog.models or any(context.catalog.declared_versions(name)):
         kind = "model" if name in context.catalog.models else "aggregate"
         raise Mistake(
             f"there is a{'n' * (kind[0] == 'a')} {kind} {identifier.name} already",

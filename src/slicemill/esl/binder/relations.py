@@ -12,7 +12,7 @@ from slicemill.esl.binder.calls import (
     callable_names,
     is_aggregate,
     read_field,
-    resolve_call,
+    resolve_calls,
     single_column,
 )
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
@@ -44,6 +44,7 @@ class RelationEnvironment:
     inwindow: Schema | None = None
     place: str = ""
     resolved: dict[str, Resolved] = field(default_factory=dict)
+    _columns: dict[str, tuple[Column, ...]] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Expr:
         return self.scope.resolve(node)
@@ -59,31 +60,34 @@ class RelationEnvironment:
             return function_call(node, self.context, self)
         return single_column(node, self._aggregate(node))
 
-    def _aggregate(self, node: exp.Anonymous) -> Resolved:
+    def _aggregate(self, node: exp.Anonymous) -> tuple[Column, ...]:
+        """The columns that a call returns."""
         if self.place:
             raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node))
         text = to_esl(node)
-        if text not in self.resolved:
+        if text not in self._columns:
             before, self.place = self.place, "the argument of an aggregate"
             arguments = [bind(a, self) for a in node.expressions if not isinstance(a, exp.Star)]
             self.place = before
-            resolved = resolve_call(node, arguments, self.context.catalog)
-            if resolved.base is None and not resolved.builtin:
-                raise Mistake(
-                    f"{resolved.name} has only a window version", span_of(node), "a table has no window"
-                )
-            model = None if resolved.base is None else resolved.base.model
-            if model is not None and model.uses_position:
-                raise Mistake(
-                    "this model uses position i, and the rows of a table have no order", span_of(node)
-                )
-            self.resolved[text] = resolved
-        return self.resolved[text]
+            found = resolve_calls(node, arguments, self.context.catalog)
+            for resolved in found:
+                if resolved.base is None and not resolved.builtin:
+                    raise Mistake(
+                        f"{resolved.name} has only a window version", span_of(node), "a table has no window"
+                    )
+                model = None if resolved.base is None else resolved.base.model
+                if model is not None and model.uses_position:
+                    raise Mistake(
+                        "this model uses position i, and the rows of a table have no order", span_of(node)
+                    )
+                self.resolved[resolved.columns[0].name] = resolved
+            self._columns[text] = tuple(column for resolved in found for column in resolved.columns)
+        return self._columns[text]
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
         """All columns of an aggregate call; None for anything else."""
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
-            return self._aggregate(node).columns
+            return self._aggregate(node)
         return None
 
     def _oldest(self, node: exp.Anonymous, wanted: exp.Identifier | None) -> Expr:

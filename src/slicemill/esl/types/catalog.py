@@ -12,7 +12,7 @@ from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ExistsQuery, Expr, ScalarQuery, walk
 from slicemill.esl.types.function import FunctionDefinition
 from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.esl.types.model import ModelDefinition, predefined
+from slicemill.esl.types.model import ModelDefinition, ModelTemplate, predefined
 from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import VARCHAR, Column, Schema, TimestampUnits
@@ -155,6 +155,7 @@ Statement: TypeAlias = (
     | QueryDefinition
     | AggregateDefinition
     | ModelDefinition
+    | ModelTemplate
     | FunctionDefinition
     | DroppedName
     | Setting
@@ -169,7 +170,7 @@ class Catalog:
     queries: dict[str, QueryDefinition] = field(default_factory=dict)
     base_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
     window_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
-    models: dict[str, ModelDefinition] = field(default_factory=dict)
+    models: dict[str, ModelDefinition | ModelTemplate] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     functions: dict[str, FunctionDefinition] = field(default_factory=dict)
     function_calls: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
@@ -218,9 +219,25 @@ class Catalog:
         return None
 
     def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """The user's base and window version of an aggregate."""
+        """The user's base and window version of an aggregate, also of an instance of a model."""
         key = name.lower()
-        return self.base_aggregates.get(key), self.window_aggregates.get(key)
+        found = self.base_aggregates.get(key), self.window_aggregates.get(key)
+        instance = None if any(found) else self._instance(name)
+        return found if instance is None else instance[1].versions
+
+    def _instance(self, name: str) -> tuple[ModelTemplate, ModelDefinition] | None:
+        """The model of which a name is that of an instance, and the instance."""
+        for end, letter in enumerate(name):
+            template = self.models.get(name[:end].lower()) if letter in "[." else None
+            found = template.instance(name) if isinstance(template, ModelTemplate) else None
+            if isinstance(template, ModelTemplate) and found is not None:
+                return template, found
+        return None
+
+    def declared_as(self, name: str) -> str:
+        """The name under which an aggregate is declared that is called by this one."""
+        instance = self._instance(name)
+        return name if instance is None else instance[0].name
 
     def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
         """The base and window version of an aggregate: the user's, or those of a model that all have."""
@@ -229,9 +246,12 @@ class Catalog:
             return declared
         return known.versions
 
-    def model(self, name: str) -> ModelDefinition | None:
+    def model(self, name: str) -> ModelDefinition | ModelTemplate | None:
         """The model of that name: the user's, or one that all have."""
         own, taken = self.models.get(name.lower()), name.lower() in self.functions
+        instance = self._instance(name)
+        if instance is not None:
+            return instance[1]
         return own or (None if taken or any(self.declared_versions(name)) else predefined(name))
 
     def add(self, statement: Statement, functions: Collection[str] = ()) -> None:
@@ -247,6 +267,8 @@ class Catalog:
         elif isinstance(statement, ModelDefinition):
             self.models[key] = statement
             self.base_aggregates[key], self.window_aggregates[key] = statement.versions
+        elif isinstance(statement, ModelTemplate):
+            self.models[key] = statement
         elif isinstance(statement, FunctionDefinition):
             self.functions[key] = statement
         elif isinstance(statement, DroppedName):
@@ -273,7 +295,7 @@ class Catalog:
     def _declared(self, user: tuple[str, str]) -> Statement | None:
         kind, key = user
         if kind == "AGGREGATE":
-            return self.base_aggregates.get(key) or self.window_aggregates.get(key)
+            return self.models.get(key) or self.base_aggregates.get(key) or self.window_aggregates.get(key)
         if kind == "FUNCTION":
             return self.functions.get(key)
         return self.queries.get(key) if kind == "QUERY" else self.relations.get(key)
@@ -289,7 +311,8 @@ class Catalog:
             return [user.name for user in users if user is not None]
         found = []
         for statement in (*self.relations.values(), *self.queries.values()):
-            if wanted in {entry.lower() for entry in _used_by(statement, kind)}:
+            used = _used_by(statement, kind)
+            if wanted in {(self.declared_as(entry) if kind in CALLED else entry).lower() for entry in used}:
                 found.append(statement.name)
         return found
 
@@ -300,7 +323,8 @@ def _user_kind(statement: Statement) -> str:
         return "QUERY"
     if isinstance(statement, FunctionDefinition):
         return "FUNCTION"
-    return "AGGREGATE" if isinstance(statement, (AggregateDefinition, ModelDefinition)) else "RELATION"
+    called = isinstance(statement, (AggregateDefinition, ModelDefinition, ModelTemplate))
+    return "AGGREGATE" if called else "RELATION"
 
 
 def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:

@@ -179,7 +179,7 @@ def _create(c: Cursor) -> exp.Expression:
         model = models.create_model(c, _object_name(c, "a name for the model"))
         model.set("options", _options(c) if c.accept("WITH") else None)
         c.expect("AS")
-        model.set("text", models.expression(c, _STARTS))
+        model.set("texts", models.expressions(c, _STARTS, several=model.args.get("results") is not None))
         return model
     for word in ("AGGREGATE", "WINDOW", "ALGEBRAIC"):
         c.note(word)
