@@ -66,7 +66,7 @@ def keys_by_log(query: str) -> list[dict[str, list[str]]]:
     graph = share(optimize(build_graph(catalog)), catalog)
     return [
         {
-            log: [render(key) for key in exchange.keys]
+            log: [render(key) for key in exchange.by[0]]
             for log, exchange in exchanges_of(unit, graph, 4).items()
         }
         for unit in cut(graph)

@@ -15,7 +15,7 @@ from slicemill.columns.keys import keys_found_once
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
-from slicemill.operators.context import StepContext, fed_by, step_of
+from slicemill.operators.context import Cell, StepContext, fed_by, step_of
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.slices.coverage import Covers
@@ -62,6 +62,11 @@ class UnitPlan:
     def cells(self) -> int:
         return next((exchange.cells for exchange in self.exchanges.values()), 1)
 
+    def cell(self, number: int) -> Cell:
+        exchanges = self.exchanges.values()
+        by_time = bool(exchanges) and all(exchange.parts == 1 for exchange in exchanges)
+        return Cell(number, self.cells, by_time, any(not exchange.by_key for exchange in exchanges))
+
     def does_the_same(self, other: UnitPlan) -> bool:
         """Does another plan ask for the same results, of the same tables?"""
         return (self.unit, self.graph, self.tables) == (other.unit, other.graph, other.tables)
@@ -90,8 +95,9 @@ class RunOutcome:
 class UnitProgram:
     """The steps of a unit, for one of its cells; `states` is what they kept in the last run, by node."""
 
-    def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None) -> None:
+    def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None, cell: int = 0) -> None:
         self.plan = plan
+        self._cell = plan.cell(cell)
         self._stateful: dict[str, StatefulStep | SharedStep] = {}
         self._empty: dict[str, pa.Table] = {}  # by input
         known = states or {}
@@ -231,7 +237,8 @@ class UnitProgram:
 
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         plan = self.plan
-        step = step_of(StepContext(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers))
+        context = StepContext(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers, self._cell)
+        step = step_of(context)
         if isinstance(step, Stateful):
             self._stateful[node.id] = step
         return step

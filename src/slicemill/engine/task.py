@@ -173,7 +173,7 @@ class Worker:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
         plan = cast(UnitPlan, cloudpickle.loads(self._plans[item.plan]))
         states = read_checkpoint(item.state_folder, item.restore.files) if item.restore.files else {}
-        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states)
+        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states, item.cell)
         if item.restore.replay:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}

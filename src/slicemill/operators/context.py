@@ -20,6 +20,20 @@ from slicemill.rows import Row, Timed
 
 
 @dataclass(frozen=True, slots=True)
+class Cell:
+    """Which cell of its unit a step is in, and what that means for it.
+
+    `by_time`: all cells get all rows, and each stores those of its stripe (`columns.cells.stripes_of`); a
+    pair is found where its older row is stored (S33). `tied`: rows of one cause may come from several cells.
+    """
+
+    number: int = 0
+    count: int = 1
+    by_time: bool = False
+    tied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StepContext:
     """A node, where it stands, and what its step kept in the last run."""
 
@@ -29,6 +43,7 @@ class StepContext:
     tables: Mapping[str, Sequence[Row]]
     state: object | None
     newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
+    cell: Cell = Cell()
 
     @property
     def schemas(self) -> list[Schema]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from math import prod
 
 from slicemill.esl.types.expression import Expr
 from slicemill.operators.graph import Node, QueryGraph
@@ -17,17 +19,59 @@ from slicemill.plan.units import Unit
 MOST_CELLS = 1 << 16
 
 
+class Along(Enum):
+    """How a row's coordinate along a dimension of cells is found without keys."""
+
+    EVERY = "it goes to all of them"
+    STRIPE = "by its number: one row here, the next one there"
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How the rows of a log are spread over cells: by keys, which are expressions over its columns."""
+    """How the rows of a log are spread over cells, which form a grid of this shape.
 
-    keys: Keys
-    cells: int
+    Along each dimension a row's coordinate goes by keys, which are expressions over the log's columns, or as
+    `Along` says. A cell's number is its place in the grid, the last dimension varying fastest.
+    """
+
+    shape: tuple[int, ...]
+    by: tuple[Keys | Along, ...]
+
+    @property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def by_key(self) -> bool:
+        """Does a row go to one cell, that of its keys, and to no other?"""
+        return len(self.by) == 1 and not isinstance(self.by[0], Along)
+
+    @property
+    def spread(self) -> tuple[tuple[int, Keys | Along], ...]:
+        """The dimensions along which rows differ: how many coordinates there are, and what they go by."""
+        return tuple(
+            (count, by) for count, by in zip(self.shape, self.by, strict=True) if by is not Along.EVERY
+        )
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts the rows are divided; several cells may have the same one."""
+        return prod(count for count, _ in self.spread)
+
+    def part_of(self, cell: int) -> int:
+        """Which part a cell reads."""
+        part = 0
+        beyond = self.cells
+        for count, by in zip(self.shape, self.by, strict=True):
+            beyond //= count
+            if by is not Along.EVERY:
+                part = part * count + cell // beyond % count
+        return part
 
     @property
     def id(self) -> str:
-        """Names it among all exchanges of a log."""
-        return digest(self.keys, self.cells)
+        """Names it among all exchanges of a log that divide the rows in another way."""
+        return digest(self.spread)
 
 
 def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
@@ -52,7 +96,7 @@ def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchang
             return {}
     if found.keys() != set(unit.inputs):
         return {}
-    return {log: Exchange(keys, cells) for log, keys in found.items()}
+    return {log: Exchange((cells,), (keys,)) for log, keys in found.items()}
 
 
 def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
