@@ -1,12 +1,16 @@
-"""CREATE FUNCTION: its name, its parameters, and whether its body gives what it says."""
+"""CREATE FUNCTION: its name, its parameters, and whether its body gives what it says.
+
+Also objects in Python that a script names as `module:name`.
+"""
 
 from __future__ import annotations
+
+import importlib
 
 from sqlglot import exp
 
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import WINDOW_BOUNDS
-from slicemill.esl.binder.externals import imported, named_object
 from slicemill.esl.binder.function_calls import FunctionEnvironment, written_out
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind
@@ -89,3 +93,22 @@ def _external(
     if imports and not callable(imported(literal, module, name)):
         raise Mistake(f"{literal.name} is no function", span_of(literal))
     return FunctionDefinition(node.this.name, parameters, returns, external=literal.name)
+
+
+def named_object(literal: exp.Literal, rule: str, example: str) -> tuple[str, str]:
+    """The module and the name in it."""
+    module, _, name = literal.name.partition(":")
+    if not module or not name:
+        raise Mistake(rule, span_of(literal), f"as in {example}")
+    return module, name
+
+
+def imported(literal: exp.Literal, module: str, name: str) -> object:
+    """The object; importing runs the module's code."""
+    try:
+        found: object = getattr(importlib.import_module(module), name)
+    except Exception as problem:  # a user's module may fail to import in any way
+        raise Mistake(
+            f"cannot import {literal.name}: {problem}", span_of(literal), "is its folder on PYTHONPATH?"
+        ) from None
+    return found
