@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from slicemill.errors import counted, did_you_mean, one_of
 from slicemill.esl.binder.context import Context
-from slicemill.esl.binder.functions import imported, named_object, refuse_function
+from slicemill.esl.binder.functions.create import imported, named_object, refuse_function
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.relations import RelationEnvironment, bind_relation
 from slicemill.esl.binder.scalar import bind, bind_condition

@@ -17,7 +17,7 @@ from slicemill.esl.binder.calls import (
     single_column,
 )
 from slicemill.esl.binder.context import Context
-from slicemill.esl.binder.function_calls import function_call
+from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.model_windows import check_model_over
 from slicemill.esl.binder.problems import Unknowable
 from slicemill.esl.binder.scalar import bind

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from slicemill.errors import counted, did_you_mean, one_of
 from slicemill.esl.binder.context import Context
-from slicemill.esl.binder.functions import refuse_function
+from slicemill.esl.binder.functions.create import refuse_function
 from slicemill.esl.binder.types import bind_columns
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake

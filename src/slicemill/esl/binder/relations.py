@@ -16,7 +16,7 @@ from slicemill.esl.binder.calls import (
     single_column,
 )
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
-from slicemill.esl.binder.function_calls import function_call
+from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
 from slicemill.esl.binder.problems import Problems

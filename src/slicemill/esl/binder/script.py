@@ -13,7 +13,7 @@ from slicemill.esl.binder import definitions
 from slicemill.esl.binder.aggregates import bind_aggregate
 from slicemill.esl.binder.classifiers import bind_classifier
 from slicemill.esl.binder.context import Context
-from slicemill.esl.binder.functions import bind_function
+from slicemill.esl.binder.functions.create import bind_function
 from slicemill.esl.binder.problems import Mistakes, Unknowable
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Diagnostic, Mistake

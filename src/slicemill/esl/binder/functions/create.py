@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import WINDOW_BOUNDS
-from slicemill.esl.binder.function_calls import FunctionEnvironment, written_out
+from slicemill.esl.binder.functions.calls import FunctionEnvironment, written_out
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.types import bind_columns, bind_type
