@@ -117,6 +117,10 @@ class Dispatcher:
         """The names of those who may still append to their segments."""
         return self._assignments.writers
 
+    def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
+        """The worker that has a cell, if one has."""
+        return self._assignments.holder_of(unit, cell)
+
     def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
         """Run these units from now on, for the queries that have these goals; while paused."""
         fresh = list(units)

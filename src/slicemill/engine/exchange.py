@@ -63,6 +63,7 @@ class _OrderedRows:
     table: pa.Table
     order: NDArray[np.integer]
     borders: NDArray[np.intp]
+    row_bytes: float = 0.0  # where they are stored: who takes some of them reads no others
 
     def part(self, cell: int) -> pa.Table:
         begin, end = self.borders[cell : cell + 2]
@@ -78,12 +79,14 @@ class SpreadRows:
         self._exchange = exchange
         self._schema = with_system_columns(columns)
         self._pieces: list[_OrderedRows] = []
+        self._bytes = 0
         unordered = []
         for stored, arrival_us in tables:
             table = conform(stored, self._schema, arrival_us)
             found = self._as_stored(stored, table)
             if found is None:
                 unordered.append(table)
+                self._bytes += stored.nbytes
             else:
                 self._pieces.append(found)
         if unordered:
@@ -95,7 +98,14 @@ class SpreadRows:
     def part(self, cell: int) -> pa.Table:
         """The rows of a cell, sorted by (`_ts`, `_seq`)."""
         parts = [piece.part(cell) for piece in self._pieces]
+        for piece, part in zip(self._pieces, parts, strict=True):
+            self._bytes += round(part.num_rows * piece.row_bytes)
         return merge_sorted(parts) if parts else self._schema.empty_table()
+
+    def take_bytes(self) -> int:
+        """How many bytes of the log were read since this was last asked."""
+        read, self._bytes = self._bytes, 0
+        return read
 
     def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
         """The order that was stored with the rows, if it was."""
@@ -103,7 +113,8 @@ class SpreadRows:
         if order not in stored.column_names:
             return None
         sorted_cells = whole(stored.column(cells)).to_numpy()
-        return _OrderedRows(table, whole(stored.column(order)).to_numpy(), self._borders(sorted_cells))
+        places, borders = whole(stored.column(order)).to_numpy(), self._borders(sorted_cells)
+        return _OrderedRows(table, places, borders, stored.nbytes / stored.num_rows)
 
     def _borders(self, cells: Cells) -> NDArray[np.intp]:
         # Not of np.arange as it is: cells would be copied as the wider type.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.unit import RunningUnit
@@ -63,4 +64,14 @@ class Measuring:
         streams = {name: asdict(stream.counts) for name, stream in dispatcher.streams.items()}
         failing = {name: s.error for name, s in dispatcher.streams.items() if s.error is not None}
         policy = dispatcher.chooser.policy.name
-        return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing)
+        cells = [cell for unit in running.units for cell in self._cells(unit)]
+        return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
+
+    def _cells(self, unit: RunningUnit) -> Iterable[dict[str, Any]]:
+        for cell, statistics in sorted(unit.statistics.cells.items()):
+            yield {
+                "unit": unit.id,
+                "cell": cell,
+                "worker": self._dispatcher.worker_of(unit, cell),
+                **statistics.plain(),
+            }

@@ -18,6 +18,7 @@ from slicemill.metrics.due import Arrivals, TimeMoments
 from slicemill.operators.in_turn import Dues
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
+from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.changes import Appended
@@ -151,6 +152,13 @@ class RunDone:
     cpu_s: float
     seconds: Mapping[str, float]
     checkpoint: tuple[Any, ...] | None = None
+    rows_in: int = 0
+    bytes_read: int = 0  # of logs, by this cell
+    compared: Mapping[str, Compared] = field(default_factory=dict)  # by joins, by the age of rows
+
+    @property
+    def pairs(self) -> int:
+        return sum(sum(side) for found in self.compared.values() for side in found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from slicemill.operators.join.spec import InOrder, SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.step import SharedStep, StatefulStep, StepResult
 from slicemill.shedding.accuracy import AccuracySums
+from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import TS
@@ -51,6 +52,10 @@ class SharedJoinStep:
     @property
     def state(self) -> JoinState:
         return self._join.state
+
+    @property
+    def compared(self) -> Compared:
+        return self._join.compared.found()
 
     def sheds(self, node_id: str) -> Mapping[str, Report]:  # noqa: ARG002
         """Of its members, which have the names of nodes."""
@@ -95,6 +100,10 @@ class JoinStep:
     @property
     def state(self) -> JoinState:
         return self._shared.state
+
+    @property
+    def compared(self) -> Compared:
+        return self._shared.compared
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         (part,) = self._shared.run(tables, complete)
