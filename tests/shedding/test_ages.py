@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from slicemill.shedding.ages import PARTS, AgeCounter, Compared, ComparedByAge
 
 COUNTS = st.lists(st.integers(0, 1000), min_size=PARTS, max_size=PARTS).map(tuple)
-CELLS = st.lists(st.tuples(COUNTS, COUNTS), min_size=1, max_size=4)
+OLDEST = (PARTS - 1, PARTS - 1)  # windows are full
+CELLS = st.lists(st.builds(Compared, st.tuples(COUNTS, COUNTS), st.just(OLDEST)), min_size=1, max_size=4)
+NOTHING = (0,) * PARTS
 WINDOWS = st.tuples(st.floats(0.05, 1.0), st.floats(0.05, 1.0))
 
 
@@ -21,10 +23,11 @@ def test_what_slices_count_is_kept_within_their_ages(slices: list[tuple[float, f
     counter = AgeCounter(1)
     for youngest, length, count in slices:
         counter.add(0, youngest, youngest + length, count)
-    assert sum(map(sum, counter.found())) == sum(count for *_, count in slices)
+    assert counter.found().total == sum(count for *_, count in slices)
     alone = AgeCounter(1)
     alone.add(0, 0.5, 0.75, 1000)
-    (parts,) = alone.found()
+    (parts,), oldest = alone.found().parts, alone.found().oldest
+    assert oldest == (12,)
     assert [part for part, count in enumerate(parts) if count] == [8, 9, 10, 11]
     assert set(parts) == {0, 250}
 
@@ -32,9 +35,10 @@ def test_what_slices_count_is_kept_within_their_ages(slices: list[tuple[float, f
 @given(CELLS, st.integers(1, 100))
 def test_cells_are_added_up_whatever_their_number(cells: list[Compared], rows: int) -> None:
     apart, together = ComparedByAge(), ComparedByAge()
-    whole = tuple(tuple(map(sum, zip(*sides, strict=True))) for sides in zip(*cells, strict=True))
+    sides = zip(*(cell.parts for cell in cells), strict=True)
+    whole = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in sides)
     apart.add(cells, rows)
-    together.add([whole], rows)
+    together.add([Compared(whole, OLDEST)], rows)
     assert np.allclose(apart.parts, together.parts)
 
 
@@ -63,16 +67,28 @@ def test_more_work_reaches_further_back(cells: list[Compared], windows: tuple[fl
 
 def test_what_is_not_looked_at_stays_known() -> None:
     known = ComparedByAge()
-    known.add([((100,) * PARTS, (0,) * PARTS)], 10)
-    half = ((100,) * (PARTS // 2) + (0,) * (PARTS // 2), (0,) * PARTS)
+    known.add([Compared(((100,) * PARTS, NOTHING), OLDEST)], 10)
+    half = Compared(((100,) * (PARTS // 2) + (0,) * (PARTS // 2), NOTHING), OLDEST)
     for _ in range(50):
         known.add([half], 10, looked=0.5)
     assert np.allclose(known.parts[0], 10)
     assert known.reach((1.0, 1.0), 0.25) == pytest.approx(0.25)
 
 
+def test_a_reach_does_not_shrink_by_itself() -> None:
+    """Under load from the beginning, what is never looked at counts as much as what is."""
+    known, looked = ComparedByAge(), 1.0
+    known.add([Compared((NOTHING, NOTHING), (-1, -1))], 10)  # nothing is stored yet
+    for step in range(40):
+        looked = known.reach((1.0, 1.0), 0.5)
+        assert looked == pytest.approx(0.5, abs=1 / PARTS)
+        old = min(step, PARTS - 1)
+        counts = tuple(100 if (part + 1) / PARTS <= looked and part <= old else 0 for part in range(PARTS))
+        known.add([Compared((counts, counts), (old, old))], 10, looked)
+
+
 def test_young_pairs_that_are_most_of_the_work_shorten_the_reach() -> None:
     known = ComparedByAge()
-    known.add([((700, 100, *(0,) * 13, 200), (0,) * PARTS)], 10)
+    known.add([Compared(((700, 100, *(0,) * 13, 200), NOTHING), OLDEST)], 10)
     assert known.reach((1.0, 1.0), 0.8) == pytest.approx(2 / PARTS, abs=1e-3)
     assert known.reach((1.0, 1.0), 0.35) == pytest.approx(0.5 / PARTS, abs=1e-3)

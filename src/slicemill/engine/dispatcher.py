@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from slicemill.engine.adapting.balancing import Balancing
 from slicemill.engine.assignments import Assignments
 from slicemill.engine.cause import cause
 from slicemill.engine.pace import POLL_S, Pace
@@ -91,7 +92,8 @@ class Dispatcher:
         self._watermark = watermark
         self._clock = clock
         self._after_run = after_run
-        self._assignments = Assignments(pool, sync=home.durable)
+        self._assignments = Assignments(pool, mill, sync=home.durable)
+        self.balancing = Balancing(self._assignments, clock())
         self._visitor: RunningUnit | None = None
         self._given_up: list[RunningUnit] = []  # in the round under way
         self._reads_sources = False
@@ -121,6 +123,11 @@ class Dispatcher:
         """The worker that has a cell, if one has."""
         return self._assignments.holder_of(unit, cell)
 
+    def resize(self, count: int) -> None:
+        """Let workers come, or the last ones go; while paused."""
+        self._pool.resize(count)
+        self._take(self._pool.wait(0))
+
     def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
         """Run these units from now on, for the queries that have these goals; while paused."""
         fresh = list(units)
@@ -128,6 +135,7 @@ class Dispatcher:
         gone = [unit for unit in self.running.units if (unit.id, unit.digest) not in kept]
         for unit in gone:
             self._assignments.unload(unit.id)
+        self.balancing.forget({unit.id for unit in gone})
         self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
 
     def notify(self) -> None:
@@ -483,9 +491,12 @@ class Dispatcher:
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
         load_s = dict.fromkeys(queues, 0.0)
         now, backlog = self._clock(), None
+        self.balancing.look(self.running.units, self.streams.values(), now)
         for unit, share in units.items():
             if not any(spent_s < quantum_s for spent_s in load_s.values()):
                 break
+            if unit.run is None:
+                self.balancing.settle(unit)
             workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
             if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
                 continue
@@ -497,10 +508,11 @@ class Dispatcher:
             unit.begin(watermarks, self.running.moments(unit, self.streams), now, backlog, share)
             assert unit.run is not None
             self.running.began(unit)
+            # What was shed is not in the log: a replay would not shed it again.
+            written = checkpoint or not self._assignments.resident or unit.run.shares < 1
+            written |= self.balancing.is_urgent(unit)
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
-                # What was shed is not in the log: a replay would not shed it again.
-                written = checkpoint or not self._assignments.resident or unit.run.shares < 1
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
                 load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # that of the slowest cell
                 if unit.strikes:

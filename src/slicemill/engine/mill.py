@@ -33,7 +33,7 @@ from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.measuring import Measuring
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
-from slicemill.engine.session import begin_session, configure, worker_count
+from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, slices_of
 from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
@@ -135,6 +135,7 @@ class Mill:
             self.home.unlock()
             raise
         self._borrowed = pool is None
+        self._grows = self._borrowed and grows(self.spark.sparkContext)
         self.catalog = Catalog()
         self.queries: dict[str, Query] = {}
         self._id = unique_name()
@@ -296,6 +297,22 @@ class Mill:
         self.dispatcher.start()
         self.sinks.start()
         compile_beside(self.dispatcher.running.units, self.dispatcher.notify)
+
+    def set_workers(self, count: int | None = None) -> None:
+        """Have so many workers from now on, or as many as Spark has slots for now; results do not change.
+
+        Work follows: who comes gets cells of those that have much to do, and who goes leaves them to others.
+        """
+        context = self._spark.sparkContext if self._spark is not None else None
+        if count is None:
+            count = max(1, worker_count(context)) if context is not None else 1
+        most = most_workers(context) if context is not None and self._execution == "workers" else count
+        if not 1 <= count <= max(most, 1):
+            raise SlicemillError(f"Spark has slots for 1 to {max(most, 1)} workers beside its own tasks")
+        self._grows = False
+        with self.dispatcher.paused():
+            self.dispatcher.checkpoint(self.dispatcher.units.values())  # so that nobody has to replay
+            self.dispatcher.resize(count)
 
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
@@ -527,6 +544,8 @@ class Mill:
         self.sinks.notify()
         if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:
             self.collect()
+            if self._grows and most_workers(self.spark.sparkContext) > len(self._pool.members()):
+                self._pool.resize(most_workers(self.spark.sparkContext))
 
     def collect(self) -> None:
         """Free what every unit has read and nobody will ask for again."""

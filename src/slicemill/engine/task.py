@@ -272,9 +272,10 @@ class Worker:
         return self.streams[key]
 
     def _forget(self, item: Forget) -> None:
-        everything = not item.units and not item.streams
+        everything = not item.units and not item.streams and not item.cells
         for mill, unit, cell in list(self.cells):
-            if mill == item.mill and (everything or unit in item.units):
+            named = unit in item.units or (unit, cell) in item.cells
+            if mill == item.mill and (everything or named):
                 del self.cells[mill, unit, cell]
         for mill, stream in list(self.streams):
             if mill == item.mill and (everything or stream in item.streams):

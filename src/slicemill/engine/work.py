@@ -18,6 +18,7 @@ from slicemill.metrics.due import Arrivals, TimeMoments
 from slicemill.operators.in_turn import Dues
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
+from slicemill.scheduling.balance import CellId
 from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
@@ -116,11 +117,12 @@ class ReadStream:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Release a mill's units and streams from memory; all of them if none is named."""
+    """Release a mill's units, cells of units and streams from memory; everything if nothing is named."""
 
     mill: str
     units: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    cells: tuple[CellId, ...] = ()
 
 
 Item: TypeAlias = RunUnit | CheckpointUnit | ReadStream | Forget
@@ -158,7 +160,7 @@ class RunDone:
 
     @property
     def pairs(self) -> int:
-        return sum(sum(side) for found in self.compared.values() for side in found)
+        return sum(found.total for found in self.compared.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ cells of a unit are added up, so that what is decided does not depend on their n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +16,23 @@ from numpy.typing import NDArray
 # The longest window of an input is told in so many parts.
 PARTS = 16
 
-# By input, the comparisons in each part of its longest window, the youngest first.
-Compared: TypeAlias = tuple[tuple[int, ...], ...]
-
 _DECAY = 0.9
 _STEPS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Of one run, by input: the comparisons in each part of its longest window, the youngest first.
+
+    `oldest` is the part in which the oldest rows are that were looked at, -1 where there were none.
+    """
+
+    parts: tuple[tuple[int, ...], ...]
+    oldest: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(map(sum, self.parts))
 
 
 class AgeCounter:
@@ -29,35 +40,49 @@ class AgeCounter:
 
     def __init__(self, inputs: int) -> None:
         self._counts = np.zeros((inputs, PARTS))
+        self._oldest = [-1] * inputs
 
     def begin_anew(self) -> None:
         self._counts[:] = 0
+        self._oldest = [-1] * len(self._oldest)
 
     def add(self, side: int, youngest: float, oldest: float, count: int) -> None:
         """Rows of one input of these ages, in shares of its longest window, were compared so often.
 
         Rows lie evenly between the ages.
         """
-        edges = np.arange(PARTS + 1) / PARTS
         low, high = np.clip([youngest, oldest], 0.0, 1.0)
+        self._oldest[side] = max(self._oldest[side], _part(high))
         if high - low < 1e-9:
-            self._counts[side, min(int(low * PARTS), PARTS - 1)] += count
+            self._counts[side, _part(low)] += count
             return
-        within = np.clip(edges, low, high)
+        within = np.clip(np.arange(PARTS + 1) / PARTS, low, high)
         self._counts[side] += count * np.diff(within) / (high - low)
 
     def found(self) -> Compared:
         # Rounded so that the sum stays what it is.
         upto = np.rint(np.cumsum(self._counts, axis=1)).astype(np.int64)
-        return tuple(tuple(side) for side in np.diff(upto, axis=1, prepend=0).tolist())
+        parts = np.diff(upto, axis=1, prepend=0).tolist()
+        return Compared(tuple(tuple(side) for side in parts), tuple(self._oldest))
 
 
-@dataclass(slots=True)
+def _part(age: float) -> int:
+    return min(int(age * PARTS), PARTS - 1)
+
+
 class ComparedByAge:
-    """What a row that comes is compared with, by age, of late; `looked` is how far back that was."""
+    """What a row that comes is compared with, by input and age, of late."""
 
-    parts: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, PARTS)))
-    known: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(PARTS, np.bool_))
+    def __init__(self, inputs: int = 2) -> None:
+        self._parts = np.zeros((inputs, PARTS))
+        self._known = np.zeros((inputs, PARTS), np.bool_)
+
+    @property
+    def parts(self) -> NDArray[np.float64]:
+        """By input; parts in which no rows have been seen yet are as those in which some were."""
+        known = self._known.sum(axis=1)
+        means = np.where(self._known, self._parts, 0.0).sum(axis=1) / np.maximum(known, 1)
+        return np.where(self._known, self._parts, means[:, None])
 
     def add(self, cells: Sequence[Compared], rows: int, looked: float = 1.0) -> None:
         """Count a run of so many rows in which windows were looked into up to a share of their length.
@@ -66,12 +91,13 @@ class ComparedByAge:
         """
         if not rows or not cells:
             return
-        seen = np.arange(1, PARTS + 1) / PARTS <= looked + 1e-9
-        now = np.sum([np.array(cell, np.float64) for cell in cells], axis=0) / rows
-        fresh, old = seen & ~self.known, seen & self.known
-        self.parts[:, fresh] = now[:, fresh]
-        self.parts[:, old] = _DECAY * self.parts[:, old] + (1 - _DECAY) * now[:, old]
-        self.known |= seen
+        oldest = np.max([cell.oldest for cell in cells], axis=0)
+        ends = np.arange(1, PARTS + 1) / PARTS
+        seen = (np.arange(PARTS) <= oldest[:, None]) & (ends <= looked + 1e-9)
+        now = np.sum([np.array(cell.parts, np.float64) for cell in cells], axis=0) / rows
+        weight = np.where(self._known, 1 - _DECAY, 1.0)
+        self._parts = np.where(seen, (1 - weight) * self._parts + weight * now, self._parts)
+        self._known |= seen
 
     def within(self, windows: Sequence[float], share: float) -> float:
         """The comparisons with rows in the newest share of windows, which are shares of the longest."""

@@ -231,8 +231,8 @@ class JoinKernel:
                     block.hashes, block.first, block.times, other.numbers(block),
                     latest, earliest, side, starts, ends,
                 )  # fmt: skip
+                self._count_compared(1 - side, rows.times, earliest, latest, found)
                 if found:
-                    self._count_compared(1 - side, rows.times, earliest, latest, found)
                     targets.append(_Target(side, block, live, starts, ends))
         return targets
 

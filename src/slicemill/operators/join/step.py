@@ -64,10 +64,10 @@ class SharedJoinStep:
     def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
         """In the next run, reach only so far into these queries' windows."""
         self._shares = {name: found.share for name, found in dropping.items()}
-        self._join.shorten({name: share for name, share in self._shares.items() if share < 1})
+        self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], until: int) -> None:
-        """Pairs that are not looked for cannot be counted: of ages that are equally likely, a share."""
+        """Pairs that are not looked for cannot be counted: as many of them match as of the others."""
         rows = sum(table.num_rows for table in tables)
         for name in self._counted if rows else ():
             report = self.state.sheds.setdefault(name, Report())
