@@ -84,7 +84,7 @@ def unit_of(mill: Mill, query: str) -> str:
     return mill.dispatcher.running.writers[query].id
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     st.integers(0, 2**32),
     st.integers(2, 5),
