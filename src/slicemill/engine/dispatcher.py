@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from slicemill.engine.adapting.balancing import Balancing
 from slicemill.engine.assignments import Assignments
 from slicemill.engine.cause import cause
-from slicemill.engine.pace import POLL_S, Pace
+from slicemill.engine.pace import POLL_S, ReadingPace
 from slicemill.engine.running_units import Goal, RunningUnits
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
@@ -104,7 +104,7 @@ class Dispatcher:
         self._parked = True
         self._stop = False
         self._thread: threading.Thread | None = None
-        self._pace = Pace()
+        self._pace = ReadingPace()
         self._alone_s: float | None = None  # since when no worker is there
         self._resume_s = 0.0  # nothing is given before: the disk is full
 

@@ -22,7 +22,7 @@ _PART_OF_LEVEL = 0.25
 POLL_S = 0.05
 
 
-class Pace:
+class ReadingPace:
     """`spend` is told what workers take; the dispatcher's own time is that of the thread that calls."""
 
     def __init__(self) -> None:
