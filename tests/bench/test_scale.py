@@ -10,13 +10,13 @@ import pytest
 from slicemill_lab.bench.inputs.scale import CASES, ScaleCase
 from slicemill_lab.bench.measuring.cells import measured_cells
 
-ROWS, BATCHES = 200, 3
+BATCHES = 2
 
 
 def counted_by_sql(case: ScaleCase) -> tuple[int, int]:
     """How many rows there are whose newest member all streams have passed, and whose they have reached."""
     database = duckdb.connect()
-    batches = list(case.batches(BATCHES, ROWS))
+    batches = list(case.batches(BATCHES))
     for stream in case.streams:
         rows = [row for tables in batches for row in tables[stream].to_pylist()]
         database.execute(f"CREATE TABLE {stream} (k BIGINT, v BIGINT, ts TIMESTAMPTZ)")
@@ -35,10 +35,11 @@ def counted_by_sql(case: ScaleCase) -> tuple[int, int]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_rows_of_a_case_are_counted_right(case: ScaleCase) -> None:
-    small = replace(case, values=100, rows_per_s=100, window_s=case.window_s / 5)
+    window_s = case.window_s / 5
+    small = replace(case, values=100, rows_per_batch=200, rows_per_s=100, window_s=window_s)
     passed, reached = counted_by_sql(small)
     assert passed
     for cells in (1, 3):
-        found = measured_cells(small.script((small.window_s,)), small.batches(BATCHES, ROWS), 1, cells)
+        found = measured_cells(small.script((small.window_s,)), small.batches(BATCHES), small.warming, cells)
         assert passed <= found.rows["q0"] <= reached
         assert 0 < found.slowest_cpu_s <= found.cpu_s and 0 < found.largest_state_bytes <= found.state_bytes

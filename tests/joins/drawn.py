@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import duckdb
+import pyarrow as pa
 from hypothesis import strategies as st
 
 SECOND = 1_000_000
 STREAMS = "abcde"
+ROWS = {2: 40, 3: 30, 4: 22, 5: 18}  # by the most streams of a join
 LAST = 400  # seconds: after the last row, and after the end of the last window
 # What joins read besides declared streams, in both languages.
 DERIVED = {
@@ -129,26 +131,32 @@ class FinishedInput:
     """All rows as tables of a database, each with its timestamp and its place in its relation."""
 
     def __init__(self, arrivals: Sequence[Arrival]) -> None:
-        self._database = duckdb.connect()
+        self._database = duckdb.connect(config={"threads": 1})
         for name in STREAMS:
-            self._database.execute(f"CREATE TABLE raw_{name} (k INTEGER, v INTEGER, n INTEGER, _ts BIGINT)")
-        for name, seconds, values in arrivals:
-            self._database.execute(f"INSERT INTO raw_{name} VALUES (?, ?, ?, ?)", [*values, seconds * SECOND])
+            own = [(*values, seconds * SECOND) for stream, seconds, values in arrivals if stream == name]
+            columns = list(zip(*own, strict=True)) or [()] * 4
+            kinds = (pa.int32(), pa.int32(), pa.int32(), pa.int64())
+            given = pa.table(list(map(pa.array, columns, kinds)), names=["k", "v", "n", "_ts"])
+            self._database.register(f"raw_{name}", given)
         for name in STREAMS:
             self._number(name, f"SELECT k, v, n, _ts FROM raw_{name}")
         for name, text in DERIVED.items():
             self._number(name, text.format(ts=", _ts"))
+        times = " UNION ".join(f"SELECT _ts FROM {name}" for name in STREAMS)
         come = ", ".join(
             f"(SELECT count(*) FROM {name} AS r WHERE r._ts <= t._ts) AS {name}"
             for name in (*STREAMS, *DERIVED)
         )
-        times = " UNION ".join(f"SELECT _ts FROM raw_{name}" for name in STREAMS)
-        self._database.execute(f"CREATE TABLE moment AS SELECT t._ts, {come} FROM ({times}) AS t")
+        self._database.execute(f"CREATE VIEW moment AS SELECT t._ts, {come} FROM ({times}) AS t")
 
     def _number(self, name: str, select: str) -> None:
         self._database.execute(
             f"CREATE TABLE {name} AS SELECT *, row_number() OVER (ORDER BY _ts, n) AS _place FROM ({select})"
         )
+
+    def count(self, join: DrawnJoin) -> int:
+        (found,) = self._database.execute(f"SELECT count(*) FROM ({join.sql()})").fetchall()
+        return int(found[0])
 
     def rows(self, join: DrawnJoin) -> Rows:
         found = self._database.execute(join.sql()).fetchall()
@@ -157,7 +165,10 @@ class FinishedInput:
 
 # -- drawing -----------------------------------------------------------------------------------------------
 
-seconds = st.sampled_from([1, 2, 3, 5, 9]).map(lambda size: DrawnWindow("seconds", size))
+short, long = (
+    st.sampled_from(sizes).map(lambda size: DrawnWindow("seconds", size))
+    for sizes in ([1, 2, 3, 5, 9], [3, 5, 9, 20])
+)
 counts = st.integers(1, 4).map(lambda size: DrawnWindow("rows", size))
 endless = st.just(DrawnWindow("seconds", None))
 
@@ -170,6 +181,7 @@ def joins(draw: st.DrawFn, *, most: int, counting: bool) -> DrawnJoin:
     # sides at once counts for itself is a matter of definition.
     names = [*STREAMS, *STREAMS, *DERIVED]
     relations = draw(st.lists(st.sampled_from(names), min_size=width, max_size=width, unique=counting))
+    seconds = short if width < 4 else long
     several = [seconds, seconds, seconds, endless, *([counts, counts] if counting else [])]
     window = draw(st.sampled_from([st.one_of(*several), st.just(draw(seconds))]))
     inputs = tuple(
@@ -181,7 +193,7 @@ def joins(draw: st.DrawFn, *, most: int, counting: bool) -> DrawnJoin:
     for place in range(1, width):
         other = 0 if one_key else draw(st.integers(0, place - 1))
         form = forms[0] if one_key else draw(st.sampled_from(forms))
-        if forms[0] in EQUAL or draw(st.integers(0, 3)):  # else these two meet by time alone
+        if forms[0] in EQUAL or width > 3 or draw(st.integers(0, 3)):  # else these two meet by time alone
             conditions.append(form.format(x=inputs[other].alias, y=inputs[place].alias))
     bounded = all(entry.window.unit == "seconds" and entry.window.size is not None for entry in inputs)
     slide = draw(st.sampled_from([None, None, 2, 3])) if bounded else None
@@ -202,7 +214,7 @@ def join_sets(draw: st.DrawFn, *, counting: bool, most: int = 5) -> list[DrawnJo
         if draw(st.integers(0, 2)):
             base = draw(st.sampled_from(found))
             inputs = tuple(
-                DrawnInput(e.relation, e.alias, draw(st.one_of(st.just(e.window), seconds)))
+                DrawnInput(e.relation, e.alias, draw(st.one_of(st.just(e.window), short, long)))
                 for e in base.inputs
             )
             if draw(st.booleans()):
@@ -214,17 +226,31 @@ def join_sets(draw: st.DrawFn, *, counting: bool, most: int = 5) -> list[DrawnJo
 
 
 @st.composite
-def arrivals(draw: st.DrawFn, *, ties: bool, most: int = 36) -> list[Arrival]:
-    """Rows in the order of their timestamps; without `ties` no two have the same."""
-    gaps = st.sampled_from([0, 0, 1, 1, 2, 4]) if ties else st.sampled_from([1, 1, 1, 2, 4])
-    keys = st.one_of(st.just(1), st.integers(0, 3), st.none())  # one of them is heavy
-    values = st.one_of(st.integers(0, 5), st.none())
-    drawn = draw(st.lists(st.tuples(st.sampled_from(STREAMS), gaps, keys, values), max_size=most))
+def arrivals(draw: st.DrawFn, joins_: Sequence[DrawnJoin], *, ties: bool) -> list[Arrival]:
+    """Rows of the streams that joins read, by timestamp; without `ties` no two have the same.
+
+    The more streams a join has, the fewer rows there are, or results would be too many to look at.
+    """
+    widest = max(len(join.inputs) for join in joins_)
+    # One key is heavy. Rows of many streams meet only where most are alike.
+    keys = st.sampled_from([1, 1, 1, 0, 2, 3, None] if widest < 4 else [1, 1, 1, 1, 2, 2, None])
+    values = st.sampled_from([0, 1, 2, 3, 4, 5, None] if widest < 4 else [1, 1, 1, 2, 2, 3, None])
+    gaps = st.sampled_from(([0, 0, 1] if ties else [1, 1, 1]) + ([1, 2, 4] if widest < 4 else [1, 1]))
+    most = ROWS[widest]
+    count = draw(st.sampled_from([most, most * 2 // 3]))
+    one = st.tuples(st.sampled_from(streams_of(joins_)), gaps, keys, values)
     now, found = 0, []
-    for number, (stream, gap, key, value) in enumerate(drawn):
+    for number, (stream, gap, key, value) in enumerate(draw(st.lists(one, min_size=count, max_size=count))):
         now += gap
         found.append((stream, now, (key, value, number)))
     return found
+
+
+def streams_of(joins_: Sequence[DrawnJoin]) -> str:
+    """The declared streams that joins read."""
+    under = {"few": "a", "merged": "bc"}
+    read = {entry.relation for join in joins_ for entry in join.inputs}
+    return "".join(sorted({name for relation in read for name in under.get(relation, relation)}))
 
 
 def by_stream(rows: Sequence[Arrival]) -> Mapping[str, list[tuple[object, ...]]]:

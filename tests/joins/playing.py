@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from joins.drawn import (
@@ -21,13 +22,15 @@ from joins.drawn import (
     join_sets,
 )
 from slicemill.engine.mill import Mill
+from slicemill.scheduling.balance import Move
 from slicemill.time import BEGINNING
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 WORKERS = 3
+MOST_RESULTS = 3_000
 
-# What happens before the row with a number; the number behind a word says to which query or worker.
-Action: TypeAlias = tuple[Literal["run", "lose", "restart", "crash"], int]
+# What happens between two rows; the number behind a word says to which worker, or how many there are then.
+Action: TypeAlias = tuple[Literal["run", "lose", "move", "workers", "restart", "crash"], int]
 GivenRows: TypeAlias = list[tuple[int, tuple[object, ...]]]
 
 
@@ -89,7 +92,14 @@ class _Stage:
         if word == "run":
             self.mill.dispatcher.run_all()
         elif word == "lose":
-            self.pool.lose(number % WORKERS)
+            self.pool.lose(number % len(self.pool.members()))
+        elif word == "move":
+            for unit in self.mill.dispatcher.units.values():
+                for cell in range(unit.cells):
+                    move = Move((unit.id, cell), (number + cell) % WORKERS, at_once=cell % 2 == 0)
+                    self.mill.dispatcher.balancing.request(move)
+        elif word == "workers":
+            self.mill.set_workers(number + 1)
         else:
             self.mill.close(checkpoint=word == "restart")
             self.mill = self._opened()
@@ -177,13 +187,15 @@ def _undisturbed(scene: Scene) -> dict[int, GivenRows]:
 def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
     counting = draw(st.booleans())
     drawn = draw(join_sets(counting=counting))
-    rows = draw(arrivals(ties=not counting))
+    rows = draw(arrivals(drawn, ties=not counting))
+    finished = FinishedInput(rows)
+    assume(all(finished.count(join) <= MOST_RESULTS for join in drawn))
     places = st.integers(0, len(rows))
     lives = [Life()]
     for _ in drawn[1:]:
         begin = draw(st.one_of(st.just(0), places))
         end = draw(st.one_of(st.none(), st.none(), places))
         lives.append(Life(begin, end if end is not None and end > begin else None))
-    words = st.sampled_from(["run", "run", "run", "lose", "restart", "crash"])
+    words = st.sampled_from(["run", "run", "run", "lose", "move", "move", "workers", "restart", "crash"])
     actions = draw(st.lists(st.tuples(places, st.tuples(words, st.integers(0, WORKERS - 1))), max_size=6))
     return Scene(drawn, lives, rows, actions, draw(cells))

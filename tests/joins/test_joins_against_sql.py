@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from joins.playing import Scene, check, scenes
 
 
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(scenes(cells=st.integers(1, 8)))
 def test_joins_give_what_sql_gives(scene: Scene) -> None:
     check(scene)

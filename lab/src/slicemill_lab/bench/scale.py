@@ -36,12 +36,11 @@ MANY = 8
 
 @dataclass(frozen=True, slots=True)
 class ScaleSizes:
-    rows_per_batch: int
     batches: int
     rounds: int
 
 
-SIZES: Mapping[Scale, ScaleSizes] = {"small": ScaleSizes(5_000, 3, 2), "full": ScaleSizes(10_000, 10, 3)}
+SIZES: Mapping[Scale, ScaleSizes] = {"small": ScaleSizes(3, 2), "full": ScaleSizes(8, 3)}
 
 
 def run(scale: Scale) -> Result:
@@ -49,7 +48,7 @@ def run(scale: Scale) -> Result:
     found = {case: by_cells(case, sizes) for case in CASES}
     alone, many = (many_joins(count, sizes) for count in (1, MANY))
     say("two executors")
-    walls = {case.name: wall_seconds(case, sizes.rows_per_batch, sizes.batches) for case in (UNIFORM, BAND)}
+    walls = {case.name: wall_seconds(case, sizes.batches) for case in (UNIFORM, BAND)}
     claims = (
         counted(found),
         *(claim for case, figures in found.items() for claim in bars(case, figures)),
@@ -60,8 +59,8 @@ def run(scale: Scale) -> Result:
         ),
     )
     figures = {
-        "how": f"{sizes.batches} batches of {sizes.rows_per_batch} rows a stream, behind those that fill the "
-        f"windows; processor seconds in one process, best of {sizes.rounds}",
+        "how": f"{sizes.batches} batches behind those that fill the windows; processor seconds of the runs "
+        f"of each cell, in one process; best of {sizes.rounds}",
         "load of the machine, 1 min": round(os.getloadavg()[0], 1),
         "cases": {case.name: {n: _plain(one) for n, one in by.items()} for case, by in found.items()},
         f"{MANY} three-way joins": {"the longest alone": _plain(alone), "all": _plain(many)},
@@ -88,9 +87,7 @@ def many_joins(count: int, sizes: ScaleSizes) -> CellFigures:
 
 
 def _measured(case: ScaleCase, windows_s: Sequence[float], sizes: ScaleSizes, cells: int) -> CellFigures:
-    warming = case.warming(sizes.rows_per_batch)
-    batches = case.batches(warming + sizes.batches, sizes.rows_per_batch)
-    return measured_cells(case.script(windows_s), batches, warming, cells)
+    return measured_cells(case.script(windows_s), case.batches(sizes.batches), case.warming, cells)
 
 
 def counted(found: Mapping[ScaleCase, Mapping[int, CellFigures]]) -> Claim:
@@ -118,13 +115,15 @@ def _plain(one: CellFigures) -> dict[str, Any]:
         "CPU of the slowest, s": round(one.slowest_cpu_s, 3),
         "state of all, MB": round(one.state_bytes / 1e6, 2),
         "largest state, MB": round(one.largest_state_bytes / 1e6, 2),
+        "read by all, MB": round(one.bytes_read / 1e6, 2),
+        "most read, MB": round(one.most_bytes_read / 1e6, 2),
         "rows": sum(one.rows.values()),
     }
 
 
 def tables(result: Result) -> list[Table]:
     table = Table("case", "placement", "cells", title="CPU seconds and MB, all cells and the largest")
-    for column in ("CPU", "slowest", "of one", "state", "largest", "rows"):
+    for column in ("CPU", "slowest", "of one", "state", "largest", "read", "most", "rows"):
         table.add_column(column, justify="right")
     for case, by in result.figures["cases"].items():
         one = by[1]["CPU of all, s"]
@@ -139,6 +138,8 @@ def tables(result: Result) -> list[Table]:
                 f"{found['CPU of the slowest, s'] / one:.2f}",
                 f"{found['state of all, MB']:.1f}",
                 f"{found['largest state, MB']:.1f}",
+                f"{found['read by all, MB']:.0f}",
+                f"{found['most read, MB']:.0f}",
                 f"{found['rows']}" if first else "",
                 end_section=cells == CELLS[-1],
             )

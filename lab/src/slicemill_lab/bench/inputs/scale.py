@@ -18,11 +18,12 @@ _US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ScaleCase:
-    """A join of some streams, each with so many rows a second; `heavy` is the share of the key 0."""
+    """A join of some streams, each with so many rows a batch and a second; `heavy` is key 0's share."""
 
     name: str
     streams: str
     where: str
+    rows_per_batch: int
     rows_per_s: int
     window_s: float
     values: int
@@ -46,14 +47,16 @@ class ScaleCase:
         ]
         return "\n".join([*declared, *queries])
 
-    def warming(self, rows_per_batch: int) -> int:
+    @property
+    def warming(self) -> int:
         """How many batches fill the window."""
-        return ceil(self.window_s * self.rows_per_s / rows_per_batch)
+        return ceil(self.window_s * self.rows_per_s / self.rows_per_batch)
 
-    def batches(self, count: int, rows: int) -> Iterator[dict[str, pa.Table]]:
-        """So many batches, with so many rows of each stream; always the same ones."""
+    def batches(self, count: int) -> Iterator[dict[str, pa.Table]]:
+        """So many batches behind those that fill the window; always the same ones."""
+        rows = self.rows_per_batch
         span = rows * _US // self.rows_per_s
-        for number in range(count):
+        for number in range(self.warming + count):
             tables = {}
             for place, stream in enumerate(self.streams):
                 chance = np.random.default_rng((place, number))
@@ -71,16 +74,14 @@ class ScaleCase:
             yield tables
 
 
-UNIFORM = ScaleCase("equi, uniform", "ab", "a.k = b.k", 2_000, 20, 10_000)
-BAND = ScaleCase("theta, a band", "ab", "a.v BETWEEN b.v - 1 AND b.v + 1", 500, 4, 10_000)
-ONE_KEY = ScaleCase("3-way, one key", "abc", "a.k = b.k AND b.k = c.k", 1_000, 10, 5_000)
-CASES = (
-    UNIFORM,
-    ScaleCase(
-        "equi, 30 % on one key", "ab", "a.k = b.k AND abs(a.v - b.v) <= 10", 2_000, 1, 10_000, heavy=0.3
-    ),
-    BAND,
-    ONE_KEY,
-    ScaleCase("3-way, two keys", "abc", "a.k = b.k AND b.v = c.v", 1_000, 10, 5_000),
-    ScaleCase("4-way, two keys", "abcd", "a.k = b.k AND b.k = c.k AND c.v = d.v", 1_000, 10, 6_000),
+UNIFORM = ScaleCase("equi, uniform", "ab", "a.k = b.k", 100_000, 40_000, 5, 100_000)
+SKEWED = ScaleCase(
+    "equi, 30 % on one key", "ab", "a.k = b.k AND abs(a.v - b.v) <= 10", 10_000, 2_000, 1, 10_000, heavy=0.3
 )
+BAND = ScaleCase("theta, a band", "ab", "a.v BETWEEN b.v - 1 AND b.v + 1", 10_000, 500, 0.5, 10_000)
+ONE_KEY = ScaleCase("3-way, one key", "abc", "a.k = b.k AND b.k = c.k", 50_000, 5_000, 10, 25_000)
+TWO_KEYS = ScaleCase("3-way, two keys", "abc", "a.k = b.k AND b.v = c.v", 50_000, 5_000, 10, 25_000)
+FOUR = ScaleCase(
+    "4-way, two keys", "abcd", "a.k = b.k AND b.k = c.k AND c.v = d.v", 50_000, 5_000, 10, 30_000
+)
+CASES = (UNIFORM, SKEWED, BAND, ONE_KEY, TWO_KEYS, FOUR)

@@ -6,7 +6,7 @@ Each worker has one cell of a unit, and reads, maps and spreads rows for itself 
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +26,16 @@ _SECOND_US = 1_000_000
 
 
 class NotingPool(InlinePool):
-    """Processor seconds of runs, by unit and cell, since the last `forget`."""
+    """Processor seconds and bytes read of runs, by unit and cell, since the last `forget`."""
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers, HANDLER)
-        self.cpu_s: Counter[tuple[str, int]] = Counter()
+        self.cpu_s: dict[tuple[str, int], float] = defaultdict(float)
+        self.bytes_read: dict[tuple[str, int], int] = defaultdict(int)
 
     def forget(self) -> None:
         self.cpu_s.clear()
+        self.bytes_read.clear()
 
     def send(self, worker: int, message: object) -> None:
         super().send(worker, message)
@@ -42,6 +44,7 @@ class NotingPool(InlinePool):
             for done in answer.message:
                 if isinstance(done, RunDone):
                     self.cpu_s[done.unit, done.cell] += done.cpu_s
+                    self.bytes_read[done.unit, done.cell] += done.bytes_read
 
     def state_bytes(self) -> dict[tuple[str, int], int]:
         """What cells keep now."""
@@ -62,6 +65,8 @@ class CellFigures:
     slowest_cpu_s: float
     state_bytes: int
     largest_state_bytes: int
+    bytes_read: int
+    most_bytes_read: int
     rows: Mapping[str, int]
 
     def better(self, other: CellFigures | None) -> CellFigures:
@@ -95,6 +100,8 @@ def measured_cells(
                 max(pool.cpu_s.values()),
                 sum(kept.values()),
                 max(kept.values()),
+                sum(pool.bytes_read.values()),
+                max(pool.bytes_read.values()),
                 {name: query.log.rows for name, query in mill.queries.items()},
             )
         finally:

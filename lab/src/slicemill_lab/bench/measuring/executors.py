@@ -1,6 +1,6 @@
 """Seconds on the wall of a join over two executors of a standalone cluster, by the number of cells.
 
-    python -m slicemill_lab.bench.measuring.executors CASE ROWS BATCHES MASTER
+    python -m slicemill_lab.bench.measuring.executors CASE BATCHES MASTER
 
 is the driver, a process of its own: a process has one Spark session.
 """
@@ -25,14 +25,14 @@ _PATIENCE_S = 1_800
 _SECOND_US = 1_000_000
 
 
-def wall_seconds(case: ScaleCase, rows: int, batches: int) -> dict[str, float]:
+def wall_seconds(case: ScaleCase, batches: int) -> dict[str, float]:
     """Start a cluster, and a driver that runs the case on it."""
     with (
         tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name,
         standalone(Path(name), cores=1, stay=EXECUTORS) as cluster,
     ):
         done = subprocess.run(
-            [sys.executable, "-m", __spec__.name, case.name, str(rows), str(batches), cluster.master],
+            [sys.executable, "-m", __spec__.name, case.name, str(batches), cluster.master],
             env={**os.environ, **cluster.environment},
             capture_output=True,
             text=True,
@@ -45,14 +45,13 @@ def wall_seconds(case: ScaleCase, rows: int, batches: int) -> dict[str, float]:
     return found
 
 
-def main(case_name: str, rows: int, batches: int, master: str) -> dict[str, float]:
+def main(case_name: str, batches: int, master: str) -> dict[str, float]:
     from slicemill.engine.mill import Mill
     from slicemill.engine.session import session
     from slicemill.engine.workers.sharing import kept_workers
 
     case = next(case for case in CASES if case.name == case_name)
     spark = session(master)
-    warming = case.warming(rows)
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder, kept_workers(spark.sparkContext):
         # The first one compiles the code of both workers.
@@ -63,9 +62,9 @@ def main(case_name: str, rows: int, batches: int, master: str) -> dict[str, floa
                 mill.execute(case.script((case.window_s,)))
                 mill.open()
                 began = 0.0
-                for number, tables in enumerate(case.batches(warming + batches, rows)):
+                for number, tables in enumerate(case.batches(batches)):
                     clock.now += _SECOND_US
-                    if number == warming:
+                    if number == case.warming:
                         began = time.monotonic()
                     for stream, table in tables.items():
                         mill.feed(stream, table)
@@ -76,5 +75,4 @@ def main(case_name: str, rows: int, batches: int, master: str) -> dict[str, floa
 
 
 if __name__ == "__main__":
-    name, rows_, batches_, master_ = sys.argv[1:]
-    print(json.dumps(main(name, int(rows_), int(batches_), master_)))
+    print(json.dumps(main(sys.argv[1], int(sys.argv[2]), sys.argv[3])))
