@@ -1,0 +1,219 @@
+"""Placements of a unit: which of its cells read a row, and which store it (S33-S38).
+
+| placement | cells | a row is read by | stored by |
+|---|---|---|---|
+| one | 1 | the cell | the cell |
+| key | N | the cell of its key | the same |
+| time | N | all | one of them, in turn; a pair is found where its older row is stored |
+| hybrid | N | the cell of its key; of a heavy key, all | the same; of a heavy key, one of them, in turn |
+| hypercube | n1 × n2 × … | cells that agree with it in each key that it has, and in its turn | the same |
+| cube | n1 × n2 × … | cells that agree with it in its turn, along the dimension of its stream | the same |
+
+All find each result exactly once. In a hypercube that is so since along each dimension one coordinate is left
+when all rows of a result are there: that of a key in which they agree, or the turn of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+from typing import Any, TypeAlias
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.render.expressions import render
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.kind import Keys
+from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
+from slicemill.plan.partitions import Along, Exchange, exchanges_of
+from slicemill.plan.placement_cost import ASSUMED, PlacementCost, PlacementStatistics, cost_of
+from slicemill.plan.units import Unit
+
+# Results that are spread along more dimensions than this are replicated more than it saves.
+_MOST_DIMENSIONS = 4
+
+# By log, what its rows' coordinates go by; along a dimension that a log has not, its rows go everywhere.
+_Dimension: TypeAlias = Mapping[str, Keys | Along]
+
+
+class PlacementKind(StrEnum):
+    ONE = "one"
+    KEY = "key"
+    TIME = "time"
+    HYBRID = "hybrid"
+    HYPERCUBE = "hypercube"
+    CUBE = "cube"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Cells in a grid of this shape, and how the rows of each log are spread over them."""
+
+    kind: PlacementKind
+    exchanges: Mapping[str, Exchange]
+
+    @staticmethod
+    def of(exchanges: Mapping[str, Exchange]) -> Placement:
+        """The placement that has these exchanges."""
+        if not exchanges:
+            return ONE_CELL
+        found = exchanges.values()
+        along = [by for exchange in found for by in exchange.by]
+        if all(exchange.by_key for exchange in found):
+            kind = PlacementKind.KEY
+        elif all(exchange.parts == 1 for exchange in found):
+            kind = PlacementKind.TIME
+        else:
+            in_turn = all(isinstance(by, Along) for by in along)
+            kind = PlacementKind.CUBE if in_turn else PlacementKind.HYPERCUBE
+        return Placement(kind, exchanges)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return next((exchange.shape for exchange in self.exchanges.values()), (1,))
+
+    @property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+    def __str__(self) -> str:
+        if self.kind is PlacementKind.ONE:
+            return "one cell"
+        words = {PlacementKind.KEY: "by key", PlacementKind.TIME: "by time"}
+        return f"{words.get(self.kind, self.kind.value)}, {' × '.join(map(str, self.shape))} cells"
+
+    def plain(self) -> dict[str, Any]:
+        """What the journal holds of it."""
+        by = {log: [_words(one) for one in exchange.by] for log, exchange in self.exchanges.items()}
+        return {"kind": self.kind.value, "shape": list(self.shape), "by": by}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A placement and what it costs."""
+
+    placement: Placement
+    cost: PlacementCost
+
+
+ONE_CELL = Placement(PlacementKind.ONE, {})
+
+
+def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
+    """All placements with so many cells that give a unit's results, and that in one cell."""
+    found = [ONE_CELL]
+    if cells == 1 or not unit.stateful:
+        return found
+    by_key = exchanges_of(unit, graph, cells)
+    if by_key:
+        found.append(Placement(PlacementKind.KEY, by_key))
+    joined = joined_inputs(unit, graph)
+    if joined is None:
+        return found
+    if len(joined.inputs) == 2:
+        everywhere = {log: Exchange((cells,), (Along.EVERY,)) for log in unit.inputs}
+        found.append(Placement(PlacementKind.TIME, everywhere))
+        if by_key:
+            found.append(Placement(PlacementKind.HYBRID, by_key))
+    elif not joined.counts_rows:
+        found += (_grid(unit, dimensions) for dimensions in _grids(joined, cells))
+    return found
+
+
+def candidates(
+    unit: Unit, graph: QueryGraph, cells: int, statistics: PlacementStatistics = ASSUMED
+) -> list[Candidate]:
+    """The placements of a unit with their costs, the cheapest first."""
+    joined = joined_inputs(unit, graph)
+    found = [
+        Candidate(placement, _cost(placement, unit, joined, statistics))
+        for placement in placements_of(unit, graph, cells)
+    ]
+    return sorted(found, key=lambda candidate: candidate.cost.price(cells))
+
+
+def _cost(
+    placement: Placement, unit: Unit, joined: JoinedInputs | None, statistics: PlacementStatistics
+) -> PlacementCost:
+    hybrid = placement.kind is PlacementKind.HYBRID
+    return cost_of(placement.exchanges, unit.inputs, joined, statistics, hybrid=hybrid)
+
+
+def chosen(unit: Unit, graph: QueryGraph, cells: int, statistics: PlacementStatistics = ASSUMED) -> Placement:
+    """The cheapest placement of a unit that may have so many cells."""
+    return candidates(unit, graph, cells, statistics)[0].placement
+
+
+def forced(
+    unit: Unit,
+    graph: QueryGraph,
+    cells: int,
+    kind: PlacementKind,
+    statistics: PlacementStatistics = ASSUMED,
+) -> Placement:
+    """The cheapest placement of a kind; a unit that keeps nothing has one cell, whatever is asked."""
+    if not unit.stateful:
+        return ONE_CELL
+    known = candidates(unit, graph, cells, statistics)
+    found = next((one.placement for one in known if one.placement.kind is kind), None)
+    if found is None:
+        kinds = ", ".join(dict.fromkeys(one.placement.kind.value for one in known))
+        raise SlicemillError(
+            f"{unit.id} cannot be placed as {kind.value} in {cells} cells; it can be placed as: {kinds}"
+        )
+    return found
+
+
+def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
+    """The placement that a journal holds."""
+    for placement in placements_of(unit, graph, prod(plain["shape"])):
+        if placement.plain() == plain:
+            return placement
+    raise SlicemillError(
+        f"the state of {unit.id} is spread over cells in a way that its queries do not allow any more"
+    )
+
+
+# -- hypercubes and cubes ------------------------------------------------------------------------------
+
+
+def _grids(joined: JoinedInputs, cells: int) -> Iterator[list[tuple[int, _Dimension]]]:
+    """Ways to divide cells among dimensions: of keys in which inputs agree, and of the turns of an input."""
+    dimensions: list[_Dimension] = [
+        by_log for one in joined.classes if (by_log := one.of_logs(joined.inputs))
+    ]
+    logs = [one.log for one in joined.inputs]
+    by_key = [one for one in dimensions if len(one) == len(set(logs))]
+    dimensions += [{log: Along.STRIPE} for log in logs if logs.count(log) == 1]
+    for counts in _factors(cells, len(dimensions)):
+        used = [(count, one) for count, one in zip(counts, dimensions, strict=True) if count > 1]
+        # Along one dimension that all have, it is the placement by key.
+        if len(used) <= _MOST_DIMENSIONS and not (len(used) == 1 and used[0][1] in by_key):
+            yield used
+
+
+def _factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write a number as a product of so many.
+
+    >>> list(_factors(4, 2))
+    [(1, 4), (2, 2), (4, 1)]
+    """
+    if parts == 0:
+        return
+    if parts == 1:
+        yield (number,)
+        return
+    for first in range(1, number + 1):
+        if number % first == 0:
+            yield from ((first, *rest) for rest in _factors(number // first, parts - 1))
+
+
+def _grid(unit: Unit, dimensions: Sequence[tuple[int, _Dimension]]) -> Placement:
+    shape = tuple(count for count, _ in dimensions)
+    by = {log: tuple(one.get(log, Along.EVERY) for _, one in dimensions) for log in unit.inputs}
+    return Placement.of({log: Exchange(shape, own) for log, own in by.items()})
+
+
+def _words(by: Keys | Along) -> str:
+    return by.name.lower() if isinstance(by, Along) else ", ".join(render(key) for key in by)
