@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -211,9 +210,6 @@ def test_a_heavy_key_is_spread_by_time_and_the_others_by_key() -> None:
     one = found[PlacementKind.ONE].slowest_s
     assert found[PlacementKind.KEY].slowest_s > 0.9 * one
     assert found[PlacementKind.HYBRID].slowest_s < one / 5
-    (join,) = [node.id for node in planned(PAIR)[1] if node.id.startswith("joins of")]
-    alike = replace(heavy(PAIR, 0.001, 8), matching={join: 0.001})  # a thousand keys
-    assert chosen(*planned(PAIR), 8, alike).kind is PlacementKind.KEY
 
 
 def test_three_streams_on_one_key_go_by_key() -> None:
@@ -276,7 +272,7 @@ def test_the_cheapest_is_chosen(
 
 def test_what_a_unit_cannot_have_is_told_with_what_it_can() -> None:
     unit, graph = planned(THETA)
-    with pytest.raises(SlicemillError, match="cannot be placed as key in 8 cells.* time, one"):
+    with pytest.raises(SlicemillError, match=r"cannot be placed as key in 8 cells.* time, one"):
         forced(unit, graph, 8, PlacementKind.KEY)
     assert forced(unit, graph, 8, PlacementKind.TIME).kind is PlacementKind.TIME
     assert forced(unit, graph, 8, PlacementKind.ONE) == ONE_CELL

@@ -50,7 +50,8 @@ class PlacementStatistics:
 
     `matching` is the share of pairs that agree in their keys, by join; where nothing is known, so many that
     a row meets one of each window. `selected` is the share of pairs that hold where nothing must be equal.
-    `heavy` has, by log and its keys, the shares of rows that have each of the heaviest, heaviest first.
+    `heavy` has, by log and its keys, the shares of rows that have each of the keys which are a good part of
+    a cell's work, heaviest first.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
