@@ -27,7 +27,7 @@ from slicemill.plan.placement import (
     PlacementKind,
     candidates,
     chosen,
-    forced,
+    placement_named,
     placements_of,
     restored,
 )
@@ -273,10 +273,17 @@ def test_the_cheapest_is_chosen(
 def test_what_a_unit_cannot_have_is_told_with_what_it_can() -> None:
     unit, graph = planned(THETA)
     with pytest.raises(SlicemillError, match=r"cannot be placed as key in 8 cells.* time, one"):
-        forced(unit, graph, 8, PlacementKind.KEY)
-    assert forced(unit, graph, 8, PlacementKind.TIME).kind is PlacementKind.TIME
-    assert forced(unit, graph, 8, PlacementKind.ONE) == ONE_CELL
-    assert forced(*planned("SELECT z FROM a"), 8, PlacementKind.KEY) == ONE_CELL
+        chosen(unit, graph, 8, kind=PlacementKind.KEY)
+    assert chosen(unit, graph, 8, kind=PlacementKind.TIME).kind is PlacementKind.TIME
+    assert chosen(unit, graph, 8, kind=PlacementKind.ONE) == ONE_CELL
+    assert chosen(*planned("SELECT z FROM a"), 8, kind=PlacementKind.KEY) == ONE_CELL
+
+
+def test_placements_have_names() -> None:
+    assert placement_named("auto") is None
+    assert placement_named("cube") is PlacementKind.CUBE
+    with pytest.raises(SlicemillError, match="known are auto, one, key, time, hybrid, hypercube, cube"):
+        placement_named("ring")
 
 
 @pytest.mark.parametrize("query", [PAIR, THETA, ONE_KEY, TWO_KEYS, THREE_THETA])

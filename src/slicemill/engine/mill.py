@@ -65,6 +65,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, needed_by_log
+from slicemill.plan.placement import AUTO, placement_named
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.reads import relations_read, views_to_answer
 from slicemill.rows import Row
@@ -88,11 +89,12 @@ _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
 class Mill:
     """`home` keeps logs and state: a mill that is started again with the same home goes on where it was.
 
-    `folder` is where relative paths of sources begin, `cells` how many ways keyed work is split, `keep_s` how
-    long results can be read after all who follow them have them, `policy` which query runs next where several
-    could (docs/scheduling.md), `durability` what results outlive: the process, or the machine's power as
-    well. With `execution="jobs"` work travels as ordinary Spark jobs instead of to workers that stay. Without
-    `read_sources` all rows come by `feed`. A session that is yet to come (`begin_session`) is the mill's own.
+    `folder` is where relative paths of sources begin, `cells` how many ways work is split and `placement` how
+    (docs/engine.md), `keep_s` how long results can be read after all who follow them have them, `policy`
+    which query runs next where several could (docs/scheduling.md), `durability` what results outlive: the
+    process, or the machine's power as well. With `execution="jobs"` work travels as ordinary Spark jobs
+    instead of to workers that stay. Without `read_sources` all rows come by `feed`. A session that is yet to
+    come (`begin_session`) is the mill's own.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Mill:
         folder: str | Path = ".",
         policy: str = "fcfs",
         cells: int | None = None,
+        placement: str = AUTO,
         poll_ms: int = 50,
         keep_s: float = 3600,
         durability: Literal["process", "machine"] = "process",
@@ -113,7 +116,7 @@ class Mill:
         read_sources: bool = True,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        chooser = Chooser(policy_named(policy))
+        chooser, kind = Chooser(policy_named(policy)), placement_named(placement)
         if cells is not None and not 1 <= cells <= MOST_CELLS:
             raise SlicemillError(f"cells must be from 1 to {MOST_CELLS:,}")
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
@@ -147,9 +150,7 @@ class Mill:
         self._keep_us = int(keep_s * US)
         self._clock = clock
         self._tables = TableVersions(self.home, self._folder, lambda: self.spark)
-        self._opened = False
-        self._started = False
-        self._closed = False
+        self._opened = self._started = self._closed = False
         self._planner = Planner()
         self._plan = Plan(QueryGraph({}), ())
         self._collected_s = time.monotonic()
@@ -159,7 +160,7 @@ class Mill:
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
         cells = cells or self._default_cells()
-        self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells)
+        self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells, kind)
         self.sinks = SinkRunner(self.home)
         self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
 

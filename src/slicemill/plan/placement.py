@@ -33,6 +33,8 @@ from slicemill.plan.units import Unit
 # Results that are spread along more dimensions than this are replicated more than it saves.
 _MOST_DIMENSIONS = 4
 
+AUTO = "auto"
+
 # By log, what its rows' coordinates go by; along a dimension that a log has not, its rows go everywhere.
 _Dimension: TypeAlias = Mapping[str, Keys | Along]
 
@@ -98,6 +100,16 @@ class Candidate:
 
 
 ONE_CELL = Placement(PlacementKind.ONE, {})
+
+
+def placement_named(name: str) -> PlacementKind | None:
+    """The kind of placement of that name; None for `auto`, where each unit gets the cheapest."""
+    if name == AUTO:
+        return None
+    if name not in PlacementKind:
+        known = ", ".join((AUTO, *PlacementKind))
+        raise SlicemillError(f"there is no placement {name!r}; known are {known}")
+    return PlacementKind(name)
 
 
 def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
