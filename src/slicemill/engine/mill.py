@@ -35,7 +35,7 @@ from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
-from slicemill.engine.state_view import StoredSlice, slices_of
+from slicemill.engine.state_view import StoredSlice, explained, slices_of
 from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside
@@ -56,7 +56,6 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.relation import RelationQuery
-from slicemill.explain.text import explain_text
 from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
@@ -580,7 +579,7 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            return explain_text(self._plan.graph.only(self._plan.graph.ancestors(query.name)))
+            return explained(self._plan.graph, query.name, self.home, self._changes.cells)
 
         def complete_from() -> int | None:
             return complete_from_of(query.name, self._plan.graph, self.dispatcher.units.values())

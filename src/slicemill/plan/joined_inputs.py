@@ -30,11 +30,12 @@ _Key: TypeAlias = tuple[_Place, Expr]
 
 @dataclass(frozen=True, slots=True)
 class JoinedInput:
-    """A log that is joined, over which window, and the id of the join that it comes to."""
+    """A log that is joined, over which window, and the join that it comes to, by its id and port."""
 
     log: str
     window: Window
     join: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def joined_inputs(unit: Unit, graph: QueryGraph) -> JoinedInputs | None:
         for port, source in enumerate(node.inputs):
             log = _log_below(graph, source)
             if log is not None:
-                inputs[node.id, port] = JoinedInput(log, join.windows[port], node.id)
+                inputs[node.id, port] = JoinedInput(log, join.windows[port], node.id, port)
         for together in join.equal:
             keys = [_origin(graph, (node.id, port), key) for port, key in together]
             equal.append([key for key in keys if key is not None])

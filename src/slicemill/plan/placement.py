@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import combinations
 from math import prod
 from typing import Any, TypeAlias
 
@@ -26,12 +27,12 @@ from slicemill.esl.render.expressions import render
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.kind import Keys
 from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
-from slicemill.plan.partitions import Along, Exchange, exchanges_of
+from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, exchanges_of
 from slicemill.plan.placement_cost import ASSUMED, PlacementCost, PlacementStatistics, cost_of
 from slicemill.plan.units import Unit
 
-# Results that are spread along more dimensions than this are replicated more than it saves.
-_MOST_DIMENSIONS = 4
+# Along how many dimensions up to so many cells may be spread: with more of both, planning would take long.
+_MOST_DIMENSIONS = ((64, 4), (1024, 3), (MOST_CELLS, 2))
 
 AUTO = "auto"
 
@@ -106,10 +107,10 @@ def placement_named(name: str) -> PlacementKind | None:
     """The kind of placement of that name; None for `auto`, where each unit gets the cheapest."""
     if name == AUTO:
         return None
-    if name not in PlacementKind:
-        known = ", ".join((AUTO, *PlacementKind))
-        raise SlicemillError(f"there is no placement {name!r}; known are {known}")
-    return PlacementKind(name)
+    known = {kind.value: kind for kind in PlacementKind}
+    if name not in known:
+        raise SlicemillError(f"there is no placement {name!r}; known are {', '.join((AUTO, *known))}")
+    return known[name]
 
 
 def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
@@ -152,24 +153,23 @@ def _cost(
     return cost_of(placement.exchanges, unit.inputs, joined, statistics, hybrid=hybrid)
 
 
-def chosen(unit: Unit, graph: QueryGraph, cells: int, statistics: PlacementStatistics = ASSUMED) -> Placement:
-    """The cheapest placement of a unit that may have so many cells."""
-    return candidates(unit, graph, cells, statistics)[0].placement
-
-
-def forced(
+def chosen(
     unit: Unit,
     graph: QueryGraph,
     cells: int,
-    kind: PlacementKind,
     statistics: PlacementStatistics = ASSUMED,
+    kind: PlacementKind | None = None,
 ) -> Placement:
-    """The cheapest placement of a kind; a unit that keeps nothing has one cell, whatever is asked."""
-    if not unit.stateful:
+    """The cheapest placement of a unit that may have so many cells, or the cheapest of a kind.
+
+    A unit that keeps nothing has one cell, whatever is asked for.
+    """
+    if not unit.stateful or cells == 1:
         return ONE_CELL
     known = candidates(unit, graph, cells, statistics)
-    found = next((one.placement for one in known if one.placement.kind is kind), None)
+    found = next((one.placement for one in known if kind in (None, one.placement.kind)), None)
     if found is None:
+        assert kind is not None, "one is the cheapest"
         kinds = ", ".join(dict.fromkeys(one.placement.kind.value for one in known))
         raise SlicemillError(
             f"{unit.id} cannot be placed as {kind.value} in {cells} cells; it can be placed as: {kinds}"
@@ -198,25 +198,23 @@ def _grids(joined: JoinedInputs, cells: int) -> Iterator[list[tuple[int, _Dimens
     logs = [one.log for one in joined.inputs]
     by_key = [one for one in dimensions if len(one) == len(set(logs))]
     dimensions += [{log: Along.STRIPE} for log in logs if logs.count(log) == 1]
-    for counts in _factors(cells, len(dimensions)):
-        used = [(count, one) for count, one in zip(counts, dimensions, strict=True) if count > 1]
-        # Along one dimension that all have, it is the placement by key.
-        if len(used) <= _MOST_DIMENSIONS and not (len(used) == 1 and used[0][1] in by_key):
-            yield used
+    most = next(most for up_to, most in _MOST_DIMENSIONS if cells <= up_to)
+    for number in range(1, min(most, len(dimensions)) + 1):
+        for used in combinations(dimensions, number):
+            # Along one dimension that all have, it is the placement by key.
+            if number > 1 or used[0] not in by_key:
+                yield from (list(zip(counts, used, strict=True)) for counts in _factors(cells, number))
 
 
 def _factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write a number as a product of so many.
+    """All ways to write a number as a product of so many, none of which is 1.
 
-    >>> list(_factors(4, 2))
-    [(1, 4), (2, 2), (4, 1)]
+    >>> list(_factors(8, 2))
+    [(2, 4), (4, 2)]
     """
-    if parts == 0:
-        return
-    if parts == 1:
+    if parts == 1 and number > 1:
         yield (number,)
-        return
-    for first in range(1, number + 1):
+    for first in range(2, number // 2 + 1) if parts > 1 else ():
         if number % first == 0:
             yield from ((first, *rest) for rest in _factors(number // first, parts - 1))
 

@@ -119,7 +119,7 @@ def cost_of(
     """
     shape = next((exchange.shape for exchange in exchanges.values()), (1,))
     even = _work(exchanges, logs, joined, statistics, None, hybrid)
-    along = () if hybrid else range(len(shape))
+    along = range(len(shape)) if statistics.heavy and not hybrid else ()
     slow = [_work(exchanges, logs, joined, statistics, one, hybrid) for one in along]
     cells = prod(shape)
     return PlacementCost(
