@@ -55,6 +55,7 @@ from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.files import StorageFull
 from slicemill.storage.log import read_epochs, stored_tables
 from slicemill.storage.segments import SegmentWriters
+from slicemill.storage.ties import ties_of
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
@@ -277,7 +278,7 @@ class Worker:
     def _append(
         self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
     ) -> Appended:
-        if is_large(table.num_rows, output.exchanges):
+        if is_large(table.num_rows, output.exchanges) and not ties_of(table):
             # Not compressed: cells map their parts of it.
             stored = ordered_by_cell(table, output.exchanges, schema)
             extent = self._ordered.append(output.folder, stored)

@@ -12,25 +12,12 @@ from slicemill.esl.types.catalog import Catalog, View
 from slicemill.esl.types.query import FrameUnit, SelectQuery, WindowCall
 from slicemill.esl.types.relation import AggregateCall, RelationQuery
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.cell import WHOLE, Cell
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.registry import imported, kind_of
 from slicemill.operators.step import SharedStep, StatefulStep, Step
 from slicemill.rows import Row, Timed
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """Which cell of its unit a step is in, and what that means for it.
-
-    `by_time`: all cells get all rows, and each stores those of its stripe (`columns.cells.stripes_of`); a
-    pair is found where its older row is stored (S33). `tied`: rows of one cause may come from several cells.
-    """
-
-    number: int = 0
-    count: int = 1
-    by_time: bool = False
-    tied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +30,7 @@ class StepContext:
     tables: Mapping[str, Sequence[Row]]
     state: object | None
     newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
-    cell: Cell = Cell()
+    cell: Cell = WHOLE
 
     @property
     def schemas(self) -> list[Schema]:

@@ -9,6 +9,7 @@ from math import prod
 
 from slicemill.esl.types.expression import Expr
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import Keys
 from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import digest
@@ -75,14 +76,43 @@ class Exchange:
 
 
 def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """How the rows of each log that a unit reads are spread over so many cells; none if it has one cell.
+    """How the rows of each log that a unit reads are spread over so many cells; none if it has one cell."""
+    if cells == 1:
+        return {}
+    return by_key(unit, graph, cells) or by_time(unit, graph, cells)
 
-    It can have several if all that it keeps is kept by keys that are expressions over its logs' columns, one
-    set of keys for a log, and each result comes from what it keeps.
+
+def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
+    """All rows for all cells, each of which stores its stripe of them (PSP-D, S33); empty if that cannot be.
+
+    It can if the unit has one join, from which all of its results come one by one, whatever is joined and on
+    which condition. What the join is given is computed in each cell.
+    """
+    found = {join for output, _ in unit.outputs for join in _found_by(graph, output)}
+    joins = [node_id for node_id in unit.nodes if isinstance(graph[node_id].operator, SharedJoin)]
+    if len(joins) != 1 or found != set(joins):
+        return {}
+    return dict.fromkeys(unit.inputs, Exchange((cells,), (Along.EVERY,)))
+
+
+def _found_by(graph: QueryGraph, node_id: str) -> set[str | None]:
+    """The operators with state whose rows are a node's, with their ties; None for one that does without."""
+    operator = graph[node_id].operator
+    kind = kind_of(operator)
+    if kind.keeps_state or not kind.ties:
+        return {node_id if kind.ties else None}
+    return {found for source in graph[node_id].inputs for found in _found_by(graph, source)}
+
+
+def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
+    """Rows of the same keys to one cell; empty if that cannot be.
+
+    It can if all that the unit keeps is kept by keys that are expressions over its logs' columns, one set of
+    keys for a log, and each result comes from what it keeps.
     """
     computing = _computing(unit, graph)
     ids = {node.id for node in computing}
-    if cells == 1 or not all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs):
+    if not all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs):
         return {}
     by_node = [_keys_of_logs(node, graph) for node in computing]
     found: dict[str, Keys] = {}
