@@ -16,6 +16,7 @@ from slicemill.columns.cells import stripes_of
 from slicemill.engine.exchange import SpreadRows
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
+from slicemill.esl.render.expressions import render
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.joined_inputs import joined_inputs
@@ -160,19 +161,31 @@ def test_a_join_that_others_keep_something_behind_is_split_by_its_key_or_not_at_
     assert kinds(grouped.format("y", "y"), 8) == {"one"}
 
 
-def test_keys_that_go_through_projections_and_joins_are_found_in_the_logs() -> None:
-    inner = f"SELECT a.y AS p, b.z AS q FROM {from_clause('ab')} WHERE a.x = b.x"
+def test_keys_that_go_through_projections_are_found_in_the_logs() -> None:
+    inner = "SELECT x AS p, y AS q FROM b WHERE z > 0"
     unit, graph = planned(
-        f"SELECT t.p FROM ({inner}) t [RANGE 5 SECONDS], c [RANGE 5 SECONDS] WHERE t.q = c.y"
+        f"SELECT t.p FROM a [RANGE 5 SECONDS], ({inner}) t [RANGE 5 SECONDS], c [RANGE 5 SECONDS] "
+        "WHERE t.p = a.x AND t.q = c.y"
     )
     joined = joined_inputs(unit, graph)
     assert joined is not None
-    assert [one.log for one in joined.inputs] == ["a", "b", "c"]
+    assert [one.logs for one in joined.inputs] == [("a",), ("b",), ("c",)]
     found = [one.of_logs(joined.inputs) for one in joined.classes]
-    assert [{log: str(keys[0].name) for log, keys in one.items()} for one in found] == [  # type: ignore[attr-defined]
-        {"a": "x", "b": "x"},
-        {"b": "z", "c": "y"},
+    assert [{log: [render(key) for key in keys] for log, keys in one.items()} for one in found] == [
+        {"a": ["x"], "b": ["x"]},
+        {"b": ["y"], "c": ["y"]},
     ]
+
+
+def test_what_is_computed_before_it_is_joined_goes_everywhere() -> None:
+    """All cells that get all rows compute the same; those of other inputs may be spread."""
+    union = "(SELECT x, y FROM a UNION SELECT x, y FROM d) t [RANGE 5 SECONDS]"
+    query = f"SELECT t.x FROM {union}, b [RANGE 5 SECONDS], c [RANGE 5 SECONDS] WHERE t.x = b.x AND b.y = c.y"
+    found = placements_of(*planned(query), 8)[1:]
+    assert found
+    for placement in found:
+        for log in "ad":
+            assert set(placement.exchanges[log].by) == {Along.EVERY}
 
 
 def test_a_stream_that_is_joined_with_itself_on_other_columns_goes_everywhere() -> None:

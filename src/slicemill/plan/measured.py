@@ -26,8 +26,9 @@ def measured_statistics(
         join = graph[one.join].operator
         if not isinstance(join, SharedJoin) or join.measured is None:
             continue
-        copies = _copies((exchanges or {}).get(one.log))
-        rates[one.log] = join.measured.rates[one.port] / copies
+        copies = _copies((exchanges or {}).get(one.logs[0]))
+        # Of what is computed from several logs nobody knows how much comes from each.
+        rates |= dict.fromkeys(one.logs, join.measured.rates[one.port] / copies / len(one.logs))
         # Pairs are found once, however often their rows are stored.
         matching[one.join] = matching.get(one.join, join.measured.matching) * copies
     return PlacementStatistics(rates=rates, matching=matching) if rates else ASSUMED

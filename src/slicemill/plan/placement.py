@@ -27,7 +27,7 @@ from slicemill.esl.render.expressions import render
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.kind import Keys
 from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
-from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, exchanges_of
+from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time
 from slicemill.plan.placement_cost import ASSUMED, PlacementCost, PlacementStatistics, cost_of
 from slicemill.plan.units import Unit
 
@@ -118,17 +118,18 @@ def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
     found = [ONE_CELL]
     if cells == 1 or not unit.stateful:
         return found
-    by_key = exchanges_of(unit, graph, cells)
-    if by_key:
-        found.append(Placement(PlacementKind.KEY, by_key))
+    keyed = by_key(unit, graph, cells)
+    if keyed:
+        found.append(Placement(PlacementKind.KEY, keyed))
     joined = joined_inputs(unit, graph)
     if joined is None:
         return found
     if len(joined.inputs) == 2:
-        everywhere = {log: Exchange((cells,), (Along.EVERY,)) for log in unit.inputs}
-        found.append(Placement(PlacementKind.TIME, everywhere))
-        if by_key:
-            found.append(Placement(PlacementKind.HYBRID, by_key))
+        in_turn = by_time(unit, graph, cells)
+        if in_turn:
+            found.append(Placement(PlacementKind.TIME, in_turn))
+        if in_turn and keyed:
+            found.append(Placement(PlacementKind.HYBRID, keyed))
     elif not joined.counts_rows:
         found += (_grid(unit, dimensions) for dimensions in _grids(joined, cells))
     return found
@@ -195,14 +196,15 @@ def _grids(joined: JoinedInputs, cells: int) -> Iterator[list[tuple[int, _Dimens
     dimensions: list[_Dimension] = [
         by_log for one in joined.classes if (by_log := one.of_logs(joined.inputs))
     ]
-    logs = [one.log for one in joined.inputs]
-    by_key = [one for one in dimensions if len(one) == len(set(logs))]
-    dimensions += [{log: Along.STRIPE} for log in logs if logs.count(log) == 1]
+    logs = [log for one in joined.inputs for log in one.logs]
+    keyed = [one for one in dimensions if len(one) == len(set(logs))]
+    dealt = [one.logs[0] for one in joined.inputs if not one.computed]
+    dimensions += [{log: Along.STRIPE} for log in dealt if logs.count(log) == 1]
     most = next(most for up_to, most in _MOST_DIMENSIONS if cells <= up_to)
     for number in range(1, min(most, len(dimensions)) + 1):
         for used in combinations(dimensions, number):
             # Along one dimension that all have, it is the placement by key.
-            if number > 1 or used[0] not in by_key:
+            if number > 1 or used[0] not in keyed:
                 yield from (list(zip(counts, used, strict=True)) for counts in _factors(cells, number))
 
 

@@ -65,8 +65,8 @@ class PlacementStatistics:
     def measured(self) -> bool:
         return bool(self.rates)
 
-    def rate(self, log: str) -> float:
-        return self.rates.get(log, self.assumed_rate)
+    def rate(self, *logs: str) -> float:
+        return sum(self.rates.get(log, self.assumed_rate) for log in logs)
 
     def kept(self, joined: JoinedInput) -> float:
         """Rows in its window."""
@@ -74,7 +74,7 @@ class PlacementStatistics:
         if window.frame is FrameUnit.ROWS and window.extent is not None:
             return float(window.extent)
         seconds = _FOREVER_S if window.extent is None else window.extent * _US
-        return self.rate(joined.log) * seconds
+        return self.rate(*joined.logs) * seconds
 
     def heaviest(self, log: str, keys: Keys) -> float:
         return max(self.heavy.get((log, keys), ()), default=0.0)
@@ -166,8 +166,8 @@ def _work(
     work = _Work()
     for number, one in enumerate(joined.inputs):
         read, stored = cell.share(number), cell.stored(number)
-        work.read += statistics.rate(one.log) * read
-        work.stored += statistics.rate(one.log) * stored
+        work.read += statistics.rate(*one.logs) * read
+        work.stored += statistics.rate(*one.logs) * stored
         work.kept += statistics.kept(one) * stored
         cell.probe_from(number, work)
     work.sifted = work.read if hybrid else 0.0
@@ -218,11 +218,11 @@ class _Cell:
     ) -> None:
         self._inputs, self._classes = joined.inputs, joined.classes
         self._statistics, self._slow = statistics, slow
-        self._by = [exchanges[one.log].by if one.log in exchanges else () for one in joined.inputs]
-        self._shares = [
-            _shares(exchanges[one.log], one.log, statistics, slow) if one.log in exchanges else []
-            for one in joined.inputs
-        ]
+        # All logs that an input is computed from go everywhere, or all by its key.
+        firsts = [one.logs[0] for one in joined.inputs]
+        self._by = [exchanges[log].by if exchanges else () for log in firsts]
+        self._shares = [_shares(exchanges[log], log, statistics, slow) if exchanges else [] for log in firsts]
+        self._by_key = all(exchange.by_key for exchange in exchanges.values())
         self._shape = next((exchange.shape for exchange in exchanges.values()), ())
         by_time = bool(exchanges) and all(exchange.parts == 1 for exchange in exchanges.values())
         self._in_turn = by_time or hybrid
@@ -233,7 +233,7 @@ class _Cell:
         """Of the rows of an input, those of heavy keys, and a cell's part of the others."""
         (by,) = self._by[number]
         assert not isinstance(by, Along)
-        heavy = sum(self._statistics.heavy.get((self._inputs[number].log, by), ()))
+        heavy = sum(self._statistics.heavy.get((self._inputs[number].logs[0], by), ()))
         return heavy + (1 - heavy) / prod(self._shape)
 
     def share(self, number: int) -> float:
@@ -245,7 +245,7 @@ class _Cell:
 
     def probe_from(self, first: int, work: _Work) -> None:
         """New rows of an input meet those of the others, one input after the other, linked ones first."""
-        partial = self._statistics.rate(self._inputs[first].log) * self.share(first)
+        partial = self._statistics.rate(*self._inputs[first].logs) * self.share(first)
         seen, left = [first], [number for number in range(len(self._inputs)) if number != first]
         while left:
             number = next((n for n in left if self._links(n, seen)), left[0])
@@ -260,14 +260,14 @@ class _Cell:
             seen.append(number)
             left.remove(number)
 
-    def _links(self, number: int, seen: Sequence[int]) -> list[Mapping[int, Keys]]:
+    def _links(self, number: int, seen: Sequence[int]) -> list[Mapping[int, Keys | None]]:
         return [
             one.keys
             for one in self._classes
             if number in one.keys and any(other in one.keys for other in seen)
         ]
 
-    def _met(self, number: int, seen: Sequence[int], links: Sequence[Mapping[int, Keys]]) -> float:
+    def _met(self, number: int, seen: Sequence[int], links: Sequence[Mapping[int, Keys | None]]) -> float:
         """Of the rows in the window of an input, those that a partial result meets in this cell."""
         met = matching = self._matching(number, links)
         if self._in_turn:
@@ -279,7 +279,8 @@ class _Cell:
                 other
                 for keys in links
                 for other in seen
-                if other in keys and keys[number] == by and self._by[other][along] == keys[other]
+                if other in keys
+                and (self._by_key or (keys[number] == by and self._by[other][along] == keys[other]))
             ]
             if not agreeing:
                 met *= share
@@ -287,7 +288,7 @@ class _Cell:
                 met *= self._gathered(number, agreeing[0], along, matching)
         return met
 
-    def _matching(self, number: int, links: Sequence[Mapping[int, Keys]]) -> float:
+    def _matching(self, number: int, links: Sequence[Mapping[int, Keys | None]]) -> float:
         """The share of all pairs that agree in their keys: at least those of keys that are heavy in both."""
         if not links:
             return 1.0
@@ -296,8 +297,12 @@ class _Cell:
         least = max((self._heavy_pairs(keys) for keys in links), default=0.0)
         return max(self._statistics.matching.get(joined.join, 1 / kept), least)
 
-    def _heavy_pairs(self, keys: Mapping[int, Keys]) -> float:
-        shares = [self._statistics.heavy.get((self._inputs[n].log, own), ()) for n, own in keys.items()]
+    def _heavy_pairs(self, keys: Mapping[int, Keys | None]) -> float:
+        shares = [
+            self._statistics.heavy.get((self._inputs[number].logs[0], own), ())
+            for number, own in keys.items()
+            if own is not None
+        ]
         return max((left * right for left, right in zip(*shares[:2], strict=False)), default=0.0)
 
     def _gathered(self, number: int, other: int, along: int, matching: float) -> float:
@@ -305,7 +310,7 @@ class _Cell:
         by, others = self._by[number][along], self._by[other][along]
         assert not isinstance(by, Along) and not isinstance(others, Along)
         statistics, count = self._statistics, self._shape[along]
-        own = statistics.heaviest(self._inputs[number].log, by)
-        its = statistics.heaviest(self._inputs[other].log, others)
+        own = statistics.heaviest(self._inputs[number].logs[0], by)
+        its = statistics.heaviest(self._inputs[other].logs[0], others)
         pairs = own * its + max(matching - own * its, 0.0) / count
         return pairs / (matching * self._shares[other][along]) if matching else 1.0
