@@ -236,8 +236,9 @@ class JoinKernel:
                 mine = stripes_of(seqs, self._cell.count) == self._cell.number
                 stored, _ = grouped(inside.filter(pa.array(mine)).combine_chunks(), words)
             caused = ranked(seqs, side, self._seq_bits)
-            of_rows = (column[order] for column in (seqs, caused, arrivals, ranks, seen))
-            new.append(Probing(block, stored, *of_rows))
+            new.append(
+                Probing(block, stored, seqs[order], caused[order], arrivals[order], ranks[order], seen[order])
+            )
         return new
 
     def _targets(self, new: Sequence[Probing]) -> list[_Target]:
