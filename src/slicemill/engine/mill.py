@@ -403,7 +403,8 @@ class Mill:
         """Make a new catalog's graph the one that runs."""
         plan = self._planner.plan(catalog)
         graph = plan.graph
-        # Before anything is registered: a sink that cannot be must not leave half a query behind.
+        # Before anything is registered: what cannot be placed or opened must not leave half a query behind.
+        read_by = needed_by_log(self._changes.exchanges(unit, graph) for unit in plan.units)
         sinks = {
             query.name: open_sink(
                 query.options.sink,
@@ -429,7 +430,6 @@ class Mill:
                 self.streams[stream.name] = RunningStream(
                     stream, self.home, self._id, self._folder, self._clock, supplies[stream.name]
                 )
-            read_by = needed_by_log(self._changes.exchanges(unit, graph) for unit in plan.units)
             for name, running in self.streams.items():
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
                 running.need(needs[name], read_by.get(name, ()))
