@@ -134,7 +134,7 @@ def cost_of(
 
 
 @dataclass(slots=True)
-class _Work:
+class _CellWork:
     """What a cell does in a second."""
 
     read: float = 0.0
@@ -158,12 +158,12 @@ def _work(
     statistics: PlacementStatistics,
     slow: int | None,
     hybrid: bool,
-) -> _Work:
+) -> _CellWork:
     """The work of a cell; along the dimension `slow` it is that of the heaviest key."""
     if joined is None:
         return _keyed(exchanges, logs, statistics, slow)
     cell = _Cell(exchanges, joined, statistics, slow, hybrid)
-    work = _Work()
+    work = _CellWork()
     for number, one in enumerate(joined.inputs):
         read, stored = cell.share(number), cell.stored(number)
         work.read += statistics.rate(*one.logs) * read
@@ -179,9 +179,9 @@ def _keyed(
     logs: Sequence[str],
     statistics: PlacementStatistics,
     slow: int | None,
-) -> _Work:
+) -> _CellWork:
     """Aggregates by key, and what is behind joins by their key: each row is worked on once."""
-    work = _Work()
+    work = _CellWork()
     for log in logs:
         rows = statistics.rate(log)
         if log in exchanges:
@@ -243,7 +243,7 @@ class _Cell:
     def stored(self, number: int) -> float:
         return 1 / prod(self._shape) if self._in_turn else self.share(number)
 
-    def probe_from(self, first: int, work: _Work) -> None:
+    def probe_from(self, first: int, work: _CellWork) -> None:
         """New rows of an input meet those of the others, one input after the other, linked ones first."""
         partial = self._statistics.rate(*self._inputs[first].logs) * self.share(first)
         seen, left = [first], [number for number in range(len(self._inputs)) if number != first]
