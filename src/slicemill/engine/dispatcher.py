@@ -128,14 +128,18 @@ class Dispatcher:
         self._pool.resize(count)
         self._take(self._pool.wait(0))
 
-    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
-        """Run these units from now on, for the queries that have these goals; while paused."""
+    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal] | None = None) -> None:
+        """Run these units from now on, for the queries that have these goals, or those of before; while
+        paused."""
         fresh = list(units)
         kept = {(unit.id, unit.digest) for unit in fresh}
+        cells = {unit.id: unit.cells for unit in fresh}
         gone = [unit for unit in self.running.units if (unit.id, unit.digest) not in kept]
         for unit in gone:
-            self._assignments.unload(unit.id)
+            same = cells.get(unit.id) == unit.cells
+            (self._assignments.unload if same else self._assignments.release)(unit.id)
         self.balancing.forget({unit.id for unit in gone})
+        goals = self.running.goals if goals is None else goals
         self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
 
     def notify(self) -> None:

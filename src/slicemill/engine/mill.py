@@ -24,6 +24,7 @@ from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.engine.adapting.replacing import Replacing
 from slicemill.engine.changing.joining import complete_from_of, without_log
 from slicemill.engine.changing.statements import KeptStatements, new_entries
 from slicemill.engine.changing.tables import TableVersions
@@ -155,6 +156,7 @@ class Mill:
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
         self._measuring = Measuring(self.dispatcher, clock)
+        self.replacing = Replacing(self.home, self.dispatcher, self._id)
         cells = cells or self._default_cells()
         self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells, kind)
         self.sinks = SinkRunner(self.home)

@@ -12,6 +12,7 @@ same order, and before all that comes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -54,9 +55,8 @@ def _side(states: Sequence[JoinState], number: int, change: Redistribution) -> S
     seats, sides = states[0].seats, [state.sides[number] for state in states]
     side = SideState(seen=sides[0].seen, moments=sides[0].moments)
     # Where all cells get all rows, all of them wait in each.
-    waiting = _in_order(
-        (table for one in (sides[:1] if change.before.by_time else sides) for table in _waiting(one)), TS
-    )
+    have = sides[:1] if change.before.by_time else sides
+    waiting = _in_order((table for one in have for table in _waiting(one)), TS)
     if waiting is not None:
         mine = waiting if change.after.by_time else waiting.filter(change.is_mine(_keyed(waiting)))
         side.waiting = [mine.combine_chunks()] if mine.num_rows else []
@@ -103,12 +103,10 @@ def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
 
 
 def _keyed(table: pa.Table) -> KeyedRows:
-    names = sorted(
-        (name for name in table.column_names if name.startswith(KEY)), key=lambda n: int(n[len(KEY) :])
-    )
+    places = sorted(int(name.removeprefix(KEY)) for name in table.column_names if name.startswith(KEY))
     return KeyedRows(
         column_numbers(table, SEQ),
-        [table.column(name) for name in names],
+        [table.column(f"{KEY}{place}") for place in places],
         column_numbers(table, HASH).view(np.uint64),
     )
 
@@ -118,5 +116,5 @@ def _cut(table: pa.Table, seats: QueryBits, number: int) -> Iterator[Stored]:
     side = Side(SideState(), seats, number, table.schema, asked=True)
     count = min(_SLICES, -(-table.num_rows // _SMALL_ROWS))
     borders = np.linspace(0, table.num_rows, count + 1).astype(int).tolist() if count else []
-    for begin, end in zip(borders, borders[1:], strict=False):
+    for begin, end in pairwise(borders):
         yield side.stored(grouped(table.slice(begin, end - begin).combine_chunks(), seats.words)[0])
