@@ -86,6 +86,7 @@ class Dispatcher:
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningUnits([], home.logs, {}, clock())
         self.quantum_s = quantum_s
+        self.between_rounds: Callable[[], None] = lambda: None  # called by the loop
         self._pool = pool
         self._home = home
         self._mill = mill
@@ -298,7 +299,13 @@ class Dispatcher:
         while self._assignments.busy:
             self._take(self._pool.wait(POLL_S))
 
+    def turn(self) -> None:
+        """What the loop does at one moment, for who has a clock of its own: note answers, and give work."""
+        self._take(self._pool.wait(0))
+        self._give()
+
     def _give(self) -> None:
+        self.between_rounds()
         asked = False
         if self._reads_sources and self._pace.is_time:
             asked = self._give_reads()

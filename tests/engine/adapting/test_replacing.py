@@ -6,12 +6,17 @@ import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.engine.unit import RunningUnit
-from slicemill.plan.placement import Placement, PlacementKind, placements_of
+from slicemill.errors import SlicemillError
+from slicemill.plan.placement import ONE_CELL, Placement, PlacementKind, placements_of
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 STREAMS = """
@@ -121,3 +126,77 @@ def run(seed: int, cells: int, steps: list[str], *, disturbed: bool, script: str
 @given(st.integers(0, 2**32), st.integers(1, 4), st.lists(ACTIONS, max_size=20))
 def test_results_are_those_of_one_cell(seed: int, cells: int, steps: list[str]) -> None:
     assert run(seed, cells, steps, disturbed=True) == run(seed, 1, steps, disturbed=False)
+
+
+@example(0, [])
+@settings(max_examples=6)
+@given(st.integers(0, 2**32), st.lists(st.sampled_from(["feed", "run", "place", "lose"]), max_size=8))
+def test_a_crash_beside_the_record_changes_nothing(seed: int, steps: list[str]) -> None:
+    """Killed just before the record of a change, or just after it."""
+    expected = run(seed, 1, [*steps, "feed", "feed"], disturbed=False)
+    for written in (False, True):
+        with TemporaryDirectory() as folder:
+            works = Steps(Path(folder), seed, 2)
+            for step in ["feed", *steps, "feed", "run"]:
+                getattr(works, step)()
+            unit = works.mill.dispatcher.running.writers["long_"]
+            chosen = [one for one in possible(unit, 3) if one != Placement.of(unit.plan.exchanges)]
+            commit = Home.commit
+
+            def dying(home: Home, change: Change, commit: Any = commit, written: bool = written) -> None:
+                changing = any("placement" in fields for fields in change.units.values())
+                if written or not changing:
+                    commit(home, change)
+                if changing:
+                    raise KeyboardInterrupt
+
+            with mock.patch.object(Home, "commit", dying), pytest.raises(KeyboardInterrupt):
+                works.mill.replacing.replace_placement(unit, chosen[-1])
+            works.mill.close(checkpoint=False)
+            works.open()
+            cells = works.mill.dispatcher.units[unit.id].cells
+            assert cells == (chosen[-1].cells if written else unit.cells)
+            for step in ("feed", "run", "feed", "run"):
+                getattr(works, step)()
+            try:
+                assert works.results() == expected
+            finally:
+                works.mill.close()
+
+
+def test_a_change_is_one_record_and_nothing_is_replayed(tmp_path: Path) -> None:
+    works = Steps(tmp_path, 1, 2)
+    with works.mill as mill:
+        works.feed()
+        works.run()
+        unit = mill.dispatcher.running.writers["long_"]
+        (by_time,) = [one for one in possible(unit, 3) if one.kind is PlacementKind.TIME]
+        mill.checkpoint()
+        changes: list[Change] = []
+        commit = Home.commit
+        with mock.patch.object(Home, "commit", lambda home, one: (changes.append(one), commit(home, one))[1]):
+            assert mill.replacing.replace_placement(unit, by_time)
+        (fields,) = [change.units[unit.id] for change in changes if change]
+        assert fields["placement"]["kind"] == "time" and fields["checkpoint"]["placement"]["kind"] == "key"
+        assert len(fields["checkpoint"]["files"]) == 2
+        fresh = mill.dispatcher.units[unit.id]
+        assert fresh is not unit and fresh.cells == 3 and fresh.unwritten
+        restore = fresh._restore(1)
+        assert restore.before == unit.plan.exchanges and not any(s.epochs for s in restore.replay.values())
+        works.feed()
+        works.run()
+        mill.checkpoint()
+        assert "placement" not in fresh.fields["checkpoint"] and not fresh.unwritten
+
+
+def test_what_is_kept_by_others_cannot_follow(tmp_path: Path) -> None:
+    sums = (
+        STREAMS + "CREATE QUERY sums AS SELECT k, sum(v) OVER (PARTITION BY k ROWS 9 PRECEDING) AS s FROM a;"
+    )
+    works = Steps(tmp_path, 1, 2, sums)
+    with works.mill as mill:
+        (unit,) = mill.dispatcher.running.units
+        with pytest.raises(
+            SlicemillError, match="cannot change from by key, 2 cells to one cell while it runs"
+        ):
+            mill.replacing.replace_placement(unit, ONE_CELL)
