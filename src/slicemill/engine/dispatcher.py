@@ -302,6 +302,7 @@ class Dispatcher:
     def turn(self) -> None:
         """What the loop does at one moment, for who has a clock of its own: note answers, and give work."""
         self._take(self._pool.wait(0))
+        self._give_reads(handed_only=True)
         self._give()
 
     def _give(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.joined_inputs import joined_inputs
 from slicemill.plan.placement import Placement, candidates, price_of
-from slicemill.plan.placement_cost import PlacementStatistics
+from slicemill.plan.placement_cost import PlacementStatistics, cost_of
 from slicemill.plan.units import Unit
 
 # A unit is left as it is while its busiest cell takes no more than this of a core.
@@ -19,22 +19,35 @@ _WORTH = 0.3
 _LOOKS, _REST = 3, 12
 
 
-def measured(
-    unit: Unit, graph: QueryGraph, rates: Mapping[str, float], compared: Mapping[str, float]
-) -> PlacementStatistics:
-    """What is known of a unit from rows per second, by log, and comparisons per second, by join.
+@dataclass(frozen=True, slots=True)
+class UnitWork:
+    """In a second: the processor seconds of all cells, and how often each join compares rows."""
 
-    Rows that have a key in common are compared, and no others, where there is an equality.
+    cpu_s: float
+    compared: Mapping[str, float]
+
+
+def measured(
+    unit: Unit, graph: QueryGraph, now: Placement, rates: Mapping[str, float], work: UnitWork
+) -> PlacementStatistics:
+    """What is known of a unit from the rows per second of its logs, and what it does with them now.
+
+    Rows that have a key in common are compared, and no others, where there is an equality. What the model
+    says that all this takes is made as much as it does take: columns are wide, conditions are dear.
     """
     joined = joined_inputs(unit, graph)
     known = PlacementStatistics(rates=rates)
-    if joined is None or len(joined.inputs) != 2:
-        return known
-    left, right = joined.inputs
-    pairs = known.rate(left.logs[0]) * known.kept(right) + known.rate(right.logs[0]) * known.kept(left)
-    if not pairs or left.join not in compared:
-        return known
-    return PlacementStatistics(rates=rates, matching={left.join: min(1.0, compared[left.join] / pairs)})
+    if joined is not None and len(joined.inputs) == 2:
+        left, right = joined.inputs
+        pairs = known.rate(left.logs[0]) * known.kept(right) + known.rate(right.logs[0]) * known.kept(left)
+        if pairs and left.join in work.compared:
+            known = replace(known, matching={left.join: min(1.0, work.compared[left.join] / pairs)})
+    costs = known.costs
+    idle_s = now.cells * costs.cell * 1e-6
+    expected_s = cost_of(now.exchanges, unit.inputs, joined, known).cpu_s - idle_s
+    factor = max(work.cpu_s - idle_s, 0.0) / expected_s if expected_s > 0 else 1.0
+    scaled = {one.name: getattr(costs, one.name) * factor for one in fields(costs) if one.name != "cell"}
+    return replace(known, costs=replace(costs, **scaled))
 
 
 def better(

@@ -129,7 +129,7 @@ def test_results_are_those_of_one_cell(seed: int, cells: int, steps: list[str]) 
 
 
 @example(0, [])
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(["feed", "run", "place", "lose"]), max_size=8))
 def test_a_crash_beside_the_record_changes_nothing(seed: int, steps: list[str]) -> None:
     """Killed just before the record of a change, or just after it."""

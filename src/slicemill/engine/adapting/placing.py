@@ -14,7 +14,7 @@ from slicemill.engine.adapting.replacing import Replacing
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.workers.sharing import Pool
 from slicemill.plan.placement import Placement
-from slicemill.plan.replacement import BUSY, Hysteresis, better, measured
+from slicemill.plan.replacement import BUSY, Hysteresis, UnitWork, better, measured
 from slicemill.time import US
 
 _LOOK_US = 2 * US
@@ -61,13 +61,14 @@ class Placing:
         self, unit: RunningUnit, before: _Counted, elapsed_s: float, workers: int
     ) -> Placement | None:
         now = self._counted[unit.id]
-        busy = [cpu_s - before.cells_s.get(cell, cpu_s) for cell, cpu_s in now.cells_s.items()]
-        if workers < 2 or max(busy, default=0.0) < BUSY * elapsed_s:
+        busy_s = [cpu_s - before.cells_s.get(cell, cpu_s) for cell, cpu_s in now.cells_s.items()]
+        if workers < 2 or max(busy_s, default=0.0) < BUSY * elapsed_s:
             return None
         rates = {log: (rows - before.rows.get(log, rows)) / elapsed_s for log, rows in now.rows.items()}
         pairs = {join: (count - before.pairs.get(join, 0)) / elapsed_s for join, count in now.pairs.items()}
         plan, placement = unit.plan, Placement.of(unit.plan.exchanges)
-        statistics = measured(plan.unit, plan.graph, rates, pairs)
+        work = UnitWork(sum(busy_s) / elapsed_s, pairs)
+        statistics = measured(plan.unit, plan.graph, placement, rates, work)
         return better(
             plan.unit, plan.graph, placement, workers, statistics, lambda to: can_change(plan, placement, to)
         )
