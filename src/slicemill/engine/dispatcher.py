@@ -213,8 +213,7 @@ class Dispatcher:
     def admit_handed(self) -> None:
         """Admit what was handed over for streams, and run nothing."""
         with self.paused():
-            while self._give_reads(handed_only=True):
-                self._finish_asked()
+            self._read_while_wanted(handed_only=True)
 
     def read_all(self) -> None:
         """Read all that the sources hold now, and run nothing."""
@@ -222,11 +221,15 @@ class Dispatcher:
             for stream in self.streams.values():
                 if not stream.handed and not stream.ended:
                     stream.next_read_us = 0
-            while self._give_reads(every=True):
-                self._finish_asked()
-                for stream in self.streams.values():
-                    if 0 < stream.failures < _TRIES and not stream.handed:
-                        stream.next_read_us = 0
+            self._read_while_wanted(every=True)
+
+    def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
+        """Read, while paused; what fails is tried again at once, and then left to the loop."""
+        while self._give_reads(every=every, handed_only=handed_only):
+            self._finish_asked()
+            for stream in self.streams.values():
+                if 0 < stream.failures < _TRIES and (stream.handed or not handed_only):
+                    stream.retry_now()
 
     def end_streams(self) -> None:
         """The input has ended for good: admit what is held back. One that cannot be read has not ended."""
@@ -254,8 +257,7 @@ class Dispatcher:
     def run_some(self) -> bool:
         """Run the units that the policy picks, as much as fits into a quantum; False if none can run."""
         with self.paused():
-            while self._give_reads(handed_only=True):
-                self._finish_asked()
+            self._read_while_wanted(handed_only=True)
             asked = self._give_runs(self._ranked(), self.quantum_s)
             self._finish_asked()
             return asked
@@ -489,9 +491,8 @@ class Dispatcher:
         now = self._clock()
         queues: dict[int, list[Item]] = {}
         for stream in self.streams.values():
-            if handed_only and not stream.handed:
-                continue
-            if stream.wants_read(now) or (every and stream.behind and stream.reading_us is None):
+            wanted = stream.wants_read(now) or (every and stream.behind and stream.reading_us is None)
+            if wanted and (stream.handed or not handed_only):
                 self._wait_for_workers()
                 worker = self._assignments.reader_of(stream, self.streams.values())
                 if self._assignments.is_idle(worker):
@@ -500,8 +501,7 @@ class Dispatcher:
         return bool(queues)
 
     def _read_item(self, stream: RunningStream, worker: int, *, flush: bool = False) -> Item:
-        first = self._assignments.begin_reading(stream, worker)
-        return stream.item(self._clock(), first=first, flush=flush)
+        return stream.item(self._clock(), first=self._assignments.begin_reading(stream, worker), flush=flush)
 
     def _give_runs(
         self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
@@ -36,7 +37,7 @@ from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, slices_of
-from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
+from slicemill.engine.streams import RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside
 from slicemill.engine.work import RunDone
@@ -45,6 +46,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import (
     ERRORS,
+    HELD,
     Catalog,
     DroppedName,
     QueryDefinition,
@@ -565,7 +567,8 @@ class Mill:
 
     def _metrics_of(self, metrics: QueryMetrics) -> QueryMetrics:
         metrics.seen_s = self._clock() / US
-        running = self.dispatcher.running
+        running, chooser = self.dispatcher.running, self.dispatcher.chooser
+        metrics.policy = (running.policy_within(chooser.components, metrics.query) or chooser.policy).name
         unit = running.writers.get(metrics.query)
         if unit is not None:
             metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
@@ -590,9 +593,6 @@ class Mill:
 
         counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
         self._metrics[query.name] = counted
-
-        def metrics() -> QueryMetrics:
-            return self._metrics_of(counted)
-
+        metrics = partial(self._metrics_of, counted)
         log = self.home.logs[query.name]
         return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)
