@@ -254,3 +254,13 @@ class Total:
             again(source.replace(was, now))
     again(source)
     assert source_digest("no_such_module:Total") is None
+
+
+@pytest.mark.parametrize("name", ["s_held", "s_late", "s_errors"])
+def test_a_query_cannot_have_the_name_of_what_a_kept_stream_has_beside_its_rows(
+    tmp_path: Path, name: str
+) -> None:
+    start(tmp_path, STREAM, "CREATE QUERY q AS SELECT k FROM s")
+    told = refused(tmp_path, OTHER, f"CREATE QUERY {name} AS SELECT k, w AS v, ts FROM r")
+    assert f"stream s, kept in {tmp_path}, has rows under the name {name}" in told
+    start(tmp_path, OTHER, "CREATE QUERY other AS SELECT k, w AS v, ts FROM r")
