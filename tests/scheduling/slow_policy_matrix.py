@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scheduling.test_policy_matrix import check_matrix
+from scheduling.test_policy_matrix import check_matrix
 
 
 @pytest.mark.parametrize("load", [0.7, 0.9])
