@@ -44,6 +44,7 @@ from slicemill.engine.workers.sharing import Pool
 from slicemill.errors import SlicemillError
 from slicemill.metrics.figures import Summary
 from slicemill.metrics.stages import spent, stage
+from slicemill.scheduling.batches import QUANTUM_S
 from slicemill.scheduling.chooser import Chooser
 from slicemill.storage.changes import Change
 from slicemill.storage.files import StorageFull
@@ -83,7 +84,7 @@ class Dispatcher:
         chooser: Chooser,
         after_run: AfterRun,
         *,
-        quantum_s: float = 0.02,
+        quantum_s: float = QUANTUM_S,
     ) -> None:
         self.chooser = chooser
         self.changed = threading.Condition()
@@ -343,8 +344,7 @@ class Dispatcher:
             elif isinstance(event, WorkerLeft):
                 self._undo(self._assignments.leave(event, self.streams.values()), event.reason, change)
             elif isinstance(event, Notice):
-                stream = self.streams.get(str(event.payload))
-                if stream is not None:
+                if (stream := self.streams.get(str(event.payload))) is not None:
                     stream.noticed()
             elif isinstance(event, WorkerAnswer):
                 self._answered(event, change, finished, handed)
@@ -414,8 +414,7 @@ class Dispatcher:
                 spent(done.seconds)
                 self._ran(done, now, change, finished)
             elif isinstance(done, CheckpointDone):
-                unit = self._unit(done.unit)
-                if unit is not None:
+                if (unit := self._unit(done.unit)) is not None:
                     unit.checkpointed(done, change)
             elif isinstance(done, ItemFailed):
                 self._item_failed(done, change, now)
@@ -435,8 +434,7 @@ class Dispatcher:
 
     def _item_failed(self, failed: ItemFailed, change: Change, now: int) -> None:
         if failed.item == "read":
-            stream = self.streams.get(failed.name)
-            if stream is not None:
+            if (stream := self.streams.get(failed.name)) is not None:
                 stream.failed(failed.error, now)
             return
         unit = self._unit(failed.name)
