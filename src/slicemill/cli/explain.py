@@ -75,14 +75,18 @@ def _explained(graph: QueryGraph, form: Format) -> str:
 
 def _explained_model(name: str, catalog: Catalog, form: Format) -> str:
     from slicemill.explain.model_svg import model_svg
-    from slicemill.explain.model_text import explain_model, explain_model_json, model_named, uses_of
+    from slicemill.explain.model_text import explain_model, explain_model_json, models_named, uses_of
 
-    definition = model_named(name, catalog)
+    definitions = models_named(name, catalog)
+    if form is Format.text:
+        return "\n".join(explain_model(definition, catalog) for definition in definitions)
+    if len(definitions) > 1:
+        names = ", ".join(f"'{definition.name}'" for definition in definitions)
+        raise SlicemillError(f"{name} is several models; name one of them: {names}")
+    (definition,) = definitions
     if form is Format.svg:
-        return model_svg(definition.name, definition.model, uses_of(name, catalog)[0])
-    if form is Format.json:
-        return explain_model_json(definition, catalog)
-    return explain_model(definition, catalog)
+        return model_svg(definition.name, definition.model, uses_of(definition.name, catalog)[0])
+    return explain_model_json(definition, catalog)
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
@@ -32,9 +30,10 @@ from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.changing.unit_changes import UnitChanges
 from slicemill.engine.changing.views import held_now, passed_by
 from slicemill.engine.dispatcher import Dispatcher
+from slicemill.engine.measuring import Measuring
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
-from slicemill.engine.session import begin_session, configure, worker_count
+from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, slices_of
 from slicemill.engine.streams import RunningStream, SourceFailed, Supply, check_sources, logs_of
@@ -59,9 +58,7 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.explain.text import explain_text
-from slicemill.metrics.figures import Record
-from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
-from slicemill.metrics.waiting import BUCKET_S
+from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
 from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.streams.spec import Source
@@ -72,7 +69,6 @@ from slicemill.plan.reads import relations_read, views_to_answer
 from slicemill.rows import Row
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import policy_named
-from slicemill.shedding.report import merged
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
@@ -140,6 +136,7 @@ class Mill:
             self.home.unlock()
             raise
         self._borrowed = pool is None
+        self._grows = self._borrowed and grows(self.spark.sparkContext)
         self.catalog = Catalog()
         self.queries: dict[str, Query] = {}
         self._id = unique_name()
@@ -155,11 +152,10 @@ class Mill:
         self._planner = Planner()
         self._plan = Plan(QueryGraph({}), ())
         self._collected_s = time.monotonic()
-        self._metrics: dict[str, QueryMetrics] = {}
-        self._record = Record(BUCKET_S)
         self.dispatcher = Dispatcher(
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
+        self._measuring = Measuring(self.dispatcher, clock)
         cells = cells or self._default_cells()
         self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells)
         self.sinks = SinkRunner(self.home)
@@ -279,14 +275,7 @@ class Mill:
 
     def metrics(self) -> MillMetrics:
         """How all queries are doing; `plain()` of it is for JSON."""
-        running, queries = self.dispatcher.running, [query.metrics() for query in self.queries.values()]
-        for metrics in queries:
-            unit = running.writers.get(metrics.query)
-            if unit is not None:
-                metrics.note_waiting(running.waiting.by_bucket(running.position[unit.id]), self._record)
-        streams = {name: asdict(stream.counts) for name, stream in self.streams.items()}
-        failing = {name: stream.error for name, stream in self.streams.items() if stream.error is not None}
-        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record, streams, failing)
+        return self._measuring.of_mill(query.metrics() for query in self.queries.values())
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -310,6 +299,22 @@ class Mill:
         self.dispatcher.start()
         self.sinks.start()
         compile_beside(self.dispatcher.running.units, self.dispatcher.notify)
+
+    def set_workers(self, count: int | None = None) -> None:
+        """Have so many workers from now on, or as many as Spark has slots for now; results do not change.
+
+        Work follows: who comes gets cells of those that have much to do, and who goes leaves them to others.
+        """
+        context = self._spark.sparkContext if self._spark is not None else None
+        if count is None:
+            count = max(1, worker_count(context)) if context is not None else 1
+        most = most_workers(context) if context is not None and self._execution == "workers" else count
+        if not 1 <= count <= max(most, 1):
+            raise SlicemillError(f"Spark has slots for 1 to {max(most, 1)} workers beside its own tasks")
+        self._grows = False
+        with self.dispatcher.paused():
+            self.dispatcher.checkpoint(self.dispatcher.units.values())  # so that nobody has to replay
+            self.dispatcher.resize(count)
 
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
@@ -536,14 +541,13 @@ class Mill:
             query.error = unit.failed.get(log)
             rows = sum(result.written[log].rows for result in results if log in result.written)
             if rows and query.error is None:
-                arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
-                ideal = self.dispatcher.running.ideal_time(log)
-                warm_s = self.dispatcher.running.warm_us(unit, now) / US
-                self._metrics[log].add(rows, arrivals, now / US, ideal, self._record, warm_s)
+                self._measuring.delivered(log, rows, unit, results, now)
                 query.delivered()
         self.sinks.notify()
         if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:
             self.collect()
+            if self._grows and most_workers(self.spark.sparkContext) > len(self._pool.members()):
+                self._pool.resize(most_workers(self.spark.sparkContext))
 
     def collect(self) -> None:
         """Free what every unit has read and nobody will ask for again."""
@@ -566,18 +570,6 @@ class Mill:
         unit = self.dispatcher.running.writers.get(query)
         return sum(epoch.rows for epoch in unit.pending()) if unit is not None else 0
 
-    def _metrics_of(self, metrics: QueryMetrics) -> QueryMetrics:
-        metrics.seen_s = self._clock() / US
-        running, chooser = self.dispatcher.running, self.dispatcher.chooser
-        metrics.policy = (running.policy_within(chooser.components, metrics.query) or chooser.policy).name
-        unit = running.writers.get(metrics.query)
-        if unit is not None:
-            metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
-            behind = self._plan.graph.ancestors(metrics.query)
-            found = [shed for node, shed in unit.sheds.items() if node in behind]
-            metrics.shed = merged(found) if found else None
-        return metrics
-
     def _handle(self, query: QueryDefinition) -> Query:
         def stop() -> None:
             self.execute(f'DROP QUERY "{query.name}"')
@@ -592,8 +584,10 @@ class Mill:
             self.checkpoint()
             return [held for held in slices_of(self.home) if query.name in held.wanted]
 
-        counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
-        self._metrics[query.name] = counted
-        metrics = partial(self._metrics_of, counted)
+        counted = self._measuring.begin(query)
+
+        def metrics() -> QueryMetrics:
+            return self._measuring.now(counted, self._plan.graph)
+
         log = self.home.logs[query.name]
         return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)

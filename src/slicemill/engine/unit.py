@@ -291,6 +291,7 @@ class RunningUnit:
         for node_id in {node_id for done in run.done for node_id in done.sheds}:
             self.sheds[node_id] = merged([d.sheds[node_id] for d in run.done if node_id in d.sheds])
         self.state_bytes = sum(done.state_bytes for done in run.done)
+        self._load.compared([done.compared for done in run.done], run.rows)
         outputs = [log for _, log in self.plan.unit.outputs]
         self.statistics.add(run.rows_by_input(), outputs, run.done)
         self._rows_since_checkpoint += max(run.rows, 1)
