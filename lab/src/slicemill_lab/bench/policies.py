@@ -73,7 +73,7 @@ class PolicySizes:
 
 SIZES: Mapping[Scale, PolicySizes] = {
     "small": PolicySizes(3, 2, 20, 10, quality_of_service(15), quality_of_data(30, 10)),
-    "full": PolicySizes(5, 4, 27, 20, quality_of_service(15), quality_of_data(30, 10)),
+    "full": PolicySizes(5, 3, 26, 20, quality_of_service(15), quality_of_data(30, 10)),
 }
 
 Turns = Mapping[str, Sequence[PolicyTurn]]
