@@ -8,6 +8,7 @@ from typing import Any
 from slicemill.operators.drop.spec import Drop
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import AgeLimit, SharedJoin
+from slicemill.operators.multijoin.spec import SharedMultiJoin
 from slicemill.plan.units import Unit
 from slicemill.shedding.control import Backlog, Controller, Skipper, WaitingLoad
 from slicemill.shedding.load import Dropping
@@ -28,7 +29,7 @@ class LoadControl:
         limits: dict[str, Drop | AgeLimit] = {
             member.name: member.limit
             for node in unit.nodes
-            if isinstance(join := graph[node].operator, SharedJoin)
+            if isinstance(join := graph[node].operator, (SharedJoin, SharedMultiJoin))
             for member in join.members
             if member.limit is not None
         }
