@@ -104,6 +104,13 @@ def run_units(
     return {query: [(timed.ts, timed.row) for timed, _, _ in logs[query]] for query in catalog.queries}
 
 
+def run_logs(
+    catalog: Catalog, events: Sequence[Event], seed: int, cells: int, checkpoints: Path | None = None
+) -> dict[str, list[tuple[Timed, int, int]]]:
+    """All rows of all logs, with their numbers and arrivals."""
+    return dict(_run(catalog, events, {}, seed, cells, checkpoints))
+
+
 def run_arrivals(catalog: Catalog, events: Sequence[Event]) -> dict[str, list[int]]:
     """What the rows of all queries say of their arrivals."""
     logs = _run(catalog, events, {}, 0, 1, None)
@@ -124,7 +131,7 @@ def _run(
     programs = []
     for unit in cut(graph):
         plan = UnitPlan(unit, graph, catalog, tables, exchanges_of(unit, graph, cells))
-        programs.append((unit, [UnitProgram(plan) for _ in range(plan.cells)]))
+        programs.append((unit, [UnitProgram(plan, cell=cell) for cell in range(plan.cells)]))
     read: dict[tuple[str, str], int] = defaultdict(int)
     schemas = {node.id: node.schema for node in graph}
     for name, node_id in graph.streams.items():
@@ -149,7 +156,7 @@ def _run(
                 if checkpoints is not None:
                     for cell, part in enumerate(parts):
                         files = json.loads(json.dumps(write_checkpoint(checkpoints, part.states)))
-                        parts[cell] = UnitProgram(part.plan, read_checkpoint(checkpoints, files))
+                        parts[cell] = UnitProgram(part.plan, read_checkpoint(checkpoints, files), cell)
                 for _, log in unit.outputs:
                     assert [outcome.errors for outcome in outcomes] == [{}] * len(outcomes)
                     made = [outcome.tables[log] for outcome in outcomes]

@@ -55,6 +55,7 @@ from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.files import StorageFull
 from slicemill.storage.log import read_epochs, stored_tables
 from slicemill.storage.segments import SegmentWriters
+from slicemill.storage.ties import ties_of
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
@@ -173,7 +174,7 @@ class Worker:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
         plan = cast(UnitPlan, cloudpickle.loads(self._plans[item.plan]))
         states = read_checkpoint(item.state_folder, item.restore.files) if item.restore.files else {}
-        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states)
+        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states, item.cell)
         if item.restore.replay:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}
@@ -277,7 +278,7 @@ class Worker:
     def _append(
         self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
     ) -> Appended:
-        if is_large(table.num_rows, output.exchanges):
+        if is_large(table.num_rows, output.exchanges) and not ties_of(table):
             # Not compressed: cells map their parts of it.
             stored = ordered_by_cell(table, output.exchanges, schema)
             extent = self._ordered.append(output.folder, stored)

@@ -12,6 +12,7 @@ from slicemill.esl.types.catalog import Catalog, View
 from slicemill.esl.types.query import FrameUnit, SelectQuery, WindowCall
 from slicemill.esl.types.relation import AggregateCall, RelationQuery
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.cell import WHOLE, Cell
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.registry import imported, kind_of
@@ -29,6 +30,7 @@ class StepContext:
     tables: Mapping[str, Sequence[Row]]
     state: object | None
     newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
+    cell: Cell = WHOLE
 
     @property
     def schemas(self) -> list[Schema]:

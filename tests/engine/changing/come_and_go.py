@@ -153,6 +153,16 @@ KINDS = {
         "SELECT A.v, B.w"
             " FROM s [RANGE 3 SECONDS] AS A, r [RANGE 4 SECONDS] AS B WHERE A.v < B.w", finds_stored=True
     ),
+    "join_near": Kind(
+        "SELECT A.v, B.w FROM s [RANGE 5 SECONDS] AS A, r [RANGE 4 SECONDS] AS B WHERE abs(A.v - B.w) < 2",
+        "lag = '2 s', shedding = 'age'",
+        finds_stored=True,
+    ),
+    "join_merged": Kind(
+        """SELECT A.v, B.w FROM (SELECT k, v FROM s WHERE v > 1 UNION SELECT k, v FROM i) AS A
+        [RANGE 3 SECONDS], r [RANGE 4 SECONDS] AS B WHERE A.v <= B.w""",
+        finds_stored=True,
+    ),
     "join_rows": Kind("SELECT A.v, B.w"
         " FROM s [ROWS 3] AS A, r [ROWS 2] AS B WHERE A.k = B.k", finds_stored=True),
     "join_three": Kind(

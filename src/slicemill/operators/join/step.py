@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
+from slicemill.operators.cell import WHOLE
 from slicemill.operators.context import StepContext
 from slicemill.operators.in_turn import Due, borders, due_in_turn
 from slicemill.operators.join.shared import JoinKernel
@@ -22,9 +23,12 @@ from slicemill.storage.arrow_schema import TS
 
 def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | SharedStep:
     state = context.state if isinstance(context.state, JoinState) else JoinState()
-    join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits)
+    is_link = _is_link(context)
+    # What comes out of a link goes into the next one, in the same cell.
+    cell = WHOLE if is_link else context.cell
+    join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits, cell)
     limited = [member.name for member in operator.members if member.limit is not None]
-    step = SharedJoinStep(join, limited, in_turn=not _is_link(context))
+    step = SharedJoinStep(join, limited, in_turn=not is_link)
     return step if context.graph.has_parts(context.node.id) else JoinStep(step)
 
 
