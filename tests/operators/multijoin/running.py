@@ -103,7 +103,7 @@ def as_tree(catalog: Catalog) -> QueryGraph:
 
 
 def as_multi(catalog: Catalog) -> QueryGraph:
-    return multi_joins(by_rows(catalog), catalog)
+    return multi_joins(by_rows(catalog), catalog, always=True)
 
 
 def results(

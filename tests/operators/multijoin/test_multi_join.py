@@ -20,7 +20,7 @@ from operators.multijoin.running import (
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(queries(), min_size=1, max_size=3),
     arrivals(),

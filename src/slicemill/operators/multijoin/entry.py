@@ -49,7 +49,7 @@ def views(members: Mapping[str, MultiJoinMember], input_: str) -> dict[str, Join
     return found
 
 
-class Entry:
+class StreamEntry:
     """The way into the state of one input; `schema` is that of the rows inside."""
 
     def __init__(

@@ -28,13 +28,13 @@ from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.state import SideState
 from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, reach_of
-from slicemill.operators.multijoin.entry import Entry, hash_column, key_columns, views
+from slicemill.operators.multijoin.entry import StreamEntry, hash_column, key_columns, views
 from slicemill.operators.multijoin.indexes import BY_TIME, Indexes, KeyIndex, Target
 from slicemill.operators.multijoin.keys import KeyTable, Link
-from slicemill.operators.multijoin.orders import Probe, ProbingNode, probing_tree
+from slicemill.operators.multijoin.orders import ProbingNode, StateProbe, probing_tree
 from slicemill.operators.multijoin.partials import Partials, gathered_times, new_rows
-from slicemill.operators.multijoin.residuals import Condition, Residuals
-from slicemill.operators.multijoin.results import NewRows, Results
+from slicemill.operators.multijoin.residuals import PartialTests, ResidualCondition
+from slicemill.operators.multijoin.results import JoinedResults, NewRows
 from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
 from slicemill.operators.multijoin.state import MultiJoinState
 from slicemill.scalar.values import ExpressionError
@@ -53,10 +53,12 @@ class MultiJoinKernel:
         state: MultiJoinState,
         newcomers: Covers | None = None,
         seq_bits: Mapping[str, int] | None = None,
+        *,
+        tied: bool = False,
     ) -> None:
         """`newcomers` are members that are new, also if there was one of the same name and form before.
 
-        `seq_bits` are those of each member's streams.
+        `seq_bits` are those of each member's streams. Results that other cells have a part of are `tied`.
         """
         self.state = state
         self.members = operator.members
@@ -71,7 +73,7 @@ class MultiJoinKernel:
         self._keys = KeyTable(operator.inputs, operator.members)
         seats = [QueryBits(state.seats.bits, views(members, name)) for name in operator.inputs]
         self._entries = [
-            Entry(
+            StreamEntry(
                 name,
                 schemas[number],
                 self._keys.keys[number],
@@ -96,14 +98,15 @@ class MultiJoinKernel:
                 there = [name for name in seats[number].members if name in stayed]
                 side.change(there, self._served(new, number, known))
             state.measures.begin_anew()
-        self._residuals = Residuals(operator.members, numbers, schemas, state.seats)
+        self._residuals = PartialTests(operator.members, numbers, schemas, state.seats)
         self._results = {}
         self._turns = _turns([self.joined[member.name] for member in operator.members])
         for member in operator.members:
             own = self.joined[member.name]
             turns = [self._turns[input_] for input_ in own]
             bits = (seq_bits or {}).get(member.name, SEQ_BITS)
-            self._results[member.name] = Results(member, own, schemas, bits, turns == sorted(turns))
+            in_turn = turns == sorted(turns)
+            self._results[member.name] = JoinedResults(member, own, schemas, bits, in_turn=in_turn, tied=tied)
         self._indexes = Indexes()
         self.plan_orders()
 
@@ -150,7 +153,7 @@ class MultiJoinKernel:
             for source in range(len(self._names))
         ]
         self._masks: dict[int, NDArray[np.uint64]] = {}
-        self._tests: dict[int, list[Condition]] = {}
+        self._tests: dict[int, list[ResidualCondition]] = {}
         for root in self.orders:
             self._prepare(root)
 
@@ -162,14 +165,14 @@ class MultiJoinKernel:
             self._tests[id(further)] = self._residuals.at(node.bound, look.target, names)
             self._prepare(further)
 
-    def _expected(self, look: Probe) -> float:
+    def _expected(self, look: StateProbe) -> float:
         """How many rows a probe finds: as measured, as the same key finds them elsewhere, or as guessed."""
         found = self.state.measures.probes.get(look.name)
         if found is not None and found.expected is not None:
             return found.expected
         if look.by is None:
             return float(max(1, self._held(look.target)))
-        turned = Probe(look.by.of, Link(look.target, look.by.to_key, look.by.of, look.by.of_key))
+        turned = StateProbe(look.by.of, Link(look.target, look.by.to_key, look.by.of, look.by.of_key))
         other = self.state.measures.probes.get(turned.name)
         if other is not None and other.expected is not None:
             share = other.expected / max(1, self._held(look.by.of))
@@ -247,7 +250,7 @@ class MultiJoinKernel:
         partials: Partials,
         node: ProbingNode,
         targets: Sequence[Sequence[Target]],
-        postponed: Sequence[Condition],
+        postponed: Sequence[ResidualCondition],
         found: dict[str, list[Partials]],
         errors: dict[str, ExpressionError],
     ) -> None:
@@ -276,7 +279,7 @@ class MultiJoinKernel:
         self,
         partials: Partials,
         source: int,
-        look: Probe,
+        look: StateProbe,
         mask: NDArray[np.uint64],
         targets: Sequence[Target],
     ) -> Iterator[Partials]:
@@ -308,7 +311,7 @@ class MultiJoinKernel:
             if len(grown):
                 yield grown
 
-    def _key_at(self, look: Probe) -> int:
+    def _key_at(self, look: StateProbe) -> int:
         """Which index of the target is looked into; without any key, all its rows have the same hash."""
         if look.by is not None:
             return look.by.to_key
@@ -317,7 +320,7 @@ class MultiJoinKernel:
     def _grown(
         self,
         partials: Partials,
-        look: Probe,
+        look: StateProbe,
         mask: NDArray[np.uint64],
         reach: Reach,
         spans: Sequence[tuple[Target, KeyIndex, Places, Places]],
@@ -358,7 +361,7 @@ class MultiJoinKernel:
         )
         return self._agreeing(grown, look)
 
-    def _agreeing(self, grown: Partials, look: Probe) -> Partials:
+    def _agreeing(self, grown: Partials, look: StateProbe) -> Partials:
         """Without those whose keys differ: hashes were equal for one of them, at best."""
         agree: NDArray[np.bool_] | None = None
         for link in look.checks:

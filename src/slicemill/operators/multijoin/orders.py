@@ -14,7 +14,7 @@ from slicemill.operators.multijoin.keys import KeyTable, Link
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class StateProbe:
     """A look into the state of an input: by a key, if there is one; what else must agree."""
 
     target: int
@@ -34,7 +34,7 @@ class ProbingNode:
 
     bound: tuple[int, ...]
     ends: list[str] = field(default_factory=list)
-    next: dict[Probe, ProbingNode] = field(default_factory=dict)
+    next: dict[StateProbe, ProbingNode] = field(default_factory=dict)
 
     def members(self) -> list[str]:
         """All queries whose results come by here."""
@@ -45,7 +45,7 @@ def probing_tree(
     source: int,
     joined: Mapping[str, Sequence[int]],
     keys: KeyTable,
-    expected: Callable[[Probe], float],
+    expected: Callable[[StateProbe], float],
 ) -> ProbingNode:
     """The orders from one input; `joined` has the inputs of each query, `expected` the rows a probe finds."""
     return _grown((source,), {name: own for name, own in joined.items() if source in own}, keys, expected)
@@ -55,10 +55,10 @@ def _grown(
     bound: tuple[int, ...],
     joined: Mapping[str, Sequence[int]],
     keys: KeyTable,
-    expected: Callable[[Probe], float],
+    expected: Callable[[StateProbe], float],
 ) -> ProbingNode:
     node = ProbingNode(bound)
-    together: dict[Probe, dict[str, Sequence[int]]] = {}
+    together: dict[StateProbe, dict[str, Sequence[int]]] = {}
     for name, inputs in joined.items():
         left = [one for one in inputs if one not in bound]
         if not left:
@@ -73,11 +73,11 @@ def _grown(
 
 
 def _probe(
-    name: str, bound: tuple[int, ...], target: int, keys: KeyTable, expected: Callable[[Probe], float]
-) -> Probe:
+    name: str, bound: tuple[int, ...], target: int, keys: KeyTable, expected: Callable[[StateProbe], float]
+) -> StateProbe:
     """By the key that finds the fewest rows; the others are compared."""
     links = keys.links(name, bound, target)
     if not links:
-        return Probe(target, None)
-    by = min(links, key=lambda link: (expected(Probe(target, link)), link.to_key))
-    return Probe(target, by, tuple(link for link in links if link != by))
+        return StateProbe(target, None)
+    by = min(links, key=lambda link: (expected(StateProbe(target, link)), link.to_key))
+    return StateProbe(target, by, tuple(link for link in links if link != by))

@@ -27,7 +27,7 @@ from slicemill.scalar.vectors import arrow_type
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ResidualCondition:
     """A condition on rows of several inputs, whose columns are called `0.column`, and who demands it."""
 
     evaluate: Evaluate
@@ -36,7 +36,7 @@ class Condition:
     names: tuple[str, ...]
 
 
-class Residuals:
+class PartialTests:
     """The conditions of all queries: each different one is tested once (S19)."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Residuals:
             for part in conjuncts(member.residual):
                 users.setdefault(_of_inputs(part, places), []).append(member.name)
         self._conditions = [
-            Condition(
+            ResidualCondition(
                 compile_vector(expr, both),
                 columns_of(expr),
                 frozenset(int(name.split(".", 1)[0]) for name in columns_of(expr)),
@@ -65,7 +65,7 @@ class Residuals:
             for expr, names in users.items()
         ]
 
-    def at(self, before: Collection[int], target: int, names: Collection[str]) -> list[Condition]:
+    def at(self, before: Collection[int], target: int, names: Collection[str]) -> list[ResidualCondition]:
         """What can be tested when a row of one more input is there, for some queries."""
         tested = frozenset(before) if len(before) > 1 else frozenset[int]()
         there = {*before, target}
@@ -76,7 +76,7 @@ class Residuals:
             if (wanted := tuple(name for name in condition.names if name in names))
         ]
 
-    def test(self, partials: Partials, conditions: Sequence[Condition]) -> list[Condition]:
+    def test(self, partials: Partials, conditions: Sequence[ResidualCondition]) -> list[ResidualCondition]:
         """Take partial results back from queries whose conditions they fail; which tests found no answer."""
         unknown = []
         for condition in conditions:
@@ -90,7 +90,7 @@ class Residuals:
         self,
         partials: Partials,
         name: str,
-        postponed: Sequence[Condition],
+        postponed: Sequence[ResidualCondition],
         errors: dict[str, ExpressionError],
     ) -> None:
         """Test on a query's results what was postponed; if one has no answer, the query fails."""
@@ -101,7 +101,7 @@ class Residuals:
                 except ExpressionError as problem:
                     errors.setdefault(name, problem)
 
-    def _test(self, partials: Partials, condition: Condition) -> None:
+    def _test(self, partials: Partials, condition: ResidualCondition) -> None:
         bits = self._seats.mask(condition.names)
         places = np.flatnonzero((partials.words & bits).any(axis=1))
         if not len(places):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.order import fanned_out, ranked
-from slicemill.columns.sequence_bits import ranked_bits
+from slicemill.columns.sequence_bits import MOST_BITS, fanned_bits, ranked_bits
 from slicemill.esl.types.schema import TIMESTAMP, Schema, Type
 from slicemill.operators.join.arrays import Places, Times
 from slicemill.operators.join.block import DATA, SEQ, TIME
@@ -23,6 +23,7 @@ from slicemill.operators.multijoin import sorting
 from slicemill.operators.multijoin.partials import AddedRows, Partials, fetch, gathered_times
 from slicemill.operators.multijoin.spec import MultiJoinMember
 from slicemill.scalar.vectors import arrow_type
+from slicemill.storage.ties import tie_name
 
 _TS = "_ts"  # of a tuple, among the columns of results
 
@@ -37,7 +38,7 @@ class NewRows:
     arrivals: Times
 
 
-class Results:
+class JoinedResults:
     """Makes one query's results. `in_turn`: of rows of one time, that of the last in FROM has probed."""
 
     def __init__(
@@ -46,13 +47,16 @@ class Results:
         inputs: Sequence[int],
         schemas: Sequence[Schema],
         seq_bits: int,
+        *,
         in_turn: bool,
+        tied: bool = False,
     ) -> None:
         self._member = member
         self._inputs = inputs
         self._schemas = schemas
         self._seq_bits = seq_bits
         self._in_turn = in_turn
+        self._tied = tied
 
     def made(self, found: Sequence[Partials], new: Mapping[int, NewRows]) -> pa.Table:
         """All that was found for the query in a run, of sources in any order."""
@@ -76,7 +80,8 @@ class Results:
             causes, total = _causes(times, places, numbers[places, np.arange(rows)])
         order = np.empty(rows, np.int32)
         sorting.order_by_cause(np.ascontiguousarray(causes), total, numbers, order)
-        seqs = ranked(numbers[places, np.arange(rows)][order], places[order], self._seq_bits, self._rank_bits)
+        causing = numbers[places, np.arange(rows)][order]
+        seqs = ranked(causing, places[order], self._seq_bits, self._rank_bits)
         arrivals = np.concatenate(
             [gathered_times(new[s].arrivals, at) for s, at in zip(sources, caused, strict=True)]
         )
@@ -92,7 +97,15 @@ class Results:
             ]
             own = TIME if column == _TS else DATA + column
             columns[name] = fetch(added, rows, own, arrow_type(self._type_of(side, column)))
-        return fanned_out(pa.table(columns), ranked_bits(self._seq_bits, self._rank_bits))
+        bits = ranked_bits(self._seq_bits, self._rank_bits)
+        if not self._tied:
+            return fanned_out(pa.table(columns), bits)
+        # Numbers may have lost bits by which their tuples come.
+        lost = self._seq_bits + self._rank_bits > MOST_BITS
+        ties = [causing] if lost else []
+        for number, tie in enumerate([*ties, *numbers[:, order]]):
+            columns[tie_name(number, fanned_bits(bits) - bits)] = tie
+        return pa.table(columns)
 
     @property
     def _rank_bits(self) -> int:

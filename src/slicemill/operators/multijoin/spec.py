@@ -176,6 +176,7 @@ KINDS = (
         keys=_keys,
         keys_below=_keys_below,
         history_us=_history_us,
+        ties=True,
         seq_bits=lambda join, bits, *_: max(seq_bits(member, bits) for member in join.members),
         member=MemberKind(
             words=lambda member: Description("⋈", "From states", _own_part(member)),

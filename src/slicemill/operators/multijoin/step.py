@@ -31,7 +31,9 @@ def shared_multi_join(operator: SharedMultiJoin, context: StepContext) -> Statef
         member.name: bits_of([sources[name] for name in member.inputs], context.graph, context.catalog)
         for member in operator.members
     }
-    kernel = MultiJoinKernel(operator, context.schemas, state, context.newcomers, bits)
+    kernel = MultiJoinKernel(
+        operator, context.schemas, state, context.newcomers, bits, tied=context.cell.tied
+    )
     step = SharedMultiJoinStep(kernel)
     return step if context.graph.has_parts(context.node.id) else MultiJoinStep(step)
 

@@ -22,6 +22,7 @@ from slicemill.esl.types.query import FrameUnit
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.multijoin.form import forms_of_member
 from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
 from slicemill.operators.part.spec import Part
 from slicemill.plan.content import digest, short
@@ -36,7 +37,7 @@ from slicemill.plan.rules.sharing import (
 
 
 @dataclass
-class _Shared:
+class _SharedStates:
     """A shared node in the making; sources are by their names as inputs."""
 
     label: str
@@ -47,18 +48,23 @@ class _Shared:
         return SharedMultiJoin(tuple(self.sources), tuple(self.members))
 
 
-def multi_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001
-    shared: dict[str, _Shared] = {}
+def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) -> QueryGraph:  # noqa: ARG001
+    """`always`: also where a tree is cheaper."""
+    shared: dict[str, _SharedStates] = {}
     made: dict[str, Node] = {}
     for node in graph:
         join = node.operator
         if not isinstance(join, WindowJoin) or len(node.inputs) < 3 or not _in_time(join):
             continue
         sources, member, schema = _member(graph, node, join)
+        forms = forms_of_member(member, _in_tree(member))
+        if forms is not None and forms.use_tree and not always:
+            continue
+        member = replace(member, why=forms.why if forms is not None else "")
         by_name = dict(sorted(zip(member.inputs, sources, strict=True)))
         if between_logs(graph, node):
             label, name = _name(graph, by_name, member)
-            shared.setdefault(name, _Shared(label, by_name)).members.append(member)
+            shared.setdefault(name, _SharedStates(label, by_name)).members.append(member)
             made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)
         else:
             alone = SharedMultiJoin(tuple(by_name), (member,))
@@ -115,6 +121,17 @@ def _united(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
     return True
 
 
+def _in_tree(member: MultiJoinMember) -> list[int]:
+    """The order of a tree: each stream has a key in common with those before it, where that is possible."""
+    order, left = [0], list(range(1, len(member.inputs)))
+    while left:
+        sets = [{side for side, _ in equal} for equal in member.equal]
+        keyed = [one for one in left if any(one in sides and sides & set(order) for sides in sets)]
+        order.append(keyed[0] if keyed else left[0])
+        left.remove(order[-1])
+    return order
+
+
 def _names(contents: Sequence[str]) -> tuple[str, ...]:
     """A name for each input; a stream that is joined with itself has several."""
     found: list[str] = []
@@ -137,7 +154,7 @@ def _name(graph: QueryGraph, sources: dict[str, Node], member: MultiJoinMember) 
     return label, f"{label} #{digest('multi-way joins', list(sources), sets)}"
 
 
-def _replaced(graph: QueryGraph, shared: dict[str, _Shared], made: dict[str, Node]) -> QueryGraph:
+def _replaced(graph: QueryGraph, shared: dict[str, _SharedStates], made: dict[str, Node]) -> QueryGraph:
     nodes: dict[str, Node] = {}
     for node in graph:
         new = made.get(node.id, node)
