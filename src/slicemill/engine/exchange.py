@@ -69,6 +69,7 @@ class _OrderedRows:
     table: pa.Table
     order: NDArray[np.integer]
     borders: NDArray[np.intp]
+    row_bytes: float = 0.0  # where they are stored: who takes some of them reads no others
 
     def part(self, part: int) -> pa.Table:
         begin, end = self.borders[part : part + 2]
@@ -84,6 +85,7 @@ class SpreadRows:
         self._exchange = exchange
         self._schema = with_system_columns(columns)
         self._pieces: list[_OrderedRows] = []
+        self._bytes = 0
         self._parts: dict[int, pa.Table] = {}
         unordered = []
         for stored, arrival_us in tables:
@@ -91,6 +93,7 @@ class SpreadRows:
             found = self._as_stored(stored, table)
             if found is None:
                 unordered.append(table)
+                self._bytes += stored.nbytes
             else:
                 self._pieces.append(found)
         if exchange.parts == 1:
@@ -106,8 +109,15 @@ class SpreadRows:
         part = self._exchange.part_of(cell)
         if part not in self._parts:
             pieces = [piece.part(part) for piece in self._pieces]
+            for piece, own in zip(self._pieces, pieces, strict=True):
+                self._bytes += round(own.num_rows * piece.row_bytes)
             self._parts[part] = merge_sorted(pieces) if pieces else self._schema.empty_table()
         return self._parts[part]
+
+    def take_bytes(self) -> int:
+        """How many bytes of the log were read since this was last asked."""
+        read, self._bytes = self._bytes, 0
+        return read
 
     def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
         """The order that was stored with the rows, if it was."""
@@ -115,7 +125,8 @@ class SpreadRows:
         if order not in stored.column_names:
             return None
         sorted_parts = whole(stored.column(parts)).to_numpy()
-        return _OrderedRows(table, whole(stored.column(order)).to_numpy(), self._borders(sorted_parts))
+        places, borders = whole(stored.column(order)).to_numpy(), self._borders(sorted_parts)
+        return _OrderedRows(table, places, borders, stored.nbytes / stored.num_rows)
 
     def _borders(self, parts: Cells) -> NDArray[np.intp]:
         # Not of np.arange as it is: parts would be copied as the wider type.

@@ -25,6 +25,7 @@ from slicemill.operators.operator import SharedOperator
 from slicemill.operators.part.spec import Part
 from slicemill.operators.registry import kind_of
 from slicemill.operators.step import (
+    Comparing,
     LastWords,
     LoadControlled,
     SharedStep,
@@ -39,6 +40,7 @@ from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.units import Unit
 from slicemill.rows import Row
+from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
@@ -160,6 +162,13 @@ class UnitProgram:
         if self.plan.cells == 1:
             return {}
         return {node_id: step.latest_ts for node_id, step in self._with_last_words()}
+
+    @property
+    def compared(self) -> dict[str, Compared]:
+        """How often joins have compared rows in the last run, by node and age."""
+        return {
+            node_id: step.compared for node_id, step in self._stateful.items() if isinstance(step, Comparing)
+        }
 
     def run(
         self,

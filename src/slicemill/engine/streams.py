@@ -115,6 +115,7 @@ class RunningStream:
         self.name = stream.name
         self.supply = supply
         self.counts = StreamCounts()
+        self.cpu_s = 0.0  # of reading it
         self.ended = False
         self.error: str | None = None
         self.loaded: tuple[int, int] | None = None  # the worker, and its incarnation, that reads it
@@ -273,6 +274,7 @@ class RunningStream:
             change.streams[self.name] = said
         for role, appended in done.written.items():
             change.logs[self._roles[role]] = appended
+        self.cpu_s += done.cpu_s
         self.counts.read += done.rows_read + _rows(done, "errors")
         self.counts.rows += _rows(done, "rows")
         self.counts.unneeded += done.rows_unneeded

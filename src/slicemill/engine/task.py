@@ -87,6 +87,7 @@ class Worker:
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
     _sync: bool = False  # what is written must outlive a loss of power
     _taken: LoadedCell | None = None
+    _bytes_read: int = 0  # of logs, for the cell that runs
     _spreads: dict[tuple[Exchange, Path, tuple[int, ...], frozenset[str]], SpreadRows] = field(
         default_factory=dict
     )
@@ -123,6 +124,7 @@ class Worker:
         began, clock = time.process_time(), [time.perf_counter()]
         # Taken out while it runs: a run that fails half-way leaves nothing that another could go on from.
         program = self._program(item)
+        self._bytes_read = 0
         tables = self._inputs(item.inputs, program, item.cell)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
@@ -153,6 +155,9 @@ class Worker:
             time.process_time() - began,
             _stages(_STAGES, clock),
             files,
+            sum(table.num_rows for table in tables.values()),
+            self._bytes_read,
+            program.compared,
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram) -> LoadedCell:
@@ -190,8 +195,11 @@ class Worker:
                 found[log] = program.empty_input(log)
             elif exchange is None:
                 found[log] = read_epochs(span.folder, span.columns, span.epochs, span.needed)
+                self._bytes_read += sum(epoch.bytes for epoch in span.epochs)
             else:
-                found[log] = self._spread(span, exchange).part(cell)
+                spread = self._spread(span, exchange)
+                found[log] = spread.part(cell)
+                self._bytes_read += spread.take_bytes()
         return found
 
     def _spread(self, span: LogSpan, exchange: Exchange) -> SpreadRows:
@@ -265,9 +273,10 @@ class Worker:
         return self.streams[key]
 
     def _forget(self, item: Forget) -> None:
-        everything = not item.units and not item.streams
+        everything = not item.units and not item.streams and not item.cells
         for mill, unit, cell in list(self.cells):
-            if mill == item.mill and (everything or unit in item.units):
+            named = unit in item.units or (unit, cell) in item.cells
+            if mill == item.mill and (everything or named):
                 del self.cells[mill, unit, cell]
         for mill, stream in list(self.streams):
             if mill == item.mill and (everything or stream in item.streams):

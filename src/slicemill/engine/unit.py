@@ -8,7 +8,8 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     due          [{log: µs}]       the input watermarks at which something held back comes out
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
-    cells, outputs, since, newcomers, failed, statistics, load
+    placement    {kind, shape, by} which of its cells read a row, and which store it
+    outputs, since, newcomers, failed, statistics, load
 
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
 the log after it, so a worker that takes a cell over replays the log from `checkpoint.cursors` to `cursors`.
@@ -41,7 +42,8 @@ from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
-from slicemill.plan.partitions import Exchange, exchanges_of
+from slicemill.plan.partitions import Exchange
+from slicemill.plan.placement import restored
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report, merged
@@ -96,8 +98,8 @@ class RunningUnit:
 
     def __init__(self, plan: UnitPlan, home: Home, mill: str) -> None:
         self._home = home
-        cells = int(home.units[plan.unit.id]["cells"])
-        self.plan = replace(plan, exchanges=exchanges_of(plan.unit, plan.graph, cells))
+        placement = restored(plan.unit, plan.graph, home.units[plan.unit.id]["placement"])
+        self.plan = replace(plan, exchanges=placement.exchanges)
         self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # how units with several cells read logs
         self.id = plan.unit.id
         self.pickled: bytes = cloudpickle.dumps(self.plan)
@@ -291,6 +293,7 @@ class RunningUnit:
         for node_id in {node_id for done in run.done for node_id in done.sheds}:
             self.sheds[node_id] = merged([d.sheds[node_id] for d in run.done if node_id in d.sheds])
         self.state_bytes = sum(done.state_bytes for done in run.done)
+        self._load.compared([done.compared for done in run.done], run.rows)
         outputs = [log for _, log in self.plan.unit.outputs]
         self.statistics.add(run.rows_by_input(), outputs, run.done)
         self._rows_since_checkpoint += max(run.rows, 1)

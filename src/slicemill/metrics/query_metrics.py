@@ -158,7 +158,7 @@ class QueryMetrics:
 class MillMetrics:
     """All queries of a mill, each and together, what choosing between them costs, and rows of its streams.
 
-    `failing` has the streams whose source cannot be read now, and why.
+    `failing` has the streams whose source cannot be read now, and why; `cells` what each cell of a unit does.
     """
 
     policy: str
@@ -167,6 +167,7 @@ class MillMetrics:
     record: Record
     streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
+    cells: Sequence[Mapping[str, Any]] = ()
 
     @property
     def overall(self) -> QueryFigures:
@@ -197,6 +198,7 @@ class MillMetrics:
             "queries": [query.plain() for query in self.queries],
             "streams": {name: dict(counts) for name, counts in self.streams.items()},
             "failing_sources": dict(self.failing),
+            "cells": [dict(cell) for cell in self.cells],
             "bucket_s": self.record.bucket,
             "buckets": self._buckets(),
         }

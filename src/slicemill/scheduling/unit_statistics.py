@@ -11,17 +11,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from slicemill.scheduling.adaptive import BatchCost, Selectivity
+from slicemill.scheduling.cell_statistics import CellReport, CellStatistics
 from slicemill.storage.changes import Appended
 
 # What a run takes however few its rows, before one has been seen.
 _FIRST_GUESS_S = 0.002
 
 
-class RunReport(Protocol):
+class RunReport(CellReport, Protocol):
     """What one cell tells of a run: `engine.work.RunDone` has it."""
 
-    @property
-    def cpu_s(self) -> float: ...
     @property
     def seconds(self) -> Mapping[str, float]: ...  # by stage
     @property
@@ -41,6 +40,7 @@ class UnitStatistics:
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
     inputs: dict[str, float] = field(default_factory=dict)
     """Rows of late by input, of which older ones count less."""
+    cells: dict[int, CellStatistics] = field(default_factory=dict)
 
     def add(self, rows: Mapping[str, int], outputs: Sequence[str], results: Sequence[RunReport]) -> None:
         """Count a run over so many rows of each input; `outputs` are the logs that it may have written to."""
@@ -55,6 +55,7 @@ class UnitStatistics:
         written = dict.fromkeys(outputs, 0)
         for result in results:
             self.cpu_s += result.cpu_s
+            self.cells.setdefault(result.cell, CellStatistics()).add(result)
             for log, appended in result.written.items():
                 written[log] = written.get(log, 0) + appended.rows
             for node, made in result.rows.items():

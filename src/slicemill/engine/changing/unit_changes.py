@@ -17,7 +17,8 @@ from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import warm_up
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.partitions import Exchange, exchanges_of, needed_by_log
+from slicemill.plan.partitions import Exchange, needed_by_log
+from slicemill.plan.placement import PlacementKind, chosen, restored
 from slicemill.plan.planner import Plan
 from slicemill.plan.units import Unit, part_of
 from slicemill.storage.arrow_schema import to_arrow
@@ -27,13 +28,15 @@ from slicemill.storage.home import Home
 
 @dataclass(slots=True)
 class UnitChanges:
-    """Makes the units of a plan; `cells` is how many ways a new one is split."""
+    """Makes the units of a plan; `cells` is how many ways a new one is split, `placement` how, if not the
+    cheapest way."""
 
     home: Home
     dispatcher: Dispatcher
     tables: TableVersions
     mill: str
     cells: int
+    placement: PlacementKind | None = None
 
     def units_of(self, plan: Plan, catalog: Catalog, *, started: bool) -> list[RunningUnit]:
         """The units that are to run from now on; while paused. A mill that has started compiles beside it."""
@@ -51,9 +54,11 @@ class UnitChanges:
         return units
 
     def exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
-        """A unit that was there before has the cells that it had."""
+        """How a unit reads logs: one that was there before has the placement that it had."""
         known = self.home.units.get(unit.id)
-        return exchanges_of(unit, graph, self.cells if known is None else int(known["cells"]))
+        if known is not None:
+            return dict(restored(unit, graph, known["placement"]).exchanges)
+        return dict(chosen(unit, graph, self.cells, kind=self.placement).exchanges)
 
     def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
         # A plan travels to workers: it must not grow with queries that others run.

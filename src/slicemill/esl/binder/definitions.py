@@ -16,23 +16,21 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.catalog import (
     Catalog,
     DerivedStream,
     DroppedName,
     QueryDefinition,
     QueryOptions,
-    Relation,
     Setting,
     SourceSpec,
+    Statement,
     Stream,
     Table,
     TimestampKind,
     View,
 )
 from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.model import ModelDefinition
 from slicemill.esl.types.query import Continuous, FrameUnit, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Schema
@@ -317,14 +315,14 @@ def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:
     return DroppedName(kind, found.name)
 
 
-def _known_as(
-    kind: str, name: str, catalog: Catalog
-) -> QueryDefinition | AggregateDefinition | ModelDefinition | Relation | None:
+def _known_as(kind: str, name: str, catalog: Catalog) -> Statement | None:
     """What DROP kind name means."""
     if kind == "QUERY":
         return catalog.queries.get(name.lower())
     if kind == "MODEL":
         return catalog.models.get(name.lower())
+    if kind == "FUNCTION":
+        return catalog.functions.get(name.lower())
     if kind == "AGGREGATE":
         base, window = catalog.declared_versions(name) if name.lower() not in catalog.models else (None, None)
         return base or window
@@ -337,6 +335,8 @@ def _known_names(kind: str, catalog: Catalog) -> list[str]:
         return [query.name for query in catalog.queries.values()]
     if kind == "MODEL":
         return [model.name for model in catalog.models.values()]
+    if kind == "FUNCTION":
+        return [function.name for function in catalog.functions.values()]
     if kind == "AGGREGATE":
         defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
         return [definition.name for definition in defined if definition.model is None]

@@ -48,6 +48,7 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import FOREVER, QueryBits, reach_of
 from slicemill.scalar.values import ExpressionError
+from slicemill.shedding.ages import AgeCounter
 from slicemill.storage.ties import tie_name
 
 PAIRS_PER_BLOCK = 1 << 19
@@ -103,6 +104,7 @@ class JoinKernel:
             for side in SIDES
         ]
         self._reaches = [side.reach for side in self._sides]
+        self.compared = AgeCounter(len(SIDES))  # in the last run
         # What a selection said of stored rows that cannot be told.
         self._problems: dict[str, ExpressionError] = {}
         if known.members and before != state.seats:
@@ -158,6 +160,7 @@ class JoinKernel:
         Rows of a side go in that are `below` its time. `until` is complete on both.
         """
         errors, self._problems = self._problems, {}
+        self.compared.begin_anew()
         for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
                 numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
@@ -254,9 +257,17 @@ class JoinKernel:
                     block.hashes, block.first, block.times, other.numbers(block),
                     latest, earliest, side, starts, ends,
                 )  # fmt: skip
+                self._count_compared(1 - side, rows.times, earliest, latest, found)
                 if found:
                     targets.append(_Target(side, block, live, starts, ends))
         return targets
+
+    def _count_compared(self, side: int, probes: Times, earliest: int, latest: int, count: int) -> None:
+        """Rows of a slice are met by those that come: how old they are then."""
+        longest = self._sides[side].reach.longest_us
+        now = int(probes[len(probes) // 2])  # in the order of hashes, so it is any of them
+        ages = (0, 0) if longest in (-1, FOREVER) else (now - latest, now - earliest)
+        self.compared.add(side, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 
     def _met_by(
         self, new: Sequence[Probing], side: int

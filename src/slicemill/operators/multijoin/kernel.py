@@ -27,7 +27,7 @@ from slicemill.operators.join.side import ServedQuery, Side
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.state import SideState
-from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, reach_of
+from slicemill.operators.join.windows import FOREVER, QueryBits, Reach
 from slicemill.operators.multijoin.entry import StreamEntry, hash_column, key_columns, views
 from slicemill.operators.multijoin.indexes import BY_TIME, Indexes, KeyIndex, Target
 from slicemill.operators.multijoin.keys import KeyTable, Link
@@ -89,7 +89,6 @@ class MultiJoinKernel:
             Side(state.sides[name], seats[number], 0, self._entries[number].schema, writing, asked=True)
             for number, name in enumerate(operator.inputs)
         ]
-        self._reaches: list[Reach] = [side.reach for side in self._sides]
         self._seats = seats
         self._problems: dict[str, ExpressionError] = {}  # what a selection said of stored rows
         if known.members and before != state.seats:
@@ -109,13 +108,6 @@ class MultiJoinKernel:
             self._results[member.name] = JoinedResults(member, own, schemas, bits, in_turn=in_turn, tied=tied)
         self._indexes = Indexes()
         self.plan_orders()
-
-    def shorten(self, shares: Mapping[str, float]) -> None:
-        """In the next runs, look only into the newest part of these queries' windows (S55)."""
-        self._reaches = [
-            reach_of(seats, 0, shares) if shares else side.reach
-            for seats, side in zip(self._seats, self._sides, strict=True)
-        ]
 
     @property
     def index_bytes(self) -> int:
@@ -294,7 +286,7 @@ class MultiJoinKernel:
             of = hash_column(look.by.of_key)
             hashes = partials.numbers(look.by.of, of).view(np.uint64)
         at_same_time = int(self._turns[look.target] < self._turns[source])
-        reach = self._reaches[look.target]
+        reach = self._sides[look.target].reach
         spans: list[tuple[Target, KeyIndex, Places, Places]] = []
         for target in targets:
             index = self._indexes.of(target.block, key)

@@ -9,7 +9,6 @@ from slicemill.operators.join.slices.statistics import Statistics
 from slicemill.operators.join.state import SideState
 from slicemill.operators.join.windows import QueryBits
 from slicemill.operators.multijoin.measures import MultiJoinMeasures
-from slicemill.shedding.report import Report
 from slicemill.storage.codec import stored_as
 
 
@@ -19,7 +18,6 @@ class MultiJoinState:
     seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: dict[str, SideState] = field(default_factory=dict)  # by input
     measures: MultiJoinMeasures = field(default_factory=MultiJoinMeasures)
-    sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
 
     def held(self) -> list[SliceContent]:
         """What each stream's slices hold, oldest first, and what waits."""

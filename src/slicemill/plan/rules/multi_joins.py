@@ -89,9 +89,8 @@ def _member(graph: QueryGraph, node: Node, join: WindowJoin) -> tuple[list[Node]
         tuple(where for _, where in given),
         residual,
         tuple((name, *places[name]) for name in schema.names),
-        join.limit,
-        _names([content_of(graph, source) for source, _ in given]),
-        equal,
+        inputs=_names([content_of(graph, source) for source, _ in given]),
+        equal=equal,
     )
     return [source for source, _ in given], member, schema
 

@@ -6,8 +6,8 @@ from sqlglot import exp
 
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
-from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import expressions, queries
+from slicemill.esl.syntax.grammar.functions import declaration, python_object
 from slicemill.esl.syntax.nodes import at
 
 STATES = ("INITIALIZE", "ITERATE", "TERMINATE", "EXPIRE")
@@ -30,18 +30,8 @@ def create_aggregate(c: Cursor) -> nodes.CreateAggregate:
         this=name, arguments=arguments, returns=returns, algebraic=algebraic, window=window
     )
     if c.accept("LANGUAGE"):
-        language = c.name("a language")
-        if language.name.upper() != "PYTHON":
-            raise Mistake(
-                f"there is no support for {language.name}", nodes.span_of(language), "write LANGUAGE PYTHON"
-            )
-        c.expect("AS")
-        external_at = c.span()
-        external = c.string("'module:class'")
-        if external is None:
-            c.fail()
         node.set("language", "PYTHON")
-        node.set("external", at(exp.Literal.string(external), external_at))
+        node.set("external", python_object(c, "'module:class'"))
     else:
         _bodies(c, node)
     return at(node, c.span_from(start))
@@ -54,13 +44,6 @@ def _returns(c: Cursor) -> list[exp.Expression]:
         c.expect(")")
         return columns
     return [expressions.type_name(c)]
-
-
-def declaration(c: Cursor, what: str, typed: bool = False) -> nodes.ColumnDeclaration:
-    start = c.span()
-    name = c.name(what)
-    kind = expressions.type_name(c) if typed or c.at_name() or c.looking_at("INTERVAL") else None
-    return at(nodes.ColumnDeclaration(this=name, kind=kind), c.span_from(start))
 
 
 def _bodies(c: Cursor, node: nodes.CreateAggregate) -> None:
