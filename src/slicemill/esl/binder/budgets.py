@@ -23,6 +23,7 @@ BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**
 # A result too many and lost time can be weighed where both count.
 WEIGHED = ("lookahead", "cals", "threshold")
 WEIGHTS = re.compile(r"(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*\)")
+_MOST_BYTES = 2**63 - 1
 
 _WIDTHS = {Kind.BOOLEAN: 1, Kind.INT: 4, Kind.DATE: 4, Kind.MONTHS: 4, Kind.DECIMAL: 16, Kind.PERIOD: 16}
 _WIDTH = 8
@@ -116,6 +117,7 @@ def _budget(
     each = tuple_bytes(coalesce, budget)
     if unit in BYTES:
         budget = replace(budget, capacity=amount * BYTES[unit] // each)
+    check_size(memory, budget.capacity * each, place)
     if budget.capacity == 0:
         raise Mistake(
             "this memory holds nothing",
@@ -123,6 +125,16 @@ def _budget(
             f"a tuple takes {each} bytes" if unit in BYTES else "give it a tuple at least",
         )
     return budget
+
+
+def check_size(memory: str, size: int, place: exp.Expression) -> None:
+    """Refuse a budget of more bytes than anything can count: it is a mistake, and would bound nothing."""
+    if size > _MOST_BYTES:
+        raise Mistake(
+            f"'{memory}' is more memory than there can be",
+            span_of(place),
+            "write what the query may take of this machine, as in memory = '64 MB'",
+        )
 
 
 def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
