@@ -19,6 +19,8 @@ from slicemill_lab.spread import SEEDS, fewer_seeds
 FOLDER = Path(__file__).parent.parent / "results"
 PUBLISHED: Mapping[str, Mapping[str, Printed]] = {**mill.FIGURES, **sched.FIGURES, **slices.FIGURES}
 WHY: Mapping[str, str] = {**mill.WHY, **sched.WHY, **slices.WHY}
+FULL_TAKES: Mapping[str, str] = {}
+"""Of experiments that were run at the small scale: what the full one would take, of one processor."""
 _DIGITS = 6
 
 
