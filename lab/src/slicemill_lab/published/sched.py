@@ -135,8 +135,8 @@ WHY: Mapping[str, str] = {
     ),
     "sched-E16": (
         "It is what decisions are charged. Free ones cost 12 clusters 2 to 4 % over BSD. With a tenth of "
-        "our charge they are 4 to 9 % above it, as published, with half of it 11 to 39 %, with all of it 20 to "
-        "114 %; at a load of 0.9, so that deciding takes it to 0.94, 21 to 59 % (five seeds each): "
+        "our charge they are 4 to 9 % above it, as published, with half of it 11 to 39 %, with all of it 20 "
+        "to 114 %; at a load of 0.9, so that deciding takes it to 0.94, 21 to 59 % (five seeds each): "
         "twelve decisions for a tuple, each of which looks at some ten pairs and bounds at two "
         "operations, take a load of 0.95 to 0.99, where the norm is steep. With that, fewer clusters are "
         "best. The published text charges each priority and each comparison with the cheapest operator, "
@@ -159,14 +159,14 @@ WHY: Mapping[str, str] = {
     "sched-E19": (
         "Most of the gap was a rule of our own. What becomes of the estimate of a query that nobody has "
         "looked at for long is not published (A14); we let it go back to what was believed at first, and HR "
-        "that adapts was 24 to 52 % below static HR for a deviation of 5 (three seeds). Under the rule as it "
-        "is printed it is 59 to 89 % below. What is left was not found: with 100 queries in place of 25 it is "
-        "70 and 72 %, with Poisson arrivals then 64 and 71 %; with one cost class 57 and 74 %, from another "
-        "beginning of the data 40 and 62 %, with predicates that have one end 2 to 10 %. Where the load is "
-        "above 1 for long stretches of the data, who is not looked at stays misjudged: single runs of 25 "
-        "queries then go from 96 % below to 28 times above. For a deviation of 25 it is what becomes of "
-        "values above 100 (A18): ours begin again at 1, so that data is nearly uniform; cut off at 100, they "
-        "leave HR 14 to 42 % and HNR 15 to 35 % below (three seeds), as published."
+        "that adapts was 24 to 52 % below static HR for a deviation of 5 (three seeds). Under the rule as "
+        "it is printed it is 59 to 89 % below. What is left was not found: with 100 queries in place of 25 "
+        "it is 70 and 72 %, with Poisson arrivals then 64 and 71 %; with one cost class 57 and 74 %, from "
+        "another beginning of the data 40 and 62 %, with predicates that have one end 2 to 10 %. Where the "
+        "load is above 1 for long stretches of the data, who is not looked at stays misjudged: single runs "
+        "of 25 queries then go from 96 % below to 28 times above. For a deviation of 25 it is what becomes "
+        "of values above 100 (A18): ours begin again at 1, so that data is nearly uniform; cut off at 100, "
+        "they leave HR 14 to 42 % and HNR 15 to 35 % below (three seeds), as published."
     ),
     "sched-E20": (
         "For HR it is so on average, with single seeds at 10 tuples. For BSD longer is better here: a window "
