@@ -21,6 +21,7 @@ NAMES = (
     "over",
     "pacing",
     "policies",
+    "scale",
     "shed",
     "simulator",
     "startup",
