@@ -10,9 +10,10 @@ from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.operators.description import Description, Fact, each, many
-from slicemill.operators.join.spec import JoinMember, stream_ranks
+from slicemill.operators.join.spec import JoinMember, longest_window, stream_ranks
 from slicemill.operators.kind import (
     ColumnsRead,
+    InnerJoin,
     Keys,
     KeysBelow,
     MemberKind,
@@ -104,6 +105,25 @@ def _agree(one: dict[str, Expr], other: dict[str, Expr]) -> bool:
     return bool(common) and all(one[name] == other[name] for name in common)
 
 
+def _joins(join: SharedMultiJoin) -> InnerJoin | None:
+    """One join, if its members differ in windows only: all have all inputs, on the same keys."""
+    sets = {
+        frozenset(frozenset(_by_input(member, equal).items()) for equal in member.equal)
+        for member in join.members
+    }
+    if len(sets) != 1 or any(set(member.inputs) != set(join.inputs) for member in join.members):
+        return None
+    windows = tuple(
+        longest_window([member.windows[side] for member, side in _users(join, port)])
+        for port in range(len(join.inputs))
+    )
+    first = join.members[0]
+    ports = [join.inputs.index(name) for name in first.inputs]
+    equal = tuple(tuple((ports[side], key) for side, key in together) for together in first.equal)
+    alone = first.columns if len(join.members) == 1 else ()
+    return InnerJoin(windows, equal, {name: (ports[side], own) for name, side, own in alone})
+
+
 def _keys_below(join: SharedMultiJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
     """Keys over the results of its only member; of several, their parts know."""
     below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
@@ -174,6 +194,7 @@ KINDS = (
         columns_read=lambda join, port, _: _columns_read(join, port),
         unit=UnitOf.PARTS,
         keys=_keys,
+        joins=_joins,
         keys_below=_keys_below,
         history_us=_history_us,
         ties=True,
