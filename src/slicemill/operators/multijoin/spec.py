@@ -10,7 +10,7 @@ from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.operators.description import Description, Fact, each, many
-from slicemill.operators.join.spec import JoinMember, longest_window, stream_ranks
+from slicemill.operators.join.spec import JoinMember, longest_of, stream_ranks
 from slicemill.operators.kind import (
     ColumnsRead,
     InnerJoin,
@@ -106,22 +106,29 @@ def _agree(one: dict[str, Expr], other: dict[str, Expr]) -> bool:
 
 
 def _joins(join: SharedMultiJoin) -> InnerJoin | None:
-    """One join, if its members differ in windows only: all have all inputs, on the same keys."""
-    sets = {
-        frozenset(frozenset(_by_input(member, equal).items()) for equal in member.equal)
-        for member in join.members
-    }
-    if len(sets) != 1 or any(set(member.inputs) != set(join.inputs) for member in join.members):
+    """What all members have in common, if all have all inputs; of one also where its columns are from."""
+    if any(set(member.inputs) != set(join.inputs) for member in join.members):
         return None
+    first, *others = (_equal(join, member) for member in join.members)
     windows = tuple(
-        longest_window([member.windows[side] for member, side in _users(join, port)])
+        longest_of([member.windows[side] for member, side in _users(join, port)])
         for port in range(len(join.inputs))
     )
-    first = join.members[0]
-    ports = [join.inputs.index(name) for name in first.inputs]
-    equal = tuple(tuple((ports[side], key) for side, key in together) for together in first.equal)
-    alone = first.columns if len(join.members) == 1 else ()
-    return InnerJoin(windows, equal, {name: (ports[side], own) for name, side, own in alone})
+    columns = {
+        name: (join.inputs.index(member.inputs[side]), column)
+        for member in join.members[: 1 if not others else 0]
+        for name, side, column in member.columns
+    }
+    return InnerJoin(windows, tuple(one for one in first if all(one in other for other in others)), columns)
+
+
+def _equal(join: SharedMultiJoin, member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
+    """What a member wants to be equal, by input of the node."""
+    ports = [join.inputs.index(name) for name in member.inputs]
+    return [
+        tuple(sorted(((ports[side], key) for side, key in equal), key=lambda part: part[0]))
+        for equal in member.equal
+    ]
 
 
 def _keys_below(join: SharedMultiJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
