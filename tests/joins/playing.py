@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
+from unittest.mock import patch
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -21,7 +25,11 @@ from joins.drawn import (
     by_stream,
     join_sets,
 )
+from slicemill.engine.changing import unit_changes
 from slicemill.engine.mill import Mill
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.placement import Placement, placements_of
+from slicemill.plan.units import Unit
 from slicemill.scheduling.balance import Move
 from slicemill.time import BEGINNING
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
@@ -51,6 +59,8 @@ class Scene:
     rows: list[Arrival]
     actions: list[tuple[int, Action]]
     cells: int = 1
+    placing: int = 0
+    """From which each unit's placement is drawn, of all that it can have."""
 
 
 @dataclass
@@ -114,7 +124,9 @@ def check(scene: Scene) -> None:
     """Each join gives what SQL over the finished input gives, and in the order of one undisturbed cell."""
     whole = FinishedInput(scene.rows)
     alone = _undisturbed(scene)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, ExitStack() as running:
+        # Forcing one kind of placement would refuse sets of joins in which not all can have it.
+        running.enter_context(patch.object(unit_changes, "chosen", partial(_drawn_placement, scene.placing)))
         stage = _Stage(scene, Path(folder), scene.cells)
         try:
             _play(stage, whole)
@@ -129,6 +141,10 @@ def check(scene: Scene) -> None:
                     _check_newcomer(stage, number, given, whole)
         finally:
             stage.mill.close()
+
+
+def _drawn_placement(seed: int, unit: Unit, graph: QueryGraph, cells: int, **_: object) -> Placement:
+    return Random(f"{seed} {unit.id}").choice(placements_of(unit, graph, cells))
 
 
 def _play(stage: _Stage, whole: FinishedInput) -> None:
@@ -198,4 +214,4 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
         lives.append(Life(begin, end if end is not None and end > begin else None))
     words = st.sampled_from(["run", "run", "run", "lose", "move", "move", "workers", "restart", "crash"])
     actions = draw(st.lists(st.tuples(places, st.tuples(words, st.integers(0, WORKERS - 1))), max_size=6))
-    return Scene(drawn, lives, rows, actions, draw(cells))
+    return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)))
