@@ -36,7 +36,7 @@ from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, explained, slices_of
-from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
+from slicemill.engine.streams import RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside
 from slicemill.engine.work import RunDone
@@ -45,6 +45,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import (
     ERRORS,
+    HELD,
     Catalog,
     DroppedName,
     QueryDefinition,
@@ -285,6 +286,7 @@ class Mill:
         """
         with self.dispatcher.paused():
             if not self._opened:
+                self._changes.note_left_out(self._plan)
                 self._run_units(self._plan, self.catalog)
                 self._opened = True
 

@@ -273,11 +273,19 @@ class RunningUnits:
         self, policies: Mapping[str, Policy], positions: Positions
     ) -> list[tuple[Policy, Positions]]:
         """Components that have a policy of their own, each with those of some units that are in it."""
-        chosen = {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
+        chosen = self._by_component(policies)
         if not chosen:
             return []
         components = self._components[positions]
         return [(policy, np.flatnonzero(components == number)) for number, policy in chosen.items()]
+
+    def policy_within(self, policies: Mapping[str, Policy], log: str) -> Policy | None:
+        """The policy of its own that the component of a log has, if any."""
+        return self._by_component(policies).get(self._component_of.get(log, -1))
+
+    def _by_component(self, policies: Mapping[str, Policy]) -> dict[int, Policy]:
+        """By the number of a component; of several names of one, the last one set counts."""
+        return {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
 
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
         """The time until the next deadline: of the oldest row, or of a window that ends (P24).

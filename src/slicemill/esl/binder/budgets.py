@@ -20,6 +20,7 @@ from slicemill.shedding.methods import METHODS
 
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_MOST_BYTES = 2**63 - 1
 
 _WIDTHS = {Kind.BOOLEAN: 1, Kind.INT: 4, Kind.DATE: 4, Kind.MONTHS: 4, Kind.DECIMAL: 16, Kind.PERIOD: 16}
 _WIDTH = 8
@@ -84,6 +85,7 @@ def _budget(coalesce: TemporalQuery, memory: str, method: str | None, place: exp
     each = tuple_bytes(coalesce, budget)
     if unit in BYTES:
         budget = replace(budget, capacity=amount * BYTES[unit] // each)
+    check_size(memory, budget.capacity * each, place)
     if budget.capacity == 0:
         raise Mistake(
             "this memory holds nothing",
@@ -91,6 +93,16 @@ def _budget(coalesce: TemporalQuery, memory: str, method: str | None, place: exp
             f"a tuple takes {each} bytes" if unit in BYTES else "give it a tuple at least",
         )
     return budget
+
+
+def check_size(memory: str, size: int, place: exp.Expression) -> None:
+    """Refuse a budget of more bytes than anything can count: it is a mistake, and would bound nothing."""
+    if size > _MOST_BYTES:
+        raise Mistake(
+            f"'{memory}' is more memory than there can be",
+            span_of(place),
+            "write what the query may take of this machine, as in memory = '64 MB'",
+        )
 
 
 def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
