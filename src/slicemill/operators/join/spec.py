@@ -65,11 +65,15 @@ class JoinMember:
     """
 
     name: str
-    windows: tuple[Window, Window]
-    selections: tuple[Expr | None, Expr | None]
+    windows: tuple[Window, ...]
+    selections: tuple[Expr | None, ...]
     residual: Expr | None
     columns: tuple[tuple[str, int, str], ...]
     limit: AgeLimit | None = None
+
+    def side_of(self, _: JoinMember, side: int) -> int | None:
+        """The side that is the same input as a side of another join."""
+        return side
 
 
 @dataclass(frozen=True, slots=True)
