@@ -111,6 +111,7 @@ class OperatorKind(Generic[S]):
     | `history_us` | how far back its results depend on tuples; None where no length of time says it |
     | `seq_bits`, `numbered_by` | how many bits its rows' numbers have, and whose they are (`columns.order`) |
     | `ties` | gives rows that several cells find together their ties, or hands them on (`storage.ties`) |
+    | `redistribute` | the function that makes the state of a new cell from those of all cells before |
     | `last_words` | gives rows at the end of input, at the time of the last tuple |
     | `member` | what is asked about one of its members, if it is shared |
     | `stored` | its classes that states hold, by the names under which checkpoints know them |
@@ -144,6 +145,7 @@ class OperatorKind(Generic[S]):
     seq_bits: Callable[[S, int, Catalog, Node, QueryGraph], int] = lambda _, bits, *__: bits
     numbered_by: Callable[[S, Node, QueryGraph], Iterable[str]] | None = None
     ties: bool = False
+    redistribute: str | None = None
     last_words: bool = False
     member: MemberKind | None = None
     stored: Mapping[str, type] = field(default_factory=dict)

@@ -278,6 +278,7 @@ KINDS = (
         history_us=_history_us,
         seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),
         ties=True,
+        redistribute="slicemill.operators.join.redistribute:redistributed",
         member=MemberKind(
             words=lambda member: Description("⋈", "From slices", _own_part(member)),
             history_us=lambda member: longest_us(member.windows),
