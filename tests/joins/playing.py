@@ -25,6 +25,7 @@ from joins.drawn import (
     by_stream,
     join_sets,
 )
+from slicemill.engine.adapting.redistribution import can_change
 from slicemill.engine.changing import unit_changes
 from slicemill.engine.mill import Mill
 from slicemill.operators.graph import QueryGraph
@@ -38,7 +39,7 @@ WORKERS = 3
 MOST_RESULTS = 3_000
 
 # What happens between two rows; the number behind a word says to which worker, or how many there are then.
-Action: TypeAlias = tuple[Literal["run", "lose", "move", "workers", "restart", "crash"], int]
+Action: TypeAlias = tuple[Literal["run", "lose", "move", "workers", "place", "restart", "crash"], int]
 GivenRows: TypeAlias = list[tuple[int, tuple[object, ...]]]
 
 
@@ -108,11 +109,27 @@ class _Stage:
                 for cell in range(unit.cells):
                     move = Move((unit.id, cell), (number + cell) % WORKERS, at_once=cell % 2 == 0)
                     self.mill.dispatcher.balancing.request(move)
+        elif word == "place":
+            self._place(number)
         elif word == "workers":
             self.mill.set_workers(number + 1)
         else:
             self.mill.close(checkpoint=word == "restart")
             self.mill = self._opened()
+
+    def _place(self, number: int) -> None:
+        """Give each unit whose state can follow other cells."""
+        for unit in list(self.mill.dispatcher.units.values()):
+            plan, chooser = unit.plan, Random(f"{number} {unit.id}")
+            before = Placement.of(plan.exchanges)
+            cells = chooser.randint(1, 6)
+            possible = [
+                placement
+                for placement in placements_of(plan.unit, plan.graph, cells)
+                if can_change(plan, before, placement)
+            ]
+            if possible:
+                assert self.mill.replacing.replace_placement(unit, chooser.choice(possible))
 
     def given(self, number: int) -> GivenRows:
         query = self.mill.queries[f"q{number}"]
@@ -212,6 +229,8 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
         begin = draw(st.one_of(st.just(0), places))
         end = draw(st.one_of(st.none(), st.none(), places))
         lives.append(Life(begin, end if end is not None and end > begin else None))
-    words = st.sampled_from(["run", "run", "run", "lose", "move", "move", "workers", "restart", "crash"])
+    words = st.sampled_from(
+        ["run", "run", "run", "lose", "move", "workers", "place", "place", "restart", "crash"]
+    )
     actions = draw(st.lists(st.tuples(places, st.tuples(words, st.integers(0, WORKERS - 1))), max_size=6))
     return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)))

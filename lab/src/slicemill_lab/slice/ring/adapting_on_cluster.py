@@ -1,7 +1,7 @@
-"""A join by time on a cluster whose rate rises: with workers that come, and without (S40, S41).
+"""A join on a cluster whose rate rises: with cells that become more, and without (S40, S41).
 
-Four cells on one worker; where the join adapts, a second one comes when the first has much to do, and cells
-move to it by measured load. Without adaptation all cells stay where they are.
+It begins in one cell. Where the engine may, it gives the join more of them, on other workers, when one has
+much to do; else it keeps the one. There are two workers, since the machine of all figures here has two cores.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slicemill_lab.plotting import curve, draw_curves
 from slicemill_lab.slice.ring.on_cluster import MeasuredNodes, NodesRun, measured_nodes
 from slicemill_lab.slice.ring.runs import RATE
 
-CELLS = 4
+WORKERS = 2
 RISING_WINDOW_S: Mapping[Scale, float] = {"small": 0.6, "full": 2.0}
 THIRDS: Mapping[Scale, int] = {"small": 2, "full": 10}
 """Seconds of each third of a run; the rate rises after the first one."""
@@ -30,13 +30,12 @@ def follow_on_cluster(
     third, window_s = THIRDS[scale], RISING_WINDOW_S[scale]
     runs = [
         NodesRun(
-            CELLS,
-            "time",
+            WORKERS,
+            "auto",
             window_s,
             (RATE,) * (ceil(window_s) + third) + (risen,) * (2 * third),
             cost=cost,
             selectivity=selectivity,
-            workers=1,
             adapts=adapts,
         )
         for risen in rates
@@ -52,7 +51,7 @@ def follow_on_cluster(
         name: {
             way: {
                 "response_ms": [round(1000 * s, 1) for s in one.response_s],
-                "workers at the end": one.workers,
+                "cells at the end": one.cells,
                 "cells that moved": one.moved,
             }
             for way, one in ways.items()
@@ -77,7 +76,7 @@ def draw_following(result: Result, path: Path) -> None:
             for rate, ways in result.figures["lines"].items()
             for way, one in ways.items()
         },
-        title="On a cluster, workers that come keep the response",
+        title="On a cluster, more cells keep the response",
         x_label="second",
         y_label="time for a second's tuples [ms]",
     )

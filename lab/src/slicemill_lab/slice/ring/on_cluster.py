@@ -6,7 +6,7 @@ is the driver, a process of its own: a process has one Spark session. A node of 
 worker of its own. Every pair of members of a result must match, by a hash of the pair; comparing a pair takes
 longer in the middle and in the large join, which compare more features of it. A second's tuples come at once
 when those of the second before are done, so what is told of response is the time for a second's tuples; where
-the number of workers adapts, each second's tuples come in a second of their own.
+it is about adaptation, each second's tuples come in a second of their own.
 
 Where an experiment is given a pool, its workers are in this process, and there is no cluster.
 """
@@ -50,9 +50,6 @@ FEATURES = {"small": 0, "middle": 8, "large": 32}
 CLUSTER_WINDOW_S: Mapping[Scale, float] = {"small": 1.0, "full": 4.0}
 CLUSTER_NODES: Mapping[Scale, tuple[int, ...]] = {"small": (1, 2, 4), "full": (1, 2, 4, 6, 8)}
 SECONDS: Mapping[Scale, int] = {"small": 3, "full": 10}
-BUSY, MOST_WORKERS = 0.5, 2
-"""A worker comes when those that are there were at work for so much of a second (S36, S41); two, since the
-machine of all figures here has two cores."""
 _PATIENCE_S = 3_600
 _US = 1_000_000
 _HASHES = 1_000
@@ -69,19 +66,17 @@ class NodesRun:
     streams: int = 3
     cost: str = "small"
     selectivity: float = 0.1
-    workers: int | None = None
-    """How many workers the nodes begin with, where it is not one for each."""
-    adapts: bool = False
-    """Whether workers come when those that are there have much to do."""
+    adapts: bool | None = None
+    """Whether the engine may change the number of cells; then, and if it is not, tuples come in real time."""
 
     @property
     def names(self) -> str:
         return "abcdefghi"[: self.streams]
 
     def script(self) -> str:
-        """The streams and the join: by time, a round for each stream behind the first two, else at once."""
+        """The streams and the join: in a cube at once, else a round for each stream behind the first two."""
         declared = [f"CREATE STREAM {s} (h bigint, ts timestamp) ORDER BY ts;" for s in self.names]
-        return "\n".join([*declared, *(self._rounds() if self.placement == "time" else [self._at_once()])])
+        return "\n".join([*declared, *([self._at_once()] if self.placement == "cube" else self._rounds())])
 
     def _at_once(self) -> str:
         tests = [self._matches(f"{x}.h", f"{y}.h") for x, y in combinations(self.names, 2)]
@@ -155,7 +150,6 @@ class MeasuredNodes:
     tuples: int = 0
     results: int = 0
     cells: int = 1
-    workers: int = 1
     moved: int = 0
     stages_s: dict[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
@@ -209,7 +203,7 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
         tempfile.TemporaryDirectory(prefix="slicemill-lab-") as home,
         _NotingMill(
             home=Path(home),
-            cells=run.nodes,
+            cells={None: run.nodes, True: None, False: 1}[run.adapts],
             placement=run.placement if run.nodes > 1 else "one",
             read_sources=False,
             clock=clock,
@@ -218,9 +212,8 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
     ):
         mill.execute(run.script())
         mill.open()
-        workers = run.workers or run.nodes
-        mill.set_workers(workers)
-        paced = run.workers is not None and "spark" in where
+        mill.set_workers(run.nodes)
+        paced = run.adapts is not None and "spark" in where
         began_all = time.monotonic()
         for number, tables in enumerate(run.seconds(seed)):
             clock.now += _US
@@ -230,16 +223,11 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
             time.sleep(max(0.0, due - time.monotonic()))
             for stream, table in tables.items():
                 mill.feed(stream, table)
-            before = len(mill.done)
+            mill.dispatcher.between_rounds()
             mill.dispatcher.run_all()
             if number >= run.warming:
                 found.response_s.append(time.monotonic() - due)
                 found.tuples += sum(table.num_rows for table in tables.values())
-            cpu_s = sum(done.cpu_s for done in mill.done[before:])
-            if run.adapts and cpu_s > BUSY * workers and workers < MOST_WORKERS:
-                workers += 1
-                mill.set_workers(workers)
-        found.workers = workers
         found.moved = mill.dispatcher.balancing.moved
         mill.checkpoint()
         rows: Counter[tuple[str, int]] = Counter()
