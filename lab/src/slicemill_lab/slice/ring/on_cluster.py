@@ -86,7 +86,7 @@ class NodesRun:
 
     def _rounds(self) -> list[str]:
         """Partial results are a stream: each round is a join of two, whose cells get all of both (S31)."""
-        first, *others = self.names
+        first, others = self.names[0], self.names[1:]
         before, made = first, f"h AS h{first}, ts AS t{first}"
         found = [f"CREATE STREAM p{first} AS SELECT {made} FROM {first};"]
         for number, stream in enumerate(others, start=1):
@@ -199,17 +199,16 @@ class _NotingMill(Mill):
 
 def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
     found, clock = MeasuredNodes(), MovedClock()
-    with (
-        tempfile.TemporaryDirectory(prefix="slicemill-lab-") as home,
-        _NotingMill(
+    with tempfile.TemporaryDirectory(prefix="slicemill-lab-") as home, ExitStack() as running:
+        mill = _NotingMill(
             home=Path(home),
             cells={None: run.nodes, True: None, False: 1}[run.adapts],
             placement=run.placement if run.nodes > 1 else "one",
             read_sources=False,
             clock=clock,
             **where,
-        ) as mill,
-    ):
+        )
+        running.enter_context(mill)
         mill.execute(run.script())
         mill.open()
         mill.set_workers(run.nodes)

@@ -35,7 +35,7 @@ def run(seed: int, scale: Scale) -> Result:
             ascending("the best response rises with Sj (ms)", {name: ms for name, (_, ms) in least.items()})
         ),
     )
-    measured = {
+    measured: dict[str, list[float]] = {
         "state at the most nodes over that of one": [
             line[nodes[-1]].state / line[nodes[0]].state for line in lines.values()
         ],
