@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -237,11 +237,12 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
         mill.dispatcher.run_all()
         found.results = mill.queries["q"].log.rows
         found.cells = max(unit.cells for unit in mill.dispatcher.units.values())
-        cpu_s: Counter[tuple[str, int]] = Counter()
-        stages: Counter[str] = Counter()
+        cpu_s: dict[tuple[str, int], float] = defaultdict(float)
+        stages: dict[str, float] = defaultdict(float)
         for done in mill.done:
             cpu_s[done.unit, done.cell] += done.cpu_s
-            stages.update(done.seconds)
+            for stage, seconds in done.seconds.items():
+                stages[stage] += seconds
         found.cpu_s, found.slowest_cpu_s = sum(cpu_s.values()), max(cpu_s.values())
         found.stages_s = dict(stages)
     return found
