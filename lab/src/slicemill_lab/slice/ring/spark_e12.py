@@ -55,4 +55,5 @@ EXPERIMENT = Experiment(
     run=run,
     plot=plot,
     substrate="engine",
+    repeats=2,
 )

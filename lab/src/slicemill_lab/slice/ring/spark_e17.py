@@ -17,4 +17,5 @@ EXPERIMENT = Experiment(
     run=run,
     plot=draw_following,
     substrate="engine",
+    repeats=2,
 )
