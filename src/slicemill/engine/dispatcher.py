@@ -87,6 +87,7 @@ class Dispatcher:
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningUnits([], home.logs, {}, clock())
         self.quantum_s = quantum_s
+        self.between_rounds: Callable[[], None] = lambda: None  # called by the loop
         self._pool = pool
         self._home = home
         self._mill = mill
@@ -129,14 +130,18 @@ class Dispatcher:
         self._pool.resize(count)
         self._take(self._pool.wait(0))
 
-    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
-        """Run these units from now on, for the queries that have these goals; while paused."""
+    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal] | None = None) -> None:
+        """Run these units from now on, for the queries that have these goals, or those of before; while
+        paused."""
         fresh = list(units)
         kept = {(unit.id, unit.digest) for unit in fresh}
+        cells = {unit.id: unit.cells for unit in fresh}
         gone = [unit for unit in self.running.units if (unit.id, unit.digest) not in kept]
         for unit in gone:
-            self._assignments.unload(unit.id)
+            same = cells.get(unit.id) == unit.cells
+            (self._assignments.unload if same else self._assignments.release)(unit.id)
         self.balancing.forget({unit.id for unit in gone})
+        goals = self.running.goals if goals is None else goals
         self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
 
     def notify(self) -> None:
@@ -297,7 +302,14 @@ class Dispatcher:
         while self._assignments.busy:
             self._take(self._pool.wait(POLL_S))
 
+    def turn(self) -> None:
+        """What the loop does at one moment, for who has a clock of its own: note answers, and give work."""
+        self._take(self._pool.wait(0))
+        self._give_reads(handed_only=True)
+        self._give()
+
     def _give(self) -> None:
+        self.between_rounds()
         asked = False
         if self._reads_sources and self._pace.is_time:
             asked = self._give_reads()

@@ -24,6 +24,8 @@ from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.engine.adapting.placing import Placing
+from slicemill.engine.adapting.replacing import Replacing
 from slicemill.engine.changing.joining import complete_from_of, without_log
 from slicemill.engine.changing.statements import KeptStatements, new_entries
 from slicemill.engine.changing.tables import TableVersions
@@ -156,6 +158,9 @@ class Mill:
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
         self._measuring = Measuring(self.dispatcher, clock)
+        self.replacing = Replacing(self.home, self.dispatcher, self._id)
+        if cells is None and kind is None:
+            self.dispatcher.between_rounds = Placing(self.replacing, self._pool, clock).look
         cells = cells or self._default_cells()
         self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells, kind)
         self.sinks = SinkRunner(self.home)

@@ -61,7 +61,7 @@ class RunningUnits:
         self.units = list(units)
         self.position = {unit.id: position for position, unit in enumerate(units)}
         self._logs = logs
-        self._goals = goals
+        self.goals = goals
         self.strictest_s = min((goal.within_s for goal in goals.values()), default=np.inf)
         count = len(units)
         read: dict[str, list[int]] = {}
@@ -390,10 +390,10 @@ class RunningUnits:
         """The queries that get results in the runs of a unit, by how long these take alone."""
         alike: dict[MadeOf, list[str]] = {}
         for _, log in unit.plan.unit.outputs:
-            if log in self._goals and log not in unit.failed:
+            if log in self.goals and log not in unit.failed:
                 alike.setdefault(self._written[log].made_of, []).append(log)
         for logs in alike.values():
-            goals = [self._goals[log] for log in logs]
+            goals = [self.goals[log] for log in logs]
             yield Served(
                 shares=tuple(unit.statistics.selectivity(log) for log in logs),
                 weights=tuple(goal.weight for goal in goals),
@@ -413,7 +413,7 @@ class RunningUnits:
         levels = [
             goal.within_s if np.isfinite(goal.within_s) else 0.0
             for _, log in unit.plan.unit.outputs
-            if log in self._windowed and (goal := self._goals.get(log)) is not None
+            if log in self._windowed and (goal := self.goals.get(log)) is not None
         ]
         return min(levels, default=np.inf) * _US
 

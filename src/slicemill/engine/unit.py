@@ -6,7 +6,8 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     input_watermarks    {log: µs}    the watermark of each input at the last run
     output_watermarks   {log: µs}    the watermark of each output
     due          [{log: µs}]       the input watermarks at which something held back comes out
-    checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell
+    checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell; with the
+                                   `placement` of then, where the unit has had another one since
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
     outputs, since, newcomers, failed, statistics, load
@@ -121,6 +122,13 @@ class RunningUnit:
         self._checkpoint_files: dict[int, tuple[Any, ...]] = {}
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
+
+    def go_on_from(self, before: RunningUnit) -> None:
+        """It is that unit, with other cells."""
+        self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
+        self.statistics.cells = {}
+        self.compiled, self.warm_us, self.strikes = before.compiled, before.warm_us, before.strikes
+        self._load = before._load
 
     # -- what is known of it ---------------------------------------------------------------------------
 
@@ -274,7 +282,11 @@ class RunningUnit:
             for log in self.plan.unit.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
-        return Restore(tuple(files[cell]) if files else (), replay if input_watermarks else {}, newcomers)
+        replayed = replay if input_watermarks else {}
+        if files and "placement" in checkpoint:
+            before = restored(self.plan.unit, self.plan.graph, checkpoint["placement"])
+            return Restore(tuple(files), replayed, newcomers, before.exchanges)
+        return Restore(tuple(files[cell]) if files else (), replayed, newcomers)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]
@@ -372,6 +384,7 @@ class RunningUnit:
             written["cursors"] != fields["cursors"]
             or written["input_watermarks"] != fields["input_watermarks"]
             or bool(self._field("newcomers"))
+            or "placement" in written
         )
 
     def checkpoint_due(self, now_s: float) -> bool:

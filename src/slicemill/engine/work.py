@@ -42,12 +42,14 @@ class LogSpan:
 class Restore:
     """How a worker restores a cell's state: a checkpoint, and the epochs to replay after it.
 
-    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint.
+    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint. Where the
+    unit had other cells `before`, by the exchanges that they had, `files` are those of all of them.
     """
 
     files: tuple[Any, ...]
     replay: Mapping[str, LogSpan]
     newcomers: Covers
+    before: Mapping[str, Exchange] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from slicemill_lab.experiment import Result, Scale
 
 NAMES = (
     "coalesce",
+    "follow",
     "ingest",
     "join",
     "latency",
