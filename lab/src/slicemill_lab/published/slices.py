@@ -79,8 +79,8 @@ WHY: Mapping[str, str] = {
     "slice-spark-E12": (
         "By time, no row is stored twice; what is above 1 are rows whose slice is not over yet, a few of "
         "each node. Response is time on the wall of a machine with two cores: a third node has no core of "
-        "its own, and each costs a run and a message. Published: one machine for each node. What a node of many "
-        "has to do, its processor time, is told beside it; it falls as long as there is work to divide."
+        "its own, and each costs a run and a message. Published: one machine for each node. What a node of "
+        "many has to do, its processor time, is told beside it; it falls as long as there is work to divide."
     ),
     "slice-spark-E17": _RISING,
     "slice-spark-E18": _RISING,
