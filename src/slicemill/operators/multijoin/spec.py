@@ -10,9 +10,10 @@ from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.operators.description import Description, Fact, each, many
-from slicemill.operators.join.spec import JoinMember, stream_ranks
+from slicemill.operators.join.spec import JoinMember, longest_of, stream_ranks
 from slicemill.operators.kind import (
     ColumnsRead,
+    InnerJoin,
     Keys,
     KeysBelow,
     MemberKind,
@@ -104,6 +105,30 @@ def _agree(one: dict[str, Expr], other: dict[str, Expr]) -> bool:
     return bool(common) and all(one[name] == other[name] for name in common)
 
 
+def _joins(join: SharedMultiJoin) -> InnerJoin:
+    """What all members have in common; of one member also where its columns are from."""
+    first, *others = (_equal(join, member) for member in join.members)
+    windows = tuple(
+        longest_of([member.windows[side] for member, side in _users(join, port)])
+        for port in range(len(join.inputs))
+    )
+    columns = {
+        name: (join.inputs.index(member.inputs[side]), column)
+        for member in join.members[: 1 if not others else 0]
+        for name, side, column in member.columns
+    }
+    return InnerJoin(windows, tuple(one for one in first if all(one in other for other in others)), columns)
+
+
+def _equal(join: SharedMultiJoin, member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
+    """What a member wants to be equal, by input of the node."""
+    ports = [join.inputs.index(name) for name in member.inputs]
+    return [
+        tuple(sorted(((ports[side], key) for side, key in equal), key=lambda part: part[0]))
+        for equal in member.equal
+    ]
+
+
 def _keys_below(join: SharedMultiJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
     """Keys over the results of its only member; of several, their parts know."""
     below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
@@ -174,6 +199,7 @@ KINDS = (
         columns_read=lambda join, port, _: _columns_read(join, port),
         unit=UnitOf.PARTS,
         keys=_keys,
+        joins=_joins,
         keys_below=_keys_below,
         history_us=_history_us,
         ties=True,
