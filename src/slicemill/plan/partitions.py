@@ -150,8 +150,9 @@ def exchange_at(
     behind = {log_of(graph[node_id], graph) for node_id in graph.ancestors(source.id)}
     kind = kind_of(node.operator)
     keys = list((partition_keys(node.operator) or {port: ()})[port])
-    if kind.joins is not None:
-        keys += [key for equal in kind.joins(node.operator).equal for of, key in equal if of == port]
+    joined = None if kind.joins is None else kind.joins(node.operator)
+    if joined is not None:
+        keys += [key for equal in joined.equal for of, key in equal if of == port]
     below = {key: keys_in_logs(graph, source, (key,)) or {} for key in keys}
 
     def own(log: str, wanted: Expr) -> Expr:
