@@ -105,8 +105,10 @@ def _agree(one: dict[str, Expr], other: dict[str, Expr]) -> bool:
     return bool(common) and all(one[name] == other[name] for name in common)
 
 
-def _joins(join: SharedMultiJoin) -> InnerJoin:
-    """What all members have in common; of one member also where its columns are from."""
+def _joins(join: SharedMultiJoin) -> InnerJoin | None:
+    """What all members have in common, if all have all inputs; of one also where its columns are from."""
+    if any(set(member.inputs) != set(join.inputs) for member in join.members):
+        return None
     first, *others = (_equal(join, member) for member in join.members)
     windows = tuple(
         longest_of([member.windows[side] for member, side in _users(join, port)])
@@ -203,6 +205,7 @@ KINDS = (
         keys_below=_keys_below,
         history_us=_history_us,
         ties=True,
+        redistribute="slicemill.operators.multijoin.redistribute:redistributed",
         seq_bits=lambda join, bits, *_: max(seq_bits(member, bits) for member in join.members),
         member=MemberKind(
             words=lambda member: Description("⋈", "From states", _own_part(member)),
