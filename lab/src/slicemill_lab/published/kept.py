@@ -30,8 +30,6 @@ FULL_TAKES: Mapping[str, str] = {
     "mill-spark-E7": "6 min",
     "mill-spark-E10": "3 min",
     "mill-spark-E11": "3 min",
-    "sched-E25": "1 min",
-    "sched-E26": "2 min",
     "slice-E8": "4 min",
     "slice-E9": "4 min",
     "slice-spark-E8": "1 min",
