@@ -38,7 +38,6 @@ from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, slices_of
 from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.warming import compile_beside
 from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
@@ -306,7 +305,6 @@ class Mill:
             self._ingest.start(self.streams, self._poll_ms)
         self.dispatcher.start()
         self.sinks.start()
-        compile_beside(self.dispatcher.running.units, self.dispatcher.notify)
 
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
@@ -447,7 +445,6 @@ class Mill:
             self._forget(unasked)
         if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
-        compile_beside(self.dispatcher.running.units, self.dispatcher.notify)
 
     def _supply(self, stream: Stream) -> Supply:
         if not self._read_sources:
@@ -489,7 +486,7 @@ class Mill:
         return streams
 
     def _run_units(self, plan: Plan, catalog: Catalog) -> None:
-        units = self._changes.units_of(plan, catalog, started=self._started)
+        units = self._changes.units_of(plan, catalog)
         running = {unit.id for unit in units}
         gone = [unit.id for unit in self.dispatcher.running.units if unit.id not in running]
         queries = [query for query in catalog.queries.values() if query.continuous]

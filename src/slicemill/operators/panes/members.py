@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
 from slicemill.aggregate.columns import ColumnStatistic, Rows, Windows
 from slicemill.esl.types.schema import Column, Kind
+from slicemill.machine_code.kernel import kernel
 from slicemill.metrics.due import released_by_time
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.figures import Figure
@@ -240,7 +240,7 @@ class Yields:
         return pa.table({name: arrays[name] for name in names})
 
 
-@njit(cache=True)
+@kernel
 def _last_of_slots(slots: Ints, keys: Ints, n_keys: int) -> Ints:
     """The places of the last tuple of each key in each slot; tuples are in order, slots too."""
     slot_seen = np.full(n_keys, -(2**63), np.int64)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from slicemill.aggregate.calls import Uda
 from slicemill.aggregate.definition import align, base_of, evaluate
 from slicemill.aggregate.functions import function_of, has_kernel, is_numbered
 from slicemill.columns.order import Numbering
@@ -52,11 +51,6 @@ class SharedWindowsStep:
             edge_grids(window for member in shared.members for window in member.windows),
             state,
         )
-
-    @property
-    def udas(self) -> list[Uda]:
-        """What runs as machine code of its own: the models of its members."""
-        return [made.models.uda for made in self._members if isinstance(made, ModelGroups)]
 
     @property
     def state(self) -> PaneState:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.aggregate.calls import Uda
 from slicemill.columns.order import renumbered
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
@@ -61,10 +60,6 @@ class CountWindowStep:
     @property
     def state(self) -> CountWindowState:
         return replace(self._state, calls=self._calls.state)
-
-    @property
-    def udas(self) -> list[Uda]:
-        return self._calls.udas if isinstance(self._calls, WindowCallsStep) else []
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state, times = self._state, tables[0].column(TS)

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from slicemill.aggregate.columns import Rows, Windows
 from slicemill.aggregate.functions import function_of
@@ -28,6 +27,7 @@ from slicemill.columns.intervals import Mask, Places, by_partition
 from slicemill.columns.keys import distinct_keys, whole
 from slicemill.columns.pieces import kept
 from slicemill.esl.types.relation import AggregateCall
+from slicemill.machine_code.kernel import kernel
 from slicemill.scalar.vectors import arrow_type, numbers
 from slicemill.storage.codec import stored_as
 from slicemill.storage.slice import Slice
@@ -208,7 +208,7 @@ def _expanded(first: Places, last: Places, slide: int) -> tuple[Places, Places]:
     return places, first[places] + within * slide
 
 
-@njit(cache=True)
+@kernel
 def _alive(head: Places, times: Places, ends: Places, asked: Places) -> tuple[Places, Places]:
     """For each row that asks, those of its group up to itself that are alive then, and how many these are."""
     most = 0
