@@ -70,43 +70,38 @@ def called(folder: Path, cache: Path, kernels: Sequence[Sequence[str]], text: st
     return [process.communicate("go\n")[0].strip() for process in processes]
 
 
-def compiled(cache: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+def compiled(cache: Path) -> dict[str, int]:
     """The functions that are stored, and the process that compiled each."""
-    monkeypatch.setenv("SLICEMILL_CACHE", str(cache))
-    return {told.name: told.process for told in store.stored()}
+    return {told.name: told.process for told in store.stored(cache / "code")}
 
 
-def test_processes_that_begin_together_compile_each_function_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_that_begin_together_compile_each_function_once(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert called(tmp_path / "a", cache, [["total"], ["total", "greatest"]]) == ["16", "16 7"]
-    first = compiled(cache, monkeypatch)
+    first = compiled(cache)
     assert sorted(first) == ["greatest", "inner", "total"]
     assert not list((cache / "code").glob("*.lock"))
     assert stat.S_IMODE((cache / "code").stat().st_mode) == 0o700
     # Wherever the source lies, and whatever is said beside it: nothing is compiled again.
     moved = MODULE.replace("FACTOR = 2", "# A comment.\n\n\nFACTOR = 2")
     assert called(tmp_path / "b", cache, [["total", "greatest"]], moved) == ["16 7"]
-    assert compiled(cache, monkeypatch) == first
+    assert compiled(cache) == first
     # What a kernel calls, and the constants of that, are part of it.
     changed = MODULE.replace("FACTOR = 2", "FACTOR = 3")
     assert called(tmp_path / "a", cache, [["total"]], changed) == ["22"]
 
 
-def test_a_damaged_file_and_a_folder_of_others_cost_a_compilation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_file_and_a_folder_of_others_cost_a_compilation(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert called(tmp_path / "a", cache, [["total"]]) == ["16"]
     for path in (cache / "code").iterdir():
         path.write_bytes(path.read_bytes()[:-10])
     assert called(tmp_path / "a", cache, [["total"]]) == ["16"]
-    assert sorted(compiled(cache, monkeypatch)) == ["inner", "total"], "they were written again"
+    assert sorted(compiled(cache)) == ["inner", "total"], "they were written again"
     (cache / "code").chmod(0o777)
-    before = compiled(cache, monkeypatch)
+    before = compiled(cache)
     assert called(tmp_path / "a", cache, [["total"]]) == ["16"]
-    assert compiled(cache, monkeypatch) == before, "nothing of it was used or changed"
+    assert compiled(cache) == before, "nothing of it was used or changed"
     (tmp_path / "file").write_text("")
     assert called(tmp_path / "a", tmp_path / "file", [["total"]]) == ["16"]
 

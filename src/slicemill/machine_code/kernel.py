@@ -102,6 +102,7 @@ class Kernel:
     def __init__(self, function: FunctionType, options: dict[str, Any], rows: int | None) -> None:
         update_wrapper(self, function)
         self.py_func = function
+        self.name = function.__qualname__
         self._options = options
         self._rows = rows
         self._code: dict[Signature, Callable[..., Any]] = {}

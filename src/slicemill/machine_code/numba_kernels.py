@@ -10,24 +10,22 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core import serialize, types
-from numba.core.caching import _Cache
-from numba.core.compiler import CompileResult, run_frontend
+from numba.core import caching, compiler, serialize, typed_passes
+from numba.core import types as numba_own
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
-from numba.core.typed_passes import type_inference_stage
 from numba.extending import typeof_impl
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from slicemill.machine_code import store
 from slicemill.machine_code.kernel import Kernel
-from slicemill.machine_code.types import (
-    WRITEABLE,
-    Signature,
-    array_name,
-    dtype_name,
-    layout_of,
-)
+from slicemill.machine_code.types import WRITEABLE, Signature, array_name, dtype_name, layout_of
+
+# Numba's own types are not complete.
+types: Any = numba_own
+_compiler: Any = compiler
+_passes: Any = typed_passes
+_serialize: Any = serialize
 
 _PYTHON = {int: types.int64, float: types.float64, bool: types.boolean, np.bool_: types.boolean}
 
@@ -38,7 +36,7 @@ def dispatcher_of(wanted: Kernel, options: dict[str, Any]) -> Any:
     return made
 
 
-@typeof_impl.register(Kernel)  # type: ignore[untyped-decorator]
+@typeof_impl.register(Kernel)
 def _as_dispatcher(value: Kernel, context: object) -> Any:
     """A kernel that another one calls."""
     del context
@@ -51,7 +49,9 @@ def return_type(function: Any, arguments: tuple[Any, ...]) -> Any:
     with global_compiler_lock:
         typing.refresh()
         target.refresh()
-        inferred = type_inference_stage(typing, target, run_frontend(function), arguments, None)
+        inferred = _passes.type_inference_stage(
+            typing, target, _compiler.run_frontend(function), arguments, None
+        )
     return inferred[1]
 
 
@@ -85,7 +85,7 @@ def _name(kind: Any) -> str:
     if isinstance(kind, types.Integer | types.Float | types.Record):
         return dtype_name(as_dtype(kind))
     if isinstance(kind, types.BaseTuple):
-        return f"({_names(list(kind))})"  # type: ignore[call-overload]
+        return f"({_names(list(kind))})"
     return str(kind)
 
 
@@ -131,7 +131,7 @@ def _end(begun: _Begun) -> float:
     return took_s - begun.inside_s
 
 
-class _Stored(_Cache):  # type: ignore[misc]
+class _Stored(caching._Cache):
     """Numba asks for the code before it compiles, and gives it back after: the lock is held in between."""
 
     cache_path = None
@@ -158,9 +158,9 @@ class _Stored(_Cache):  # type: ignore[misc]
         assert begun.names == names, "what is called is compiled before what calls it"
         code = None
         if not cres.lifted and not cres.library.has_dynamic_globals:
-            code = serialize.dumps(cres._reduce())
+            code = _serialize.dumps(cres._reduce())
         lock, begun.lock = begun.lock, None
-        told = store.Compilation(self._wanted.__qualname__, names, _end(begun), os.getpid())
+        told = store.Compilation(self._wanted.name, names, _end(begun), os.getpid())
         if code is not None:
             store.write(store.key_of(digest, names), told, code)
         if lock is not None:
@@ -172,7 +172,7 @@ class _Stored(_Cache):  # type: ignore[misc]
         if content is None:
             return None
         try:
-            return CompileResult._rebuild(target_context, *serialize.loads(content[1]))
+            return _compiler.CompileResult._rebuild(target_context, *_serialize.loads(content[1]))
         except Exception:  # this Numba does not read it, whatever it says of itself
             return None
 

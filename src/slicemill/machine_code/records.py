@@ -9,7 +9,7 @@ import numpy as np
 _get, _set = np.void.__getitem__, np.void.__setitem__
 
 
-class Record(np.void):
+class Record(np.void):  # type: ignore[misc]
     """A row of an array: every attribute is a field, whatever its name."""
 
     __slots__ = ()

@@ -100,9 +100,8 @@ def write(key: str, told: Compilation, code: bytes) -> None:
             raise
 
 
-def stored() -> Iterator[Compilation]:
-    """All that the user's folder has."""
-    folder = cache_folder()
+def stored(folder: Path) -> Iterator[Compilation]:
+    """All that a folder has."""
     for path in sorted(folder.iterdir()) if folder.exists() else ():
         found = None if path.suffix else read(path)
         if found is not None:

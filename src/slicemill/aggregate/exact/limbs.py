@@ -219,7 +219,7 @@ def rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs
                 more |= buffer[place] != 0
             if more or digits & _ONE:
                 digits += _ONE
-    return np.ldexp(np.float64(digits), power + dropped)
+    return np.float64(np.ldexp(np.float64(digits), power + dropped))
 
 
 @kernel
