@@ -23,10 +23,8 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-from slicemill import __version__
 
 SHIPPED = Path(__file__).parent / "shipped"
 ANY_PROCESSOR = "generic"  # what Numba and LLVM call a processor of which nothing else is known
@@ -146,8 +144,11 @@ def _is_ours(folder: Path) -> bool:
 
 @cache
 def _made_by() -> str:
-    libraries = (f"{name} {version(name)}" for name in ("numba", "llvmlite", "numpy"))
-    return " ".join((sys.implementation.cache_tag or "", platform.machine(), __version__, *libraries))
+    parts = [sys.implementation.cache_tag or "", platform.machine()]
+    for name in ("slicemill", "numpy", "numba", "llvmlite"):
+        with contextlib.suppress(PackageNotFoundError):  # slicemill may run as it lies in a folder
+            parts.append(f"{name} {version(name)}")
+    return " ".join(parts)
 
 
 @cache
