@@ -19,7 +19,7 @@ from slicemill.esl import bind
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.query import Window
 from slicemill.machine_code import kernel as kernels
-from slicemill.machine_code.kernel import Kernel, interpreted, kernel
+from slicemill.machine_code.kernel import KernelFunction, interpreted, kernel
 from slicemill.machine_code.types import names_of, signature_of
 from slicemill.scalar.vectors import to_values
 from support.stored import stored
@@ -50,7 +50,7 @@ def same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
 def test_a_kernel_changes_over_when_it_has_taken_long_enough(
     cold: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Kernel(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
+    made = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
     values, out = np.arange(50.0), np.zeros(50)
     signature = made.signature((values, out))
     before = made(values, out), out.tolist()
@@ -62,7 +62,7 @@ def test_a_kernel_changes_over_when_it_has_taken_long_enough(
         time.sleep(0.001)
     assert same(made(values, out), before[0]) and repr(out.tolist()) == repr(before[1])
     # Another one of the same content reads the code as soon as it is worth that.
-    again = Kernel(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
+    again = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
     monkeypatch.setattr(kernels, "COMPILE_AFTER_S", math.inf)
     monkeypatch.setattr(kernels, "LOAD_AFTER_S", 0.0)
     assert same(again(values, out), before[0])
@@ -72,7 +72,7 @@ def test_a_kernel_changes_over_when_it_has_taken_long_enough(
 def test_a_call_that_would_take_longer_as_python_waits_for_the_code(
     cold: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Kernel(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
+    made = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
     monkeypatch.setattr(kernels, "COMPILE_AFTER_S", 1e-5)
     values = np.arange(1000.0)
     made(values, np.zeros(1000))

@@ -151,6 +151,7 @@ class RunDone:
     cpu_s: float
     seconds: Mapping[str, float]
     checkpoint: tuple[Any, ...] | None = None
+    python_s: float = 0.0  # of the processor seconds, those of kernels that have no machine code yet
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,10 +56,16 @@ class _Calls(Enum):
 
 class _Thread(threading.local):
     calls = _Calls.AS_READY
+    python_s = 0.0
 
 
 _THREAD = _Thread()
 _AS_READY = _Calls.AS_READY
+
+
+def python_seconds() -> float:
+    """The processor seconds that kernels which this thread called have taken as Python, so far."""
+    return _THREAD.python_s
 
 
 @contextmanager
@@ -96,7 +102,7 @@ class Trial:
         self.ended = threading.Event()  # the code is there, or it cannot be made
 
 
-class Kernel:
+class KernelFunction:
     """`rows` is the place of the argument that says how many rows there are; else the longest array does."""
 
     def __init__(self, function: FunctionType, options: dict[str, Any], rows: int | None) -> None:
@@ -190,6 +196,7 @@ class Kernel:
             answer = self.py_func(*given)
         took_s = time.thread_time() - began
         trial.spent_s += took_s
+        _THREAD.python_s += took_s
         if rows >= _MANY:
             trial.row_s = took_s / rows
         return _given_back(answer, dtypes)
@@ -232,12 +239,12 @@ def kernel(function: Any = None, *, rows: int | None = None, **options: Any) -> 
     """Make a function a kernel; options are those of Numba."""
 
     def made(python: Any) -> Any:
-        return Kernel(python, options, rows)
+        return KernelFunction(python, options, rows)
 
     return made if function is None else made(function)
 
 
-class Helper(Kernel):
+class HelperFunction(KernelFunction):
     """For what only kernels call: without the wrappers that Python or C need, which take time to compile."""
 
     def __call__(self, *arguments: Any) -> Any:
@@ -247,7 +254,7 @@ class Helper(Kernel):
 def helper(function: Function) -> Function:
     """Make a function one that kernels call."""
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return cast(Function, Helper(cast(FunctionType, function), options, None))
+    return cast(Function, HelperFunction(cast(FunctionType, function), options, None))
 
 
 class _Compiler:
@@ -255,9 +262,9 @@ class _Compiler:
 
     def __init__(self) -> None:
         self._process = 0
-        self._asked: queue.SimpleQueue[tuple[Kernel, Signature, Trial]] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[tuple[KernelFunction, Signature, Trial]] = queue.SimpleQueue()
 
-    def ask(self, wanted: Kernel, signature: Signature, trial: Trial) -> None:
+    def ask(self, wanted: KernelFunction, signature: Signature, trial: Trial) -> None:
         if self._process != os.getpid():  # a forked process has no thread but its own
             self._process, self._asked = os.getpid(), queue.SimpleQueue()
             threading.Thread(target=self._work, name="slicemill compiler", daemon=True).start()

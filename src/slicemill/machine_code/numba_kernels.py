@@ -18,7 +18,7 @@ from numba.extending import typeof_impl
 from numba.np.numpy_support import as_dtype, from_dtype
 
 from slicemill.machine_code import store
-from slicemill.machine_code.kernel import Kernel
+from slicemill.machine_code.kernel import KernelFunction
 from slicemill.machine_code.types import WRITEABLE, Signature, array_name, dtype_name, layout_of
 
 # Numba's own types are not complete.
@@ -30,14 +30,14 @@ _serialize: Any = serialize
 _PYTHON = {int: types.int64, float: types.float64, bool: types.boolean, np.bool_: types.boolean}
 
 
-def dispatcher_of(wanted: Kernel, options: dict[str, Any]) -> Any:
+def dispatcher_of(wanted: KernelFunction, options: dict[str, Any]) -> Any:
     made = numba.njit(**options)(wanted.py_func)
     made._cache = _Stored(wanted)
     return made
 
 
-@typeof_impl.register(Kernel)
-def _as_dispatcher(value: Kernel, context: object) -> Any:
+@typeof_impl.register(KernelFunction)
+def _as_dispatcher(value: KernelFunction, context: object) -> Any:
     """A kernel that another one calls."""
     del context
     return types.Dispatcher(value.dispatcher)
@@ -102,16 +102,16 @@ class _Begun:
 _BEGUN: list[_Begun] = []  # of the thread that has Numba's lock
 
 
-def compiled(wanted: Kernel, signature: Signature) -> Callable[..., Any]:
+def compiled(wanted: KernelFunction, signature: Signature) -> Callable[..., Any]:
     """The machine code of a kernel for arguments of given types."""
     return compiled_for(wanted, numba_types(signature))
 
 
-def is_stored(wanted: Kernel, arguments: Any) -> bool:
+def is_stored(wanted: KernelFunction, arguments: Any) -> bool:
     return store.find(wanted.digest, _names(arguments)) is not None
 
 
-def compiled_for(wanted: Kernel, arguments: Any) -> Callable[..., Any]:
+def compiled_for(wanted: KernelFunction, arguments: Any) -> Callable[..., Any]:
     with global_compiler_lock:
         try:
             code: Callable[..., Any] = wanted.dispatcher.compile(arguments)
@@ -136,7 +136,7 @@ class _Stored(caching._Cache):
 
     cache_path = None
 
-    def __init__(self, wanted: Kernel) -> None:
+    def __init__(self, wanted: KernelFunction) -> None:
         self._wanted = wanted
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 _get, _set = np.void.__getitem__, np.void.__setitem__
 
 
-class Record(np.void):  # type: ignore[misc]
+class AttributeRecord(np.void):  # type: ignore[misc]
     """A row of an array: every attribute is a field, whatever its name."""
 
     __slots__ = ()
@@ -22,5 +22,5 @@ class Record(np.void):  # type: ignore[misc]
 
 
 def with_attributes(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype, equal to the given one, whose rows are `Record`s."""
-    return np.dtype((Record, dtype))
+    """A dtype, equal to the given one, whose rows are `AttributeRecord`s."""
+    return np.dtype((AttributeRecord, dtype))

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from slicemill.machine_code.kernel import Kernel
+from slicemill.machine_code.kernel import KernelFunction
 from slicemill.machine_code.types import Signature
 
 _GIVEN: Signature = ("the types that are given",)
 
 
-class Loop(Kernel):
+class Loop(KernelFunction):
     """A kernel that is compiled for its types and no others."""
 
     def __init__(self, function: FunctionType, signatures: tuple[Any, ...]) -> None:
