@@ -41,6 +41,7 @@ COMPILE_AFTER_S = 1.0
 _GUESS_S = 2e-6  # what a row takes as Python, until that is known
 _MANY = 100  # so many rows tell what one takes
 _LOOK_EVERY_S = 1.0
+_PIECE_S = 0.05
 _NICENESS = 5
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -113,6 +114,7 @@ class KernelFunction:
         self._rows = rows
         self._code: dict[Signature, Callable[..., Any]] = {}
         self._trials: dict[Signature, Trial] = {}
+        self._row_s: float | None = None  # what a row has taken as Python, the last time
 
     def __call__(self, *arguments: Any) -> Any:
         calls = _THREAD.calls
@@ -153,6 +155,21 @@ class KernelFunction:
 
     def is_stored(self, signature: Signature) -> bool:
         return store.find(self.digest, names_of(signature)) is not None
+
+    def piece(self, rows: int) -> int:
+        """How many of so many rows to take in one call, if calls can be cut anywhere.
+
+        All, if there is code or it is worth waiting for; else as many as do not take long. What one takes is
+        known after a few, and may grow.
+        """
+        if self._code or _mode() == "always":
+            return rows
+        row_s = self._row_s
+        if row_s is None:
+            return min(rows, _MANY)
+        if _mode() == "auto" and row_s * rows > COMPILE_AFTER_S:
+            return rows
+        return min(rows, max(_MANY, int(_PIECE_S / row_s)))
 
     # -- as Python -----------------------------------------------------------------------------------------
 
@@ -198,7 +215,7 @@ class KernelFunction:
         trial.spent_s += took_s
         _THREAD.python_s += took_s
         if rows >= _MANY:
-            trial.row_s = took_s / rows
+            trial.row_s = self._row_s = took_s / rows
         return _given_back(answer, dtypes)
 
     def _count(self, arguments: tuple[Any, ...]) -> int:

@@ -34,10 +34,9 @@ CREATE AGGREGATE bounds(x int) : (bound int, n int) {
   TERMINATE: { INSERT INTO RETURN SELECT low, n FROM state; INSERT INTO RETURN SELECT high, n FROM state; }
 };
 CREATE AGGREGATE steps(x int) : int {
-  TABLE last(v int);
-  INITIALIZE: { INSERT INTO last VALUES (x); }
-  ITERATE: { INSERT INTO RETURN SELECT v FROM last WHERE v < x; INSERT INTO RETURN SELECT x FROM last;
-             UPDATE last SET v = x; }
+  TABLE seen(v int);
+  INITIALIZE: ITERATE: { INSERT INTO seen VALUES (x) WHERE NOT EXISTS (SELECT v FROM seen WHERE v = x); }
+  TERMINATE: { INSERT INTO RETURN SELECT v FROM seen; }
 };
 CREATE AGGREGATE twice(x int) : int {
   TABLE state(total int);

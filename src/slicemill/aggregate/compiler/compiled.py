@@ -20,7 +20,7 @@ from slicemill.aggregate.compiler.state import CompiledState, allow_nulls, make_
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.columns.intervals import FOREVER
 from slicemill.esl.types.schema import Kind, Type
-from slicemill.machine_code.kernel import inside_python
+from slicemill.machine_code.kernel import KernelFunction, inside_python
 from slicemill.scalar import vectors
 from slicemill.scalar.vectors import Vector
 
@@ -72,6 +72,23 @@ class CompiledCall:
         move(state, other._variants[state.nullable], self._variants[state.nullable], models)
 
     def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
+        """A loop that still runs as Python takes a few tuples at a time: its code may come in between."""
+        done, rows, parts = 0, len(tuples.ts), []
+        while not parts or done < rows:
+            count = self._piece(state, rows - done)
+            whole = count == rows
+            piece = tuples if whole else _part(tuples, done, done + count)
+            done += count
+            parts.append(self._run(state, piece, complete if done == rows else None))
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _piece(self, state: CompiledState, rows: int) -> int:
+        if self._form != MACHINE:
+            return rows
+        function = getattr(self._code(self._variants[state.nullable]), self._variants[0].run.name)
+        return int(function.piece(rows)) if isinstance(function, KernelFunction) else rows
+
+    def _run(self, state: CompiledState, tuples: Tuples, complete: int | None) -> CallAnswers:
         rows = len(tuples.ts)
         given = self._inputs(state, tuples, rows)
         module = self._variants[state.nullable]
@@ -227,6 +244,27 @@ def _loaded(source: str, values: dict[str, Any]) -> ModuleType:
 def _shared(source: str) -> ModuleType:
     """One module for all calls with this source, so that its machine code is there for all of them."""
     return _loaded(source, {})
+
+
+def _part(tuples: Tuples, first: int, last: int) -> Tuples:
+    places = np.arange(first, last)
+    arguments = [vectors.take(argument, places) for argument in tuples.arguments]
+    return Tuples(arguments, tuples.partitions[first:last], tuples.ts[first:last])
+
+
+def _joined(parts: Sequence[CallAnswers]) -> CallAnswers:
+    columns = []
+    for place, vector in enumerate(parts[0].columns):
+        arrays = [vectors.to_arrow(part.columns[place], len(part.numbers)) for part in parts]
+        columns.append(vectors.from_arrow(pa.concat_arrays(arrays), vector.type))
+    return CallAnswers(
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.ts for part in parts]),
+        columns,
+        np.concatenate([part.expired for part in parts]),
+        parts[-1].answered,
+        parts[-1].needed_from,
+    )
 
 
 def _empty(size: int, dtype: Any) -> Any:
