@@ -73,7 +73,8 @@ class CompiledCall:
 
     def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
         """A loop that still runs as Python takes a few tuples at a time: its code may come in between."""
-        done, rows, parts = 0, len(tuples.ts), []
+        done, rows = 0, len(tuples.ts)
+        parts: list[CallAnswers] = []
         while not parts or done < rows:
             count = self._piece(state, rows - done)
             whole = count == rows
