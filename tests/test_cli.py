@@ -92,13 +92,14 @@ def test_checking_runs_no_code_that_a_script_names(tmp_path: Path) -> None:
         "class Mean:\n    def initialize(self, x): ...\n    def iterate(self, x): ...\n"
     )
     script = "CREATE AGGREGATE f(x real) : real LANGUAGE PYTHON AS 'mine:Mean';"
+    script += " CREATE FUNCTION g(x real) RETURNS real LANGUAGE PYTHON AS 'mine:Mean';"
     script += " CREATE STREAM s (x real, ts timestamp millis); SELECT f(x) FROM s;"
     done = slicemill("check", "-", text=script, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "not imported: mine:Mean" in done.stderr and not (tmp_path / "ran").exists()
     told = json.loads(slicemill("check", "-", "--json", text=script, folder=tmp_path).stdout)
     assert told["unverified"] == ["mine:Mean"] and not told["mistakes"]
-    assert told["statements"][1]["what"].startswith("x, ts (millis); latent timestamps")
+    assert told["statements"][2]["what"].startswith("x, ts (millis); latent timestamps")
     done = slicemill("check", "-", "--import", text=script, folder=tmp_path)
     assert done.returncode == 0 and done.stderr == "" and (tmp_path / "ran").exists()
     done = slicemill("check", "-", "--import", text=script.replace("Mean", "Median"), folder=tmp_path)

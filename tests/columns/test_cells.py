@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.columns.cells import cells_of
+from slicemill.columns.cells import cells_of, stripes_of
 
 INTS = st.sampled_from([None, 0, 1, -1, 7, 2**31 - 1])
 TEXTS = st.sampled_from([None, "", "a", "b", "0", "None"])
@@ -70,3 +70,20 @@ def test_a_cell_never_changes() -> None:
 
 def test_without_keys_all_rows_are_in_one_cell() -> None:
     assert len(set(cells_of([], 3, 5).tolist())) == 1
+
+
+@given(
+    st.integers(0, 2**42),
+    st.sampled_from([1, 2, 3, 256, 512]),
+    st.integers(1, 64),
+    st.integers(1, 50),
+)
+def test_stripes_of_any_stretch_of_a_stream_are_even(first: int, step: int, cells: int, turns: int) -> None:
+    """To a few rows, as of all such sequences: of the order of the logarithm of their number.
+
+    Numbers that an operator has fanned out have steps between them.
+    """
+    seqs = first + step * np.arange(cells * turns)
+    rows = np.bincount(stripes_of(seqs, cells), minlength=cells)
+    assert len(rows) == cells
+    assert rows.max() <= turns + 1 + math.log2(len(seqs))

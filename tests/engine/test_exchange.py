@@ -18,7 +18,7 @@ from slicemill.engine.mill import Mill
 from slicemill.engine.program import RunOutcome, UnitProgram
 from slicemill.esl.types.expression import Call, ColumnRef, Literal
 from slicemill.esl.types.schema import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
-from slicemill.plan.partitions import Exchange
+from slicemill.plan.partitions import Along, Exchange
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.storage.order import merge_sorted
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
@@ -78,7 +78,7 @@ def parts(tables: list[pa.Table], by: Exchange) -> list[list[str]]:
 def test_parts_are_a_partition_of_the_rows_however_they_are_stored(
     tables: list[pa.Table], keys: Any, cells: int, ordered: list[bool]
 ) -> None:
-    by, other = Exchange(keys, cells), Exchange((NAME, K), 3)
+    by, other = Exchange((cells,), (keys,)), Exchange((3,), ((NAME, K),))
     found = parts(tables, by)
     assert sorted(row for part in found for row in part) == sorted(plain(merge_sorted(tables)))
     stored = [
@@ -86,6 +86,46 @@ def test_parts_are_a_partition_of_the_rows_however_they_are_stored(
         for table, own in zip(tables, ordered, strict=False)
     ]
     assert parts(stored, by) == found
+
+
+along = st.one_of(st.sampled_from(KEYS), st.sampled_from(Along))
+
+
+@given(
+    batches(),
+    st.lists(st.tuples(st.integers(1, 4), along), min_size=1, max_size=3),
+    st.lists(st.booleans(), min_size=4, max_size=4),
+)
+def test_a_row_is_in_all_cells_that_agree_with_it_along_every_dimension(
+    tables: list[pa.Table], dimensions: list[tuple[int, Any]], ordered: list[bool]
+) -> None:
+    shape, by = zip(*dimensions, strict=True)
+    grid = Exchange(shape, by)
+    # Along one dimension at a time, where a row is said to be along the others is of no matter.
+    alone = [parts(tables, Exchange((count,), (how,))) for count, how in dimensions]
+    stored = [
+        ordered_by_cell(table, [grid], SCHEMA) if own else table
+        for table, own in zip(tables, ordered, strict=False)
+    ]
+    found = parts(stored, grid)
+    for cell, place in enumerate(np.ndindex(*shape)):
+        agreeing = [set(rows[at]) for rows, at in zip(alone, place, strict=True)]
+        assert set(found[cell]) == set.intersection(*agreeing)
+        assert len(found[cell]) == len(set(found[cell])), "numbers tell rows apart"
+
+
+def test_rows_that_go_to_all_cells_are_not_copied() -> None:
+    types = with_system_columns(to_arrow(SCHEMA))
+    table = pa.table(
+        [
+            pa.array([1] * 3, field.type) if field.name[0] == "_" else pa.nulls(3, field.type)
+            for field in types
+        ],
+        schema=types,
+    )
+    found = SpreadRows(Exchange((64,), (Along.EVERY,)), to_arrow(SCHEMA), [(table, 0)])
+    assert all(found.part(cell) is found.part(0) for cell in range(64))
+    assert found.part(0)["_ts"].chunk(0).buffers()[1].address == table["_ts"].chunk(0).buffers()[1].address
 
 
 QUERIES = """

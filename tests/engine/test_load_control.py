@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
 from unittest import mock
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from slicemill.engine.load_control import LoadControl
 from slicemill.shedding.control import Backlog
+from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
+from slicemill.storage.log import Epoch
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 STREAM = "CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts;"
@@ -189,3 +196,67 @@ def test_old_pairs_are_not_looked_for_under_load(tmp_path: Path) -> None:
         elif int(str(ts)) > calm:
             assert share == 1.0
     assert works.shed().accuracy < 0.8
+
+
+AGED = """
+CREATE STREAM t (k int, v int, ts timestamp) ORDER BY ts;
+CREATE QUERY exact AS
+  SELECT s.v AS a, t.v AS b FROM s [RANGE 10 SECONDS], t [RANGE 6 SECONDS] WHERE s.k = t.k;
+CREATE QUERY shed WITH (lag = '2 s', shedding = 'age') AS
+  SELECT s.v AS a, t.v AS b FROM s [RANGE 8 SECONDS], t [RANGE 6 SECONDS] WHERE s.k = t.k;
+"""
+
+
+@settings(max_examples=8)
+@given(
+    st.lists(st.tuples(st.floats(0.05, 1.0), st.integers(1, 3)), min_size=1, max_size=8), st.integers(2, 6)
+)
+def test_the_same_pairs_are_given_up_in_however_many_cells(
+    decisions: list[tuple[float, int]], cells: int
+) -> None:
+    """What was decided holds for all cells of a unit (S55)."""
+
+    def run(folder: Path, cells: int) -> list[list[tuple[Any, ...]]]:
+        shares = iter(share for share, _ in decisions)
+
+        def decide(load: LoadControl, *_: object) -> dict[str, Dropping]:
+            share = next(shares, 1.0)
+            return {node: Dropping(share, reach=share) for node in load._controllers}
+
+        with mock.patch.object(LoadControl, "decide", decide):
+            works = Works(folder, AGED, cells)
+            (unit,) = works.units
+            assert unit.cells == cells
+            batches = iter(BATCHES)
+            for _, count in decisions:
+                for batch in (next(batches) for _ in range(count)):
+                    feed_rows(works.mill, "s", batch)
+                    feed_rows(works.mill, "t", [(k, v + 100, ts) for k, v, ts in batch])
+                works.mill.dispatcher.run_all()
+            finish(works.mill)
+            reports = [(report.arrived, report.accuracy) for report in unit.sheds.values()]
+            found = [[(t.ts, *t.row) for t in works.mill.queries[name].rows()] for name in ("exact", "shed")]
+            works.mill.close()
+            return [*found, reports]
+
+    with TemporaryDirectory() as one, TemporaryDirectory() as many:
+        alone, together = run(Path(one), 1), run(Path(many), cells)
+    assert together[:2] == alone[:2]
+    assert np.allclose(together[2], alone[2])
+
+
+def test_the_reach_follows_what_was_compared(tmp_path: Path) -> None:
+    """Most comparisons are with the youngest rows: little of the windows is most of the work (S54)."""
+    works = Works(tmp_path, AGED, cells=3)
+    (unit,) = works.units
+    for number, batch in enumerate(BATCHES[:40]):
+        # A key lives for two seconds: only young rows are compared.
+        rows = [(number // 2, v, ts) for _, v, ts in batch]
+        feed_rows(works.mill, "s", rows)
+        feed_rows(works.mill, "t", rows)
+        works.mill.dispatcher.run_all()
+    waiting = [Epoch(0, (), 10, 100, 0, 0, 0)]
+    decided = unit._load.decide({"s": waiting}, 0, Backlog(0.0, 100.0), 10 * SECOND)
+    (found,) = [dropping for dropping in decided.values() if dropping.share < 1]
+    assert found.share < 0.2
+    assert 0 < found.reach < 0.5 * found.share

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from slicemill.cli import app
 from slicemill.errors import SlicemillError
 from slicemill.esl import bind
-from slicemill.explain.model_text import explain_model, explain_model_json, model_named
+from slicemill.explain.model_text import explain_model, explain_model_json, models_named
 
 ESL = """
 CREATE STREAM s(a real, b real, ts timestamp) ORDER BY ts;
@@ -25,7 +25,7 @@ CREATE QUERY two AS SELECT spread(a) AS v FROM s [RANGE 10 SECONDS SLIDE 1 SECON
 
 def explained(name: str) -> list[str]:
     catalog = bind(ESL).catalog
-    return explain_model(model_named(name, catalog), catalog).splitlines()
+    return explain_model(models_named(name, catalog)[0], catalog).splitlines()
 
 
 def test_class_reason_state_and_cores() -> None:
@@ -54,7 +54,7 @@ def test_cost_of_a_slide_for_each_window_of_the_script() -> None:
 
 def test_json_has_the_same_and_the_graph() -> None:
     catalog = bind(ESL).catalog
-    record = json.loads(explain_model_json(model_named("ODD", catalog), catalog))
+    record = json.loads(explain_model_json(models_named("ODD", catalog)[0], catalog))
     assert (record["name"], record["class"], record["parameters"]) == ("odd", "BLOCKING", ["x"])
     assert [core["also_in"] for core in record["cores"]] == [[], ["spread"]]
     assert record["costs"][0]["blocking"] == {
@@ -65,9 +65,11 @@ def test_json_has_the_same_and_the_graph() -> None:
 
 def test_a_model_that_everybody_has() -> None:
     catalog = bind("").catalog
-    assert "correlation(x DOUBLE, y DOUBLE)" in explain_model(model_named("correlation", catalog), catalog)
+    assert "correlation(x DOUBLE, y DOUBLE)" in explain_model(
+        models_named("correlation", catalog)[0], catalog
+    )
     with pytest.raises(SlicemillError, match="there is no model corelation; did you mean correlation"):
-        model_named("corelation", catalog)
+        models_named("corelation", catalog)[0]
 
 
 def test_from_the_command_line(tmp_path: Path) -> None:

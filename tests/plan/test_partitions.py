@@ -10,10 +10,10 @@ from slicemill.esl import bind
 from slicemill.esl.render.expressions import render
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import exchanges_of
+from slicemill.plan.partitions import Along, Exchange, exchanges_of
 from slicemill.plan.units import cut
 from support.corpus import Event
-from support.units import run_units
+from support.units import run_logs
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (k INT, v INT, x INT, ts TIMESTAMP) ORDER BY ts;\n" for name in "abcd"
@@ -45,6 +45,20 @@ SPLIT = {
         "FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k) t"
     ),
 }
+UNIONS = {
+    "a union joined on a key": (
+        "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION SELECT x, v FROM c WHERE v > 2) p "
+        "[RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE p.k = b.k"
+    ),
+    "windows over a union, one stream of which is in it twice": (
+        "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS s FROM "
+        "(SELECT k, v FROM a UNION SELECT k, x FROM a UNION SELECT x, v FROM c) p"
+    ),
+    "groups of a union": (
+        "SELECT k, count(*) AS n FROM (SELECT k, v FROM a UNION SELECT x, v FROM b) p "
+        "[RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY k"
+    ),
+}
 WHOLE = {
     "joins on different keys": f"SELECT a.v FROM {WINDOWED} WHERE a.k = b.k AND b.x = c.x",
     "groups of a join by another column": (
@@ -54,35 +68,69 @@ WHOLE = {
         "SELECT sum(v) OVER (PARTITION BY x ROWS 2 PRECEDING) AS s FROM (SELECT a.x AS x, b.v AS v "
         "FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k) t"
     ),
+    "windows over a union of what one stream has under two names": (
+        "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS s FROM "
+        "(SELECT k, v FROM a UNION SELECT x, v FROM a) p"
+    ),
+    "groups of a join without a key": (
+        "SELECT a.x, count(*) AS n FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k < b.k GROUP BY a.x"
+    ),
+}
+_AB = "FROM a [RANGE 3 SECONDS], b [RANGE 2 SECONDS]"
+BY_TIME = {
     "a stream with itself on different columns": (
         "SELECT p.v FROM a p [RANGE 3 SECONDS], a q [RANGE 3 SECONDS] WHERE p.k = q.x"
     ),
-    "no key": "SELECT a.v FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k < b.k",
+    "theta": f"SELECT a.v, b.v AS w {_AB} WHERE a.k < b.k",
+    "band": f"SELECT a.v, b.v AS w {_AB} WHERE a.v BETWEEN b.v - 1 AND b.v + 1",
+    "or": f"SELECT a.v, b.x {_AB} WHERE a.k = b.k OR a.x = b.x",
+    "cross": f"SELECT a.v, b.v AS w {_AB}",
+    "count windows": "SELECT a.v, b.v AS w FROM a [ROWS 3], b [RANGE 2 SECONDS] WHERE a.k = b.k",
+    "count windows, without a key": "SELECT a.v, b.v AS w FROM a [ROWS 3], b [ROWS 2] WHERE a.v < b.v",
+    "a union": (
+        "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION SELECT x, v FROM c) p [RANGE 3 SECONDS], "
+        "b [RANGE 3 SECONDS] WHERE p.k < b.k"
+    ),
+    "windows of one stream with another": (
+        "SELECT p.s, b.v FROM (SELECT k, sum(v) OVER (ROWS 2 PRECEDING) AS s FROM a) p [RANGE 3 SECONDS], "
+        "b [RANGE 3 SECONDS] WHERE p.s < b.v + 9"
+    ),
+    "a condition on what comes out": (
+        "SELECT n FROM (SELECT a.v + b.v AS n FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] "
+        "WHERE a.k < b.k) t WHERE n > 5"
+    ),
 }
 
 
-def keys_by_log(query: str) -> list[dict[str, list[str]]]:
+def exchanges(query: str) -> list[dict[str, Exchange]]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    return [
-        {
-            log: [render(key) for key in exchange.keys]
-            for log, exchange in exchanges_of(unit, graph, 4).items()
-        }
-        for unit in cut(graph)
-    ]
+    return [exchanges_of(unit, graph, 4) for unit in cut(graph)]
 
 
 @pytest.mark.parametrize("query", SPLIT.values(), ids=SPLIT)
 def test_what_has_one_key_throughout_is_split_by_it(query: str) -> None:
-    (found,) = keys_by_log(query)
-    assert len(found) >= 2
-    assert len({tuple(sorted(keys)) for keys in found.values()}) == 1
+    (found,) = exchanges(query)
+    assert len(found) >= 2 and all(exchange.by_key for exchange in found.values())
+    keys = [[render(key) for key in exchange.by[0]] for exchange in found.values()]
+    assert len(set(map(tuple, map(sorted, keys)))) == 1
+
+
+@pytest.mark.parametrize("query", UNIONS.values(), ids=UNIONS)
+def test_a_union_is_split_by_the_key_of_what_reads_it_whatever_its_streams_call_that(query: str) -> None:
+    (found,) = exchanges(query)
+    assert len(found) >= 2 and all(exchange.by_key for exchange in found.values())
 
 
 @pytest.mark.parametrize("query", WHOLE.values(), ids=WHOLE)
 def test_what_meets_across_keys_stays_whole(query: str) -> None:
-    assert keys_by_log(query) == [{}]
+    assert exchanges(query) == [{}]
+
+
+@pytest.mark.parametrize("query", BY_TIME.values(), ids=BY_TIME)
+def test_a_join_that_cannot_be_split_by_key_is_split_by_time(query: str) -> None:
+    (found,) = exchanges(query)
+    assert set(found.values()) == {Exchange((4,), (Along.EVERY,))}
 
 
 @st.composite
@@ -106,12 +154,17 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@pytest.mark.parametrize("query", SPLIT.values(), ids=SPLIT)
+@pytest.mark.parametrize("query", (SPLIT | UNIONS | BY_TIME).values(), ids=SPLIT | UNIONS | BY_TIME)
 @given(events=arrivals(), cells=st.integers(2, 5), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
 def test_rows_and_their_order_are_those_of_one_cell(
     query: str, events: list[Event], cells: int, seed: int
 ) -> None:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
-    alone = run_units(catalog, events, {}, seed, cells=1)
-    assert run_units(catalog, events, {}, seed + 1, cells) == alone
+    alone, several = (run_logs(catalog, events, seed + count, count) for count in (1, cells))
+    if query == BY_TIME["a condition on what comes out"]:
+        # One cell numbers the rows of a cause before some are left out: then there are gaps.
+        alone, several = (
+            {log: [row[0] for row in rows] for log, rows in logs.items()} for logs in (alone, several)
+        )
+    assert several == alone

@@ -50,11 +50,13 @@ def check(
 
 
 def _unverified(bound: Bound) -> list[str]:
-    """The Python classes that aggregates are written in."""
+    """The Python classes and functions that aggregates and functions are written in."""
     from slicemill.esl.types.aggregate import AggregateDefinition
+    from slicemill.esl.types.function import FunctionDefinition
 
-    aggregates = [entry for entry, _ in bound.statements if isinstance(entry, AggregateDefinition)]
-    return sorted({aggregate.external for aggregate in aggregates if aggregate.external is not None})
+    in_python = (AggregateDefinition, FunctionDefinition)
+    named = [entry for entry, _ in bound.statements if isinstance(entry, in_python)]
+    return sorted({entry.external for entry in named if entry.external is not None})
 
 
 def _statements_table(bound: Bound) -> Table:

@@ -31,6 +31,9 @@ def explain(
     home: Annotated[
         Path | None, typer.Option(help="Count with what was measured in the home of a mill.")
     ] = None,
+    cells: Annotated[
+        int, typer.Option(min=1, max=1 << 16, metavar="N", help="How many ways work may be split.")
+    ] = 8,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
     """Show the query graph: what flows where, through which operators."""
@@ -54,35 +57,47 @@ def explain(
         graph = with_measures(graph, home)
     if query is not None:
         graph = _only(graph, query)
-    _write(_explained(graph, form), output)
+    _write(_explained(graph, form, cells, home), output)
 
 
-def _explained(graph: QueryGraph, form: Format) -> str:
+def _explained(graph: QueryGraph, form: Format, cells: int, home: Path | None) -> str:
     if form is Format.svg:
         from slicemill.explain.svg import explain_svg
 
         return explain_svg(graph)
+    from slicemill.explain.placements import placed_units
+
+    kept = None
+    if home is not None:
+        from slicemill.engine.state_view import placements_in
+
+        kept = placements_in(home)
+    units = placed_units(graph, cells, kept)
     if form is Format.json:
         from slicemill.explain.json import explain_json
 
-        return explain_json(graph)
+        return explain_json(graph, units=units)
     from rich.console import Console
 
     from slicemill.explain.text import explain_text
 
-    return explain_text(graph, Console().width)
+    return explain_text(graph, Console().width, units)
 
 
 def _explained_model(name: str, catalog: Catalog, form: Format) -> str:
     from slicemill.explain.model_svg import model_svg
-    from slicemill.explain.model_text import explain_model, explain_model_json, model_named, uses_of
+    from slicemill.explain.model_text import explain_model, explain_model_json, models_named, uses_of
 
-    definition = model_named(name, catalog)
+    definitions = models_named(name, catalog)
+    if form is Format.text:
+        return "\n".join(explain_model(definition, catalog) for definition in definitions)
+    if len(definitions) > 1:
+        names = ", ".join(f"'{definition.name}'" for definition in definitions)
+        raise SlicemillError(f"{name} is several models; name one of them: {names}")
+    (definition,) = definitions
     if form is Format.svg:
-        return model_svg(definition.name, definition.model, uses_of(name, catalog)[0])
-    if form is Format.json:
-        return explain_model_json(definition, catalog)
-    return explain_model(definition, catalog)
+        return model_svg(definition.name, definition.model, uses_of(definition.name, catalog)[0])
+    return explain_model_json(definition, catalog)
 
 
 def _write(text: str, output: Path | None) -> None:

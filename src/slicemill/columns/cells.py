@@ -1,8 +1,8 @@
-"""The cell of a key: the same in every process, run and version, for all columns that hold equal keys.
+"""The cell of a key, or of a row: the same in every process, run and version.
 
-Equal means what GROUP BY means (`columns.keys`): NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Integers
-of any width, dates and times are hashed as 64-bit integers, so that both sides of a join agree. Everything
-else is hashed once per distinct value.
+Columns that hold equal keys have the same cell. Equal means what GROUP BY means (`columns.keys`): NULL equals
+NULL, NaN equals NaN, -0.0 equals 0.0. Integers of any width, dates and times are hashed as 64-bit integers,
+so that both sides of a join agree. Everything else is hashed once per distinct value.
 """
 
 from __future__ import annotations
@@ -32,8 +32,23 @@ def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
     for column in columns:
         for part in comparable(column):
             hashes = _mixed((_words(part) ^ hashes) + _STEP)
-    # By the low bits: the directories of joins go by the high bits of a hash that is much the same.
+    return cells_by(hashes, count)
+
+
+def cells_by(hashes: Words, count: int) -> Cells:
+    """The cell, of `count`, of keys with these hashes; those that joins have of one integer are the same."""
+    # By the low bits: the directories of joins go by the high bits.
     return np.asarray(((hashes & _LOW) * np.uint64(count)) >> np.uint64(32), np.uint16)
+
+
+def stripes_of(seqs: NDArray[np.int64], count: int) -> Cells:
+    """The cell, of `count`, of rows with these numbers, whatever their keys are (S33, S39).
+
+    Stripes are one row wide, so that the slices of a window, however short it is, are even. Multiples of the
+    golden ratio lie evenly wherever they begin, also those of numbers with steps between them.
+    """
+    turns = seqs.view(np.uint64) * _STEP
+    return np.asarray(((turns >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32), np.uint16)
 
 
 def _words(column: pa.Array) -> Words:

@@ -13,7 +13,9 @@ put together by (`_ts`, `_seq`), come in the order in which one cell gives them:
     runs of a partition at a slide            that of the first tuple that is shown of the partition
     join                                      that of the later tuple, *behind* if it is of the second input;
                                               then by the other tuple, oldest first
-    union, classifier, all without keys       counted anew, in the order of their rows
+    union of declared streams                 that of the tuple, behind those of the inputs before its own
+    other unions, classifier, all without     counted anew, in the order of their rows
+    keys
 
 Of two inputs, the first comes first at equal timestamps; a union's rows come by (timestamp, input, `_seq`).
 
@@ -27,6 +29,8 @@ A stream's own numbers have `SEQ_BITS` bits; from the query graph follows how ma
 Where an operator finds no room on the right, rows of one cause share a number: they come from one cell, and
 stay together in its order, until an operator splits them by another key. Where there is none on the left,
 numbers lose bits on the right.
+
+Where the rows of one cause come from several cells, they are numbered by whoever reads them (`storage.ties`).
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.sequence_bits import MOST_BITS, SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.storage.ties import fanned, ties_of, untied, with_seqs
 
 Integers = NDArray[np.int64]
 
@@ -51,15 +56,7 @@ def ranked(seqs: Integers, rank: Integers | int, bits: int, ranks: int = 1) -> I
 
 def fanned_out(table: pa.Table, bits: int) -> pa.Table:
     """Rows in order, those of one cause numbered: no two have the same (`_ts`, `_seq`), if there is room."""
-    room = fanned_bits(bits) - bits
-    if not room:
-        return table
-    times, seqs = (table.column(name).to_numpy() for name in ("_ts", "_seq"))
-    rows = np.arange(len(seqs))
-    again = np.zeros(len(seqs), np.bool_)
-    again[1:] = (times[1:] == times[:-1]) & (seqs[1:] == seqs[:-1])
-    number = rows - np.maximum.accumulate(np.where(again, 0, rows))
-    return _with_seqs(table, (seqs << room) + np.minimum(number, (1 << room) - 1))
+    return fanned(table, fanned_bits(bits) - bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +74,17 @@ class Numbering:
         bits = self.bits
         if self.ranks:
             ranks = np.asarray(rank, np.int64)
-            table = _with_seqs(table, ranked(table.column("_seq").to_numpy(), ranks, bits))
+            table = with_seqs(table, ranked(table.column("_seq").to_numpy(), ranks, bits))
             bits = ranked_bits(bits)
         return fanned_out(table, bits) if self.fans else table
 
 
 def put_together(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all cells in order; those of one cause stay as they are."""
-    whole = pa.concat_tables(tables)
+    """The rows of all cells in order; those of one cause stay as they are, unless ties say how they come."""
+    filled = [table for table in tables if table.num_rows] or tables[:1]
+    if ties_of(filled[0]):
+        return untied(filled)
+    whole = pa.concat_tables(filled)
     times, seqs = (whole.column(name).to_numpy() for name in ("_ts", "_seq"))
     falls = (times[1:] < times[:-1]) | ((times[1:] == times[:-1]) & (seqs[1:] < seqs[:-1]))
     return whole.take(pa.array(np.lexsort((seqs, times)))) if falls.any() else whole
@@ -92,9 +92,4 @@ def put_together(tables: Sequence[pa.Table]) -> pa.Table:
 
 def renumbered(table: pa.Table, first: int) -> pa.Table:
     """Rows in order, numbered from `first` on."""
-    return _with_seqs(table, np.arange(first, first + table.num_rows, dtype=np.int64))
-
-
-def _with_seqs(table: pa.Table, seqs: Integers) -> pa.Table:
-    place = table.schema.get_field_index("_seq")
-    return table.set_column(place, table.schema.field(place), pa.array(seqs))
+    return with_seqs(table, np.arange(first, first + table.num_rows, dtype=np.int64))

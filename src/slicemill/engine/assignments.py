@@ -1,7 +1,8 @@
 """Assignments: which workers are connected, what each has in memory, and what each was sent.
 
 Cells of units and readers of streams are pinned: they stay with the worker that has them, since their state
-is in its memory. A worker that leaves gives all of them back, and whoever gets one next restores it.
+is in its memory, until they are moved (`adapting.balancing`). A worker that leaves gives all of them back,
+and whoever gets one next restores it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import TypeAlias
 
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import Item, Message, ReadDone, ReadStream, RunDone, RunUnit
+from slicemill.engine.work import Forget, Item, Message, ReadDone, ReadStream, RunDone, RunUnit
 from slicemill.engine.workers.events import WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.engine.workers.sharing import Pool
+from slicemill.scheduling.balance import CellId
 from slicemill.storage.segments import parse_segment
 
 # A worker, and which of its processes.
@@ -29,6 +31,7 @@ class AssignedWorker:
     plans: set[str] = field(default_factory=set)
     writers: set[str] = field(default_factory=set)  # the names under which it writes segments
     asked: tuple[Item, ...] = ()
+    left: list[CellId] = field(default_factory=list)  # cells that have moved and are still in its memory
 
     @property
     def idle(self) -> bool:
@@ -38,13 +41,14 @@ class AssignedWorker:
 class Assignments:
     """The workers of a pool that one mill uses. `sync`: their writes must survive a power loss."""
 
-    def __init__(self, pool: Pool, *, sync: bool) -> None:
+    def __init__(self, pool: Pool, mill: str, *, sync: bool) -> None:
         self.resident = pool.resident
         self._pool = pool
+        self._mill = mill
         self._sync = sync
         self._workers: dict[int, AssignedWorker] = {}
-        self._pinned: dict[tuple[str, int], int] = {}  # cell of a unit → worker
-        self._loaded: dict[tuple[str, int], At] = {}  # … → who has its state in memory
+        self._pinned: dict[CellId, int] = {}  # cell of a unit → worker
+        self._loaded: dict[CellId, At] = {}  # … → who has its state in memory
         for joined in pool.members():
             self.join(joined)
 
@@ -117,6 +121,20 @@ class Assignments:
             self._pinned[unit.id, cell] = worker
         return worker
 
+    def pinned_to(self, cell: CellId) -> int | None:
+        """The worker that a cell is pinned to, if it has been to one."""
+        return self._pinned.get(cell)
+
+    def move(self, cell: CellId, worker: int) -> bool:
+        """Pin a cell to another worker; False if that is gone, or has it already."""
+        if worker not in self._workers or self._pinned.get(cell) == worker:
+            return False
+        self._pinned[cell] = worker
+        before = self._loaded.pop(cell, None)
+        if before is not None:
+            self._workers[before[0]].left.append(cell)
+        return True
+
     def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
         """A worker runs a cell from now on; True if it has it in memory already."""
         at = (worker, self._workers[worker].incarnation)
@@ -133,6 +151,12 @@ class Assignments:
         """What workers have in memory of a unit is not to be gone on from."""
         for cell in [cell for cell in self._loaded if cell[0] == unit_id]:
             del self._loaded[cell]
+
+    def release(self, unit_id: str) -> None:
+        """A unit is gone, or has other cells: no worker has any of it."""
+        self.unload(unit_id)
+        for cell in [cell for cell in self._pinned if cell[0] == unit_id]:
+            del self._pinned[cell]
 
     def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
         """The worker that reads a stream: always the same while it lives."""
@@ -151,8 +175,11 @@ class Assignments:
 
     def ask(self, queues: Mapping[int, list[Item]], pickled: Callable[[Item], bytes]) -> None:
         """Send each worker its items as one message, with the plans that it does not have yet."""
-        for worker, items in queues.items():
-            assigned = self._workers[worker]
+        for worker, queue in queues.items():
+            assigned, items = self._workers[worker], list(queue)
+            if assigned.left:
+                items.insert(0, Forget(self._mill, cells=tuple(assigned.left)))
+                assigned.left = []
             planned = {item.plan: item for item in items if isinstance(item, RunUnit | ReadStream)}
             plans = {plan: pickled(item) for plan, item in planned.items() if plan not in assigned.plans}
             if self.resident:

@@ -9,9 +9,8 @@ reads of sources first, then runs of units in the order of the policy, as many a
 estimated cost. A run takes no more of what waits than a quantum either, while other units wait: a policy can
 choose again soon. A unit that is not picked falls behind in its logs; nothing is lost.
 
-Pacing: what arrives while a round is under way goes into the next one, and reads of a trickle wait until they
-are worth what follows from them: a quarter of a core is spent while little comes, unless service levels ask
-for more. Under load batches grow.
+What arrives while a round is under way goes into the next one, so under load batches grow; `pace` says when
+sources are read while little comes.
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from slicemill.engine.adapting.balancing import Balancing
 from slicemill.engine.assignments import Assignments
 from slicemill.engine.cause import cause
+from slicemill.engine.pace import POLL_S, ReadingPace
 from slicemill.engine.running_units import Goal, RunningUnits
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
@@ -44,24 +45,16 @@ from slicemill.engine.workers.sharing import Pool
 from slicemill.errors import SlicemillError
 from slicemill.metrics.figures import Summary
 from slicemill.metrics.stages import spent, stage
+from slicemill.scheduling.batches import QUANTUM_S
 from slicemill.scheduling.chooser import Chooser
 from slicemill.storage.changes import Change
 from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home
-from slicemill.time import US
 
 AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # and when it was committed
 
-# Of one core, what is spent on a trickle: between two reads passes the cost of all that follows from one,
-# over this. What is cheap need not wait so long: the first milliseconds are let off. Nor does it take longer
-# than a part of what the strictest service level allows.
-_PACE = 0.25
-_LET_OFF_S = 0.01
-_LONGEST_PAUSE_S = 0.1
-_PART_OF_LEVEL = 0.25
 # A full decision ranks all ready units; a message never holds more than these.
 _UNITS_PER_ROUND = 256
-_POLL_S = 0.05
 _DISK_FULL_PAUSE_S = 0.5
 # Workers may take so long to start before it is told that none is there.
 _ALONE_S = 30.0
@@ -83,7 +76,7 @@ class Dispatcher:
         chooser: Chooser,
         after_run: AfterRun,
         *,
-        quantum_s: float = 0.02,
+        quantum_s: float = QUANTUM_S,
     ) -> None:
         self.chooser = chooser
         self.changed = threading.Condition()
@@ -94,13 +87,15 @@ class Dispatcher:
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningUnits([], home.logs, {}, clock())
         self.quantum_s = quantum_s
+        self.between_rounds: Callable[[], None] = lambda: None  # called by the loop
         self._pool = pool
         self._home = home
         self._mill = mill
         self._watermark = watermark
         self._clock = clock
         self._after_run = after_run
-        self._assignments = Assignments(pool, sync=home.durable)
+        self._assignments = Assignments(pool, mill, sync=home.durable)
+        self.balancing = Balancing(self._assignments, clock())
         self._visitor: RunningUnit | None = None
         self._given_up: list[RunningUnit] = []  # in the round under way
         self._reads_sources = False
@@ -111,10 +106,7 @@ class Dispatcher:
         self._parked = True
         self._stop = False
         self._thread: threading.Thread | None = None
-        self._cost_of_reads_s = 0.001  # of reading once and of all that follows from it
-        self._spent_s = 0.0  # since the last reads, by workers
-        self._thread_s = 0.0  # this thread's processor time at the last reads
-        self._next_reads_s = 0.0
+        self._pace = ReadingPace()
         self._alone_s: float | None = None  # since when no worker is there
         self._resume_s = 0.0  # nothing is given before: the disk is full
 
@@ -129,13 +121,27 @@ class Dispatcher:
         """The names of those who may still append to their segments."""
         return self._assignments.writers
 
-    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
-        """Run these units from now on, for the queries that have these goals; while paused."""
+    def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
+        """The worker that has a cell, if one has."""
+        return self._assignments.holder_of(unit, cell)
+
+    def resize(self, count: int) -> None:
+        """Let workers come, or the last ones go; while paused."""
+        self._pool.resize(count)
+        self._take(self._pool.wait(0))
+
+    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal] | None = None) -> None:
+        """Run these units from now on, for the queries that have these goals, or those of before; while
+        paused."""
         fresh = list(units)
         kept = {(unit.id, unit.digest) for unit in fresh}
+        cells = {unit.id: unit.cells for unit in fresh}
         gone = [unit for unit in self.running.units if (unit.id, unit.digest) not in kept]
         for unit in gone:
-            self._assignments.unload(unit.id)
+            same = cells.get(unit.id) == unit.cells
+            (self._assignments.unload if same else self._assignments.release)(unit.id)
+        self.balancing.forget({unit.id for unit in gone})
+        goals = self.running.goals if goals is None else goals
         self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
 
     def notify(self) -> None:
@@ -210,8 +216,7 @@ class Dispatcher:
     def admit_handed(self) -> None:
         """Admit what was handed over for streams, and run nothing."""
         with self.paused():
-            while self._give_reads(handed_only=True):
-                self._finish_asked()
+            self._read_while_wanted(handed_only=True)
 
     def read_all(self) -> None:
         """Read all that the sources hold now, and run nothing."""
@@ -219,11 +224,15 @@ class Dispatcher:
             for stream in self.streams.values():
                 if not stream.handed and not stream.ended:
                     stream.next_read_us = 0
-            while self._give_reads(every=True):
-                self._finish_asked()
-                for stream in self.streams.values():
-                    if 0 < stream.failures < _TRIES and not stream.handed:
-                        stream.next_read_us = 0
+            self._read_while_wanted(every=True)
+
+    def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
+        """Read, while paused; what fails is tried again at once, and then left to the loop."""
+        while self._give_reads(every=every, handed_only=handed_only):
+            self._finish_asked()
+            for stream in self.streams.values():
+                if 0 < stream.failures < _TRIES and (stream.handed or not handed_only):
+                    stream.retry_now()
 
     def end_streams(self) -> None:
         """The input has ended for good: admit what is held back. One that cannot be read has not ended."""
@@ -251,8 +260,7 @@ class Dispatcher:
     def run_some(self) -> bool:
         """Run the units that the policy picks, as much as fits into a quantum; False if none can run."""
         with self.paused():
-            while self._give_reads(handed_only=True):
-                self._finish_asked()
+            self._read_while_wanted(handed_only=True)
             asked = self._give_runs(self._ranked(), self.quantum_s)
             self._finish_asked()
             return asked
@@ -263,7 +271,7 @@ class Dispatcher:
         try:
             while not self._stop:
                 self._park()
-                self._take(self._pool.wait(self._patience_s()))
+                self._take(self._pool.wait(self._pace.patience_s(self.streams.values(), self._clock())))
                 if not self._assignments:
                     self._miss_workers()
                 elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
@@ -286,43 +294,27 @@ class Dispatcher:
                 self._control.wait()
             self._parked = False
 
-    def _patience_s(self) -> float:
-        """How long nothing has to be looked at, unless something comes."""
-        now = self._clock()
-        moments = [
-            stream.next_read_us
-            for stream in self.streams.values()
-            if stream.next_read_us is not None and stream.reading_us is None and not stream.ended
-        ]
-        soonest = min(((moment - now) / US for moment in moments), default=_POLL_S)
-        paced = max(soonest, self._next_reads_s - time.monotonic())
-        return min(max(paced, 0.0), _POLL_S)
-
     def _finish_asked(self) -> None:
         """Wait for the work under way."""
         while self._assignments.busy:
-            self._take(self._pool.wait(_POLL_S))
+            self._take(self._pool.wait(POLL_S))
+
+    def turn(self) -> None:
+        """What the loop does at one moment, for who has a clock of its own: note answers, and give work."""
+        self._take(self._pool.wait(0))
+        self._give_reads(handed_only=True)
+        self._give()
 
     def _give(self) -> None:
+        self.between_rounds()
         asked = False
-        if self._reads_sources and time.monotonic() >= self._next_reads_s:
+        if self._reads_sources and self._pace.is_time:
             asked = self._give_reads()
             if asked:
-                self._next_reads_s = time.monotonic() + self._pause_s()
+                self._pace.have_read(self.streams.values(), self.running.strictest_s)
         asked |= self._give_runs(self._ranked(), self.quantum_s)
         if not asked:
             self._give_due_checkpoints()
-
-    def _pause_s(self) -> float:
-        """How long to let tuples gather before the next reads; called with each of them."""
-        if any(stream.catching_up for stream in self.streams.values()):
-            return 0.0
-        thread_s = time.thread_time()
-        spent_s, self._spent_s = self._spent_s + thread_s - self._thread_s, 0.0
-        self._thread_s = thread_s
-        self._cost_of_reads_s += 0.2 * (spent_s - self._cost_of_reads_s)
-        allowed_s = min(_LONGEST_PAUSE_S, _PART_OF_LEVEL * self.running.strictest_s)
-        return min(max(self._cost_of_reads_s / _PACE - _LET_OFF_S, 0.0), allowed_s)
 
     # -- answers ---------------------------------------------------------------------------------------
 
@@ -338,8 +330,7 @@ class Dispatcher:
             elif isinstance(event, WorkerLeft):
                 self._undo(self._assignments.leave(event, self.streams.values()), event.reason, change)
             elif isinstance(event, Notice):
-                stream = self.streams.get(str(event.payload))
-                if stream is not None:
+                if (stream := self.streams.get(str(event.payload))) is not None:
                     stream.noticed()
             elif isinstance(event, WorkerAnswer):
                 self._answered(event, change, finished, handed)
@@ -409,12 +400,11 @@ class Dispatcher:
                 spent(done.seconds)
                 self._ran(done, now, change, finished)
             elif isinstance(done, CheckpointDone):
-                unit = self._unit(done.unit)
-                if unit is not None:
+                if (unit := self._unit(done.unit)) is not None:
                     unit.checkpointed(done, change)
             elif isinstance(done, ItemFailed):
                 self._item_failed(done, change, now)
-        self._spent_s += cost_s
+        self._pace.spend(cost_s)
 
     def _ran(
         self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningUnit, list[RunDone]]]
@@ -430,8 +420,7 @@ class Dispatcher:
 
     def _item_failed(self, failed: ItemFailed, change: Change, now: int) -> None:
         if failed.item == "read":
-            stream = self.streams.get(failed.name)
-            if stream is not None:
+            if (stream := self.streams.get(failed.name)) is not None:
                 stream.failed(failed.error, now)
             return
         unit = self._unit(failed.name)
@@ -486,9 +475,8 @@ class Dispatcher:
         now = self._clock()
         queues: dict[int, list[Item]] = {}
         for stream in self.streams.values():
-            if handed_only and not stream.handed:
-                continue
-            if stream.wants_read(now) or (every and stream.behind and stream.reading_us is None):
+            wanted = stream.wants_read(now) or (every and stream.behind and stream.reading_us is None)
+            if wanted and (stream.handed or not handed_only):
                 self._wait_for_workers()
                 worker = self._assignments.reader_of(stream, self.streams.values())
                 if self._assignments.is_idle(worker):
@@ -497,8 +485,7 @@ class Dispatcher:
         return bool(queues)
 
     def _read_item(self, stream: RunningStream, worker: int, *, flush: bool = False) -> Item:
-        first = self._assignments.begin_reading(stream, worker)
-        return stream.item(self._clock(), first=first, flush=flush)
+        return stream.item(self._clock(), first=self._assignments.begin_reading(stream, worker), flush=flush)
 
     def _give_runs(
         self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
@@ -511,9 +498,12 @@ class Dispatcher:
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
         load_s = dict.fromkeys(queues, 0.0)
         now, backlog = self._clock(), None
+        self.balancing.look(self.running.units, self.streams.values(), now)
         for unit, share in units.items():
             if not any(spent_s < quantum_s for spent_s in load_s.values()):
                 break
+            if unit.run is None:
+                self.balancing.settle(unit)
             workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
             if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
                 continue
@@ -525,10 +515,11 @@ class Dispatcher:
             unit.begin(watermarks, self.running.moments(unit, self.streams), now, backlog, share)
             assert unit.run is not None
             self.running.began(unit)
+            # What was shed is not in the log: a replay would not shed it again.
+            written = checkpoint or not self._assignments.resident or unit.run.shares < 1
+            written |= self.balancing.is_urgent(unit)
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
-                # What was shed is not in the log: a replay would not shed it again.
-                written = checkpoint or not self._assignments.resident or unit.run.shares < 1
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
                 load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # that of the slowest cell
                 if unit.strikes:
@@ -566,7 +557,7 @@ class Dispatcher:
     def _wait_for_workers(self) -> None:
         """Until one is there at least: their processes may just be starting, or all have died."""
         while not self._assignments:
-            self._take(self._pool.wait(_POLL_S))
+            self._take(self._pool.wait(POLL_S))
             self._miss_workers()
 
     def _miss_workers(self) -> None:

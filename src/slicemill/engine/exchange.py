@@ -12,6 +12,9 @@ positions of its rows in the order of (cell, `_ts`, `_seq`), and the cell at eac
 rows themselves are stored once. Small batches, and those that were stored before a unit asked for the
 exchange, do not have these columns: they are put in order together when they are read, once for all cells of
 a worker's message.
+
+Where rows go to several cells, these have the same *part* of the rows, and the columns are of parts. All
+cells that a worker runs in one message read one copy of it.
 """
 
 from __future__ import annotations
@@ -24,12 +27,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.columns.cells import Cells, cells_of
+from slicemill.columns.cells import Cells, cells_of, stripes_of
 from slicemill.columns.keys import whole
 from slicemill.esl.types.schema import Schema
-from slicemill.plan.partitions import Exchange
+from slicemill.plan.partitions import Along, Exchange
 from slicemill.scalar.columns import compile_or_null
-from slicemill.storage.arrow_schema import conform, from_arrow, with_system_columns
+from slicemill.storage.arrow_schema import SEQ, conform, from_arrow, with_system_columns
 from slicemill.storage.order import merge_sorted
 
 # Of 64 000 rows that one worker reads, an order that is stored and one that is found on reading cost the same
@@ -42,30 +45,34 @@ _LARGE, _LARGE_PER_CELL = 16_000, 1_000
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
     """Whether the order by cell of so many rows is stored with them."""
-    cells = max((exchange.cells for exchange in exchanges), default=None)
-    return cells is not None and rows >= max(_LARGE, _LARGE_PER_CELL * cells)
+    parts = max((exchange.parts for exchange in exchanges), default=1)
+    return parts > 1 and rows >= max(_LARGE, _LARGE_PER_CELL * parts)
 
 
 def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> pa.Table:
     """Rows of a log, sorted by (`_ts`, `_seq`), with their order by cell for each exchange."""
     for exchange in exchanges:
-        cells = _Spreader.of(exchange, schema)(table)
-        order = np.argsort(cells, kind="stable")
-        for name, column in zip(_columns(exchange), (order.astype(np.int32), cells[order]), strict=True):
-            table = table.append_column(name, pa.array(column))
+        order_name, part_name = _columns(exchange)
+        if exchange.parts == 1 or order_name in table.column_names:
+            continue
+        parts = _Spreader.of(exchange, schema)(table)
+        order = np.argsort(parts, kind="stable")
+        table = table.append_column(order_name, pa.array(order.astype(np.int32)))
+        table = table.append_column(part_name, pa.array(parts[order]))
     return table
 
 
 @dataclass(frozen=True)
 class _OrderedRows:
-    """Rows of several cells; those of a cell are at `order[borders[cell]:borders[cell + 1]]`."""
+    """Rows of several parts; those of one are at `order[borders[part]:borders[part + 1]]`."""
 
     table: pa.Table
     order: NDArray[np.integer]
     borders: NDArray[np.intp]
+    row_bytes: float = 0.0  # where they are stored: who takes some of them reads no others
 
-    def part(self, cell: int) -> pa.Table:
-        begin, end = self.borders[cell : cell + 2]
+    def part(self, part: int) -> pa.Table:
+        begin, end = self.borders[part : part + 2]
         return self.table.take(pa.array(self.order[begin:end]))
 
 
@@ -78,49 +85,74 @@ class SpreadRows:
         self._exchange = exchange
         self._schema = with_system_columns(columns)
         self._pieces: list[_OrderedRows] = []
+        self._bytes = 0
+        self._parts: dict[int, pa.Table] = {}
         unordered = []
         for stored, arrival_us in tables:
             table = conform(stored, self._schema, arrival_us)
             found = self._as_stored(stored, table)
             if found is None:
                 unordered.append(table)
+                self._bytes += stored.nbytes
             else:
                 self._pieces.append(found)
-        if unordered:
+        if exchange.parts == 1:
+            self._parts[0] = merge_sorted(unordered) if unordered else self._schema.empty_table()
+        elif unordered:
             table = merge_sorted(unordered).combine_chunks()
-            cells = _Spreader.of(exchange, from_arrow(columns))(table)
-            order = np.argsort(cells, kind="stable")
-            self._pieces.append(_OrderedRows(table, order, self._borders(cells[order])))
+            parts = _Spreader.of(exchange, from_arrow(columns))(table)
+            order = np.argsort(parts, kind="stable")
+            self._pieces.append(_OrderedRows(table, order, self._borders(parts[order])))
 
     def part(self, cell: int) -> pa.Table:
         """The rows of a cell, sorted by (`_ts`, `_seq`)."""
-        parts = [piece.part(cell) for piece in self._pieces]
-        return merge_sorted(parts) if parts else self._schema.empty_table()
+        part = self._exchange.part_of(cell)
+        if part not in self._parts:
+            pieces = [piece.part(part) for piece in self._pieces]
+            for piece, own in zip(self._pieces, pieces, strict=True):
+                self._bytes += round(own.num_rows * piece.row_bytes)
+            self._parts[part] = merge_sorted(pieces) if pieces else self._schema.empty_table()
+        return self._parts[part]
+
+    def take_bytes(self) -> int:
+        """How many bytes of the log were read since this was last asked."""
+        read, self._bytes = self._bytes, 0
+        return read
 
     def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
         """The order that was stored with the rows, if it was."""
-        order, cells = _columns(self._exchange)
+        order, parts = _columns(self._exchange)
         if order not in stored.column_names:
             return None
-        sorted_cells = whole(stored.column(cells)).to_numpy()
-        return _OrderedRows(table, whole(stored.column(order)).to_numpy(), self._borders(sorted_cells))
+        sorted_parts = whole(stored.column(parts)).to_numpy()
+        places, borders = whole(stored.column(order)).to_numpy(), self._borders(sorted_parts)
+        return _OrderedRows(table, places, borders, stored.nbytes / stored.num_rows)
 
-    def _borders(self, cells: Cells) -> NDArray[np.intp]:
-        # Not of np.arange as it is: cells would be copied as the wider type.
-        count = self._exchange.cells
-        return np.append(np.searchsorted(cells, np.arange(count, dtype=np.uint16)), len(cells))
+    def _borders(self, parts: Cells) -> NDArray[np.intp]:
+        # Not of np.arange as it is: parts would be copied as the wider type.
+        count = self._exchange.parts
+        return np.append(np.searchsorted(parts, np.arange(count, dtype=np.uint16)), len(parts))
 
 
 class _Spreader:
-    """Computes cells; compiled once in a process."""
+    """Computes the parts that rows are in; compiled once in a process."""
 
     def __init__(self, exchange: Exchange, schema: Schema) -> None:
-        self._keys = compile_or_null(exchange.keys, schema)
-        self._count = exchange.cells
+        self._spread = [
+            (count, None if isinstance(by, Along) else compile_or_null(by, schema))
+            for count, by in exchange.spread
+        ]
 
     def __call__(self, table: pa.Table) -> Cells:
-        # A row on which a key fails has to be in some cell: the query that reads it there says why it fails.
-        return cells_of(self._keys(table), table.num_rows, self._count)
+        parts = np.zeros(table.num_rows, np.uint32)
+        for count, keys in self._spread:
+            if keys is None:
+                found = stripes_of(whole(table.column(SEQ)).to_numpy(), count)
+            else:
+                # A row on which a key fails has to be somewhere: the query that reads it there says why.
+                found = cells_of(keys(table), table.num_rows, count)
+            parts = parts * np.uint32(count) + found
+        return parts.astype(np.uint16)
 
     @staticmethod
     @lru_cache(maxsize=1024)

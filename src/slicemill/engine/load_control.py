@@ -1,14 +1,22 @@
-"""Load control: the share of tuples that the drop boxes of a unit keep in its next run."""
+"""Load control: the share of tuples that the drop boxes of a unit keep in its next run.
+
+Joins keep all tuples, and look for fewer pairs: in the newest part of their windows, as far back as the share
+of comparisons goes that can be afforded. That is decided here, once for all cells of a unit, from what they
+have compared together, so that results do not depend on their number (S54, S55).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slicemill.operators.drop.spec import Drop
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import AgeLimit, SharedJoin
+from slicemill.operators.kind import longest_us
 from slicemill.plan.units import Unit
+from slicemill.shedding.ages import Compared, ComparedByAge
 from slicemill.shedding.control import Backlog, Controller, Skipper, WaitingLoad
 from slicemill.shedding.load import Dropping
 from slicemill.storage.log import Epoch
@@ -34,6 +42,12 @@ class LoadControl:
         }
         self._controllers = {
             node: Controller(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
+        }
+        self._joins = {
+            node: _MeasuredJoin(join)
+            for node in unit.nodes
+            if isinstance(join := graph[node].operator, SharedJoin)
+            and any(member.limit is not None for member in join.members)
         }
         self._skippers = {
             node: Skipper(box.range_us) for node, box in boxes.items() if box.range_us is not None
@@ -76,7 +90,14 @@ class LoadControl:
             share = controller.decide(waiting)
             skipper = self._skippers.get(node)
             decided[node] = Dropping(share, skipper.plan(share, first) if skipper is not None else ())
+        for join in self._joins.values():
+            decided |= join.reaches(decided)
         return decided
+
+    def compared(self, cells: Sequence[Mapping[str, Compared]], rows: int) -> None:
+        """What the cells of a run over so many rows have compared, by node."""
+        for node, join in self._joins.items():
+            join.add([cell[node] for cell in cells if node in cell], rows)
 
     def plain(self) -> dict[str, list[Any]] | None:
         """What the journal keeps of it; None if there is nothing to decide."""
@@ -85,3 +106,40 @@ class LoadControl:
             skipper = self._skippers.get(node, _SKIPS_NOTHING)
             kept[node] = [controller.share, skipper.spans, skipper.next_us]
         return kept or None
+
+
+class _MeasuredJoin:
+    """A join that may look for fewer pairs, and what it compares by age."""
+
+    def __init__(self, join: SharedJoin) -> None:
+        self._ages = ComparedByAge()
+        self._limited = [member.name for member in join.members if member.limit is not None]
+        lengths = {
+            member.name: [longest_us([window]) for window in member.windows] for member in join.members
+        }
+        longest = [max(length or 1 for length in side) for side in zip(*lengths.values(), strict=True)]
+        # As shares of the longest; None where a window has no length in time, so that rows have no ages.
+        timed = all(length is not None for sides in lengths.values() for length in sides)
+        self._windows = {
+            name: [(length or 0) / most for length, most in zip(sides, longest, strict=True)]
+            for name, sides in lengths.items()
+            if timed
+        }
+        self._looked = 1.0
+
+    def reaches(self, decided: Mapping[str, Dropping]) -> dict[str, Dropping]:
+        """How far back each of its queries looks for the share of comparisons that it was given."""
+        found = {}
+        for name in self._limited:
+            share, windows = decided[name].share, self._windows.get(name)
+            reach = share if windows is None else self._ages.reach(windows, share)
+            found[name] = replace(decided[name], reach=reach)
+        reached = [
+            min(window * (found[name].reach if name in found else 1.0) for window in windows)
+            for name, windows in self._windows.items()
+        ]
+        self._looked = max(reached, default=1.0)
+        return found
+
+    def add(self, cells: Sequence[Compared], rows: int) -> None:
+        self._ages.add(cells, rows, self._looked)

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
@@ -25,18 +24,21 @@ from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.engine.adapting.placing import Placing
+from slicemill.engine.adapting.replacing import Replacing
 from slicemill.engine.changing.joining import complete_from_of, without_log
 from slicemill.engine.changing.statements import KeptStatements, new_entries
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.changing.unit_changes import UnitChanges
 from slicemill.engine.changing.views import held_now, passed_by
 from slicemill.engine.dispatcher import Dispatcher
+from slicemill.engine.measuring import Measuring
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
-from slicemill.engine.session import begin_session, configure, worker_count
+from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
-from slicemill.engine.state_view import StoredSlice, slices_of
-from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
+from slicemill.engine.state_view import StoredSlice, explained, slices_of
+from slicemill.engine.streams import RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
@@ -44,6 +46,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import (
     ERRORS,
+    HELD,
     Catalog,
     DroppedName,
     QueryDefinition,
@@ -55,21 +58,18 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.relation import RelationQuery
-from slicemill.explain.text import explain_text
-from slicemill.metrics.figures import Record
-from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
-from slicemill.metrics.waiting import BUCKET_S
+from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
 from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, needed_by_log
+from slicemill.plan.placement import AUTO, placement_named
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.reads import relations_read, views_to_answer
 from slicemill.rows import Row
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import policy_named
-from slicemill.shedding.report import merged
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
@@ -87,11 +87,12 @@ _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
 class Mill:
     """`home` keeps logs and state: a mill that is started again with the same home goes on where it was.
 
-    `folder` is where relative paths of sources begin, `cells` how many ways keyed work is split, `keep_s` how
-    long results can be read after all who follow them have them, `policy` which query runs next where several
-    could (docs/scheduling.md), `durability` what results outlive: the process, or the machine's power as
-    well. With `execution="jobs"` work travels as ordinary Spark jobs instead of to workers that stay. Without
-    `read_sources` all rows come by `feed`. A session that is yet to come (`begin_session`) is the mill's own.
+    `folder` is where relative paths of sources begin, `cells` how many ways work is split and `placement` how
+    (docs/engine.md), `keep_s` how long results can be read after all who follow them have them, `policy`
+    which query runs next where several could (docs/scheduling.md), `durability` what results outlive: the
+    process, or the machine's power as well. With `execution="jobs"` work travels as ordinary Spark jobs
+    instead of to workers that stay. Without `read_sources` all rows come by `feed`. A session that is yet to
+    come (`begin_session`) is the mill's own.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Mill:
         folder: str | Path = ".",
         policy: str = "fcfs",
         cells: int | None = None,
+        placement: str = AUTO,
         poll_ms: int = 50,
         keep_s: float = 3600,
         durability: Literal["process", "machine"] = "process",
@@ -112,7 +114,7 @@ class Mill:
         read_sources: bool = True,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        chooser = Chooser(policy_named(policy))
+        chooser, kind = Chooser(policy_named(policy)), placement_named(placement)
         if cells is not None and not 1 <= cells <= MOST_CELLS:
             raise SlicemillError(f"cells must be from 1 to {MOST_CELLS:,}")
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
@@ -137,6 +139,7 @@ class Mill:
             self.home.unlock()
             raise
         self._borrowed = pool is None
+        self._grows = self._borrowed and grows(self.spark.sparkContext)
         self.catalog = Catalog()
         self.queries: dict[str, Query] = {}
         self._id = unique_name()
@@ -146,19 +149,19 @@ class Mill:
         self._keep_us = int(keep_s * US)
         self._clock = clock
         self._tables = TableVersions(self.home, self._folder, lambda: self.spark)
-        self._opened = False
-        self._started = False
-        self._closed = False
+        self._opened = self._started = self._closed = False
         self._planner = Planner()
         self._plan = Plan(QueryGraph({}), ())
         self._collected_s = time.monotonic()
-        self._metrics: dict[str, QueryMetrics] = {}
-        self._record = Record(BUCKET_S)
         self.dispatcher = Dispatcher(
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
+        self._measuring = Measuring(self.dispatcher, clock)
+        self.replacing = Replacing(self.home, self.dispatcher, self._id)
+        if cells is None and kind is None:
+            self.dispatcher.between_rounds = Placing(self.replacing, self._pool, clock).look
         cells = cells or self._default_cells()
-        self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells)
+        self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells, kind)
         self.sinks = SinkRunner(self.home)
         self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
 
@@ -276,14 +279,7 @@ class Mill:
 
     def metrics(self) -> MillMetrics:
         """How all queries are doing; `plain()` of it is for JSON."""
-        running, queries = self.dispatcher.running, [query.metrics() for query in self.queries.values()]
-        for metrics in queries:
-            unit = running.writers.get(metrics.query)
-            if unit is not None:
-                metrics.note_waiting(running.waiting.by_bucket(running.position[unit.id]), self._record)
-        streams = {name: asdict(stream.counts) for name, stream in self.streams.items()}
-        failing = {name: stream.error for name, stream in self.streams.items() if stream.error is not None}
-        return MillMetrics(self.policy, self.dispatcher.decisions, queries, self._record, streams, failing)
+        return self._measuring.of_mill(query.metrics() for query in self.queries.values())
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -294,6 +290,7 @@ class Mill:
         """
         with self.dispatcher.paused():
             if not self._opened:
+                self._changes.note_left_out(self._plan)
                 self._run_units(self._plan, self.catalog)
                 self._opened = True
 
@@ -305,6 +302,22 @@ class Mill:
             self._ingest.start(self.streams, self._poll_ms)
         self.dispatcher.start()
         self.sinks.start()
+
+    def set_workers(self, count: int | None = None) -> None:
+        """Have so many workers from now on, or as many as Spark has slots for now; results do not change.
+
+        Work follows: who comes gets cells of those that have much to do, and who goes leaves them to others.
+        """
+        context = self._spark.sparkContext if self._spark is not None else None
+        if count is None:
+            count = max(1, worker_count(context)) if context is not None else 1
+        most = most_workers(context) if context is not None and self._execution == "workers" else count
+        if not 1 <= count <= max(most, 1):
+            raise SlicemillError(f"Spark has slots for 1 to {max(most, 1)} workers beside its own tasks")
+        self._grows = False
+        with self.dispatcher.paused():
+            self.dispatcher.checkpoint(self.dispatcher.units.values())  # so that nobody has to replay
+            self.dispatcher.resize(count)
 
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
@@ -401,7 +414,8 @@ class Mill:
         """Make a new catalog's graph the one that runs."""
         plan = self._planner.plan(catalog)
         graph = plan.graph
-        # Before anything is registered: a sink that cannot be must not leave half a query behind.
+        # Before anything is registered: what cannot be placed or opened must not leave half a query behind.
+        read_by = needed_by_log(self._changes.exchanges(unit, graph) for unit in plan.units)
         sinks = {
             query.name: open_sink(
                 query.options.sink,
@@ -427,7 +441,6 @@ class Mill:
                 self.streams[stream.name] = RunningStream(
                     stream, self.home, self._id, self._folder, self._clock, supplies[stream.name]
                 )
-            read_by = needed_by_log(self._changes.exchanges(unit, graph) for unit in plan.units)
             for name, running in self.streams.items():
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
                 running.need(needs[name], read_by.get(name, ()))
@@ -532,14 +545,13 @@ class Mill:
             self._metrics[log].python_s += sum(result.python_s for result in results)
             rows = sum(result.written[log].rows for result in results if log in result.written)
             if rows and query.error is None:
-                arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
-                ideal = self.dispatcher.running.ideal_time(log)
-                warm_s = self.dispatcher.running.warm_us(unit, now) / US
-                self._metrics[log].add(rows, arrivals, now / US, ideal, self._record, warm_s)
+                self._measuring.delivered(log, rows, unit, results, now)
                 query.delivered()
         self.sinks.notify()
         if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:
             self.collect()
+            if self._grows and most_workers(self.spark.sparkContext) > len(self._pool.members()):
+                self._pool.resize(most_workers(self.spark.sparkContext))
 
     def collect(self) -> None:
         """Free what every unit has read and nobody will ask for again."""
@@ -562,23 +574,12 @@ class Mill:
         unit = self.dispatcher.running.writers.get(query)
         return sum(epoch.rows for epoch in unit.pending()) if unit is not None else 0
 
-    def _metrics_of(self, metrics: QueryMetrics) -> QueryMetrics:
-        metrics.seen_s = self._clock() / US
-        running = self.dispatcher.running
-        unit = running.writers.get(metrics.query)
-        if unit is not None:
-            metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
-            behind = self._plan.graph.ancestors(metrics.query)
-            found = [shed for node, shed in unit.sheds.items() if node in behind]
-            metrics.shed = merged(found) if found else None
-        return metrics
-
     def _handle(self, query: QueryDefinition) -> Query:
         def stop() -> None:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            return explain_text(self._plan.graph.only(self._plan.graph.ancestors(query.name)))
+            return explained(self._plan.graph, query.name, self.home, self._changes.cells)
 
         def complete_from() -> int | None:
             return complete_from_of(query.name, self._plan.graph, self.dispatcher.units.values())
@@ -587,11 +588,10 @@ class Mill:
             self.checkpoint()
             return [held for held in slices_of(self.home) if query.name in held.wanted]
 
-        counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
-        self._metrics[query.name] = counted
+        counted = self._measuring.begin(query)
 
         def metrics() -> QueryMetrics:
-            return self._metrics_of(counted)
+            return self._measuring.now(counted, self._plan.graph)
 
         log = self.home.logs[query.name]
         return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)

@@ -15,14 +15,17 @@ from slicemill.columns.keys import keys_found_once
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.cell import Cell
 from slicemill.operators.context import StepContext, fed_by, step_of
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.operator import SharedOperator
 from slicemill.operators.part.spec import Part
 from slicemill.operators.registry import kind_of
 from slicemill.operators.step import (
+    Comparing,
     LastWords,
     LoadControlled,
     SharedStep,
@@ -37,6 +40,7 @@ from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.units import Unit
 from slicemill.rows import Row
+from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
@@ -61,6 +65,11 @@ class UnitPlan:
     @property
     def cells(self) -> int:
         return next((exchange.cells for exchange in self.exchanges.values()), 1)
+
+    def cell(self, number: int) -> Cell:
+        exchanges = self.exchanges.values()
+        by_time = bool(exchanges) and all(exchange.parts == 1 for exchange in exchanges)
+        return Cell(number, self.cells, by_time, any(not exchange.by_key for exchange in exchanges))
 
     def does_the_same(self, other: UnitPlan) -> bool:
         """Does another plan ask for the same results, of the same tables?"""
@@ -90,8 +99,11 @@ class RunOutcome:
 class UnitProgram:
     """The steps of a unit, for one of its cells; `states` is what they kept in the last run, by node."""
 
-    def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None) -> None:
+    def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None, cell: int = 0) -> None:
         self.plan = plan
+        self._cell = plan.cell(cell)
+        # All cells are given the same, and one of them tells what becomes of it until it comes to a join.
+        self._repeats = self._cell.by_time and cell > 0
         self._stateful: dict[str, StatefulStep | SharedStep] = {}
         self._empty: dict[str, pa.Table] = {}  # by input
         known = states or {}
@@ -111,6 +123,15 @@ class UnitProgram:
         self._logs = {node_id: frozenset([log]) for node_id, log in self._read.items()}
         for node_id, sources in self._fed.items():
             self._logs[node_id] = frozenset(log for source in sources for log in self._behind(source))
+        self._own = self._own_nodes()
+
+    def _own_nodes(self) -> list[str]:
+        """The nodes whose rows no other cell has as well."""
+        graph, nodes = self.plan.graph, self.plan.unit.nodes
+        if not self._repeats:
+            return list(nodes)
+        joins = {node_id for node_id in nodes if isinstance(graph[node_id].operator, SharedJoin)}
+        return [node_id for node_id in nodes if joins & graph.ancestors(node_id)]
 
     @property
     def states(self) -> dict[str, object]:
@@ -128,6 +149,8 @@ class UnitProgram:
     def sheds(self) -> dict[str, Report]:
         """What operators with a budget have dropped so far, by node."""
         found: dict[str, Report] = {}
+        if self._repeats:
+            return found
         for node_id, step in self._stateful.items():
             if isinstance(step, Shedding):
                 found |= step.sheds(node_id)
@@ -139,6 +162,13 @@ class UnitProgram:
         if self.plan.cells == 1:
             return {}
         return {node_id: step.latest_ts for node_id, step in self._with_last_words()}
+
+    @property
+    def compared(self) -> dict[str, Compared]:
+        """How often joins have compared rows in the last run, by node and age."""
+        return {
+            node_id: step.compared for node_id, step in self._stateful.items() if isinstance(step, Comparing)
+        }
 
     def run(
         self,
@@ -166,7 +196,7 @@ class UnitProgram:
             {log: table for log, (table, _) in good.items()},
             {log: watermark for log, (_, watermark) in good.items()},
             {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},
-            {node_id: _rows(found.get(node_id)) for node_id in unit.nodes},
+            {node_id: _rows(found.get(node_id)) for node_id in self._own},
             earliest(self._dues()),
         )
 
@@ -231,7 +261,8 @@ class UnitProgram:
 
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         plan = self.plan
-        step = step_of(StepContext(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers))
+        context = StepContext(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers, self._cell)
+        step = step_of(context)
         if isinstance(step, Stateful):
             self._stateful[node.id] = step
         return step

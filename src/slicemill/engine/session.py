@@ -164,14 +164,23 @@ def listen_address(context: SparkContext) -> tuple[str, int]:
     return host or "", int(settings.get(PORT, "0") or 0)
 
 
+def most_workers(context: SparkContext) -> int:
+    """How many workers can stay without holding the last slot, which Spark's other tasks need."""
+    return _cores(context) // int(context.getConf().get("spark.task.cpus", "1") or 1) - 1
+
+
+def grows(context: SparkContext) -> bool:
+    """May executors come later, and workers with them?"""
+    fixed = (WORKERS, "spark.executor.instances", "spark.cores.max")
+    return not str(context.master).startswith("local") and not any(map(context.getConf().get, fixed))
+
+
 def worker_count(context: SparkContext) -> int:
     """How many workers can stay beside Spark's other tasks; 0 if the only slot would be theirs."""
-    settings = context.getConf()
-    wanted = settings.get(WORKERS)
+    wanted = context.getConf().get(WORKERS)
     if wanted is not None:
         return int(wanted)
-    cores = _cores(context)
-    return cores // int(settings.get("spark.task.cpus", "1") or 1) - 1
+    return most_workers(context)
 
 
 def _cores(context: SparkContext) -> int:

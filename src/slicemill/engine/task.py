@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from slicemill.connectors.readers import open_readers
+from slicemill.engine.adapting.redistribution import redistributed
 from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
@@ -38,6 +39,7 @@ from slicemill.engine.work import (
     ReadDone,
     ReadStream,
     Reply,
+    Restore,
     RunDone,
     RunUnit,
     failed_item,
@@ -56,6 +58,7 @@ from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.files import StorageFull
 from slicemill.storage.log import read_epochs, stored_tables
 from slicemill.storage.segments import SegmentWriters
+from slicemill.storage.ties import ties_of
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
@@ -87,6 +90,7 @@ class Worker:
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
     _sync: bool = False  # what is written must outlive a loss of power
     _taken: LoadedCell | None = None
+    _bytes_read: int = 0  # of logs, for the cell that runs
     _spreads: dict[tuple[Exchange, Path, tuple[int, ...], frozenset[str]], SpreadRows] = field(
         default_factory=dict
     )
@@ -123,6 +127,7 @@ class Worker:
         began, clock = time.process_time(), [time.perf_counter()]
         # Taken out while it runs: a run that fails half-way leaves nothing that another could go on from.
         program = self._program(item)
+        self._bytes_read = 0
         tables = self._inputs(item.inputs, program, item.cell)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
@@ -154,6 +159,9 @@ class Worker:
             time.process_time() - began,
             _stages(_STAGES, clock),
             files,
+            sum(table.num_rows for table in tables.values()),
+            self._bytes_read,
+            program.compared,
             python_seconds() - as_python,
         )
 
@@ -175,13 +183,20 @@ class Worker:
         if item.restore is None:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
         plan = cast(UnitPlan, cloudpickle.loads(self._plans[item.plan]))
-        states = read_checkpoint(item.state_folder, item.restore.files) if item.restore.files else {}
-        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states)
+        states = self._restored(item, item.restore, plan)
+        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states, item.cell)
         if item.restore.replay:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}
             program.run(self._inputs(spans, program, item.cell), watermarks, latest=item.latest)
         return program
+
+    def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
+        """What a cell kept at the checkpoint, by node."""
+        if restore.before is None:
+            return read_checkpoint(item.state_folder, restore.files) if restore.files else {}
+        kept = [read_checkpoint(item.state_folder, files) for files in restore.files]
+        return redistributed(plan, item.cell, restore.before, kept)
 
     def _inputs(self, spans: Mapping[str, LogSpan], program: UnitProgram, cell: int) -> dict[str, pa.Table]:
         """The rows of a cell."""
@@ -192,8 +207,11 @@ class Worker:
                 found[log] = program.empty_input(log)
             elif exchange is None:
                 found[log] = read_epochs(span.folder, span.columns, span.epochs, span.needed)
+                self._bytes_read += sum(epoch.bytes for epoch in span.epochs)
             else:
-                found[log] = self._spread(span, exchange).part(cell)
+                spread = self._spread(span, exchange)
+                found[log] = spread.part(cell)
+                self._bytes_read += spread.take_bytes()
         return found
 
     def _spread(self, span: LogSpan, exchange: Exchange) -> SpreadRows:
@@ -267,9 +285,10 @@ class Worker:
         return self.streams[key]
 
     def _forget(self, item: Forget) -> None:
-        everything = not item.units and not item.streams
+        everything = not item.units and not item.streams and not item.cells
         for mill, unit, cell in list(self.cells):
-            if mill == item.mill and (everything or unit in item.units):
+            named = unit in item.units or (unit, cell) in item.cells
+            if mill == item.mill and (everything or named):
                 del self.cells[mill, unit, cell]
         for mill, stream in list(self.streams):
             if mill == item.mill and (everything or stream in item.streams):
@@ -280,7 +299,7 @@ class Worker:
     def _append(
         self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
     ) -> Appended:
-        if is_large(table.num_rows, output.exchanges):
+        if is_large(table.num_rows, output.exchanges) and not ties_of(table):
             # Not compressed: cells map their parts of it.
             stored = ordered_by_cell(table, output.exchanges, schema)
             extent = self._ordered.append(output.folder, stored)

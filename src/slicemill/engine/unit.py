@@ -6,9 +6,11 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     input_watermarks    {log: µs}    the watermark of each input at the last run
     output_watermarks   {log: µs}    the watermark of each output
     due          [{log: µs}]       the input watermarks at which something held back comes out
-    checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell
+    checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell; with the
+                                   `placement` of then, where the unit has had another one since
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
-    cells, outputs, since, newcomers, failed, statistics, load
+    placement    {kind, shape, by} which of its cells read a row, and which store it
+    outputs, since, newcomers, failed, statistics, load
 
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
 the log after it, so a worker that takes a cell over replays the log from `checkpoint.cursors` to `cursors`.
@@ -41,7 +43,8 @@ from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
-from slicemill.plan.partitions import Exchange, exchanges_of
+from slicemill.plan.partitions import Exchange
+from slicemill.plan.placement import restored
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report, merged
@@ -96,8 +99,8 @@ class RunningUnit:
 
     def __init__(self, plan: UnitPlan, home: Home, mill: str) -> None:
         self._home = home
-        cells = int(home.units[plan.unit.id]["cells"])
-        self.plan = replace(plan, exchanges=exchanges_of(plan.unit, plan.graph, cells))
+        placement = restored(plan.unit, plan.graph, home.units[plan.unit.id]["placement"])
+        self.plan = replace(plan, exchanges=placement.exchanges)
         self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # how units with several cells read logs
         self.id = plan.unit.id
         self.pickled: bytes = cloudpickle.dumps(self.plan)
@@ -118,6 +121,13 @@ class RunningUnit:
         self._checkpoint_files: dict[int, tuple[Any, ...]] = {}
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
+
+    def go_on_from(self, before: RunningUnit) -> None:
+        """It is that unit, with other cells."""
+        self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
+        self.statistics.cells = {}
+        self.compiled, self.warm_us, self.strikes = before.compiled, before.warm_us, before.strikes
+        self._load = before._load
 
     # -- what is known of it ---------------------------------------------------------------------------
 
@@ -271,7 +281,11 @@ class RunningUnit:
             for log in self.plan.unit.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
-        return Restore(tuple(files[cell]) if files else (), replay if input_watermarks else {}, newcomers)
+        replayed = replay if input_watermarks else {}
+        if files and "placement" in checkpoint:
+            before = restored(self.plan.unit, self.plan.graph, checkpoint["placement"])
+            return Restore(tuple(files), replayed, newcomers, before.exchanges)
+        return Restore(tuple(files[cell]) if files else (), replayed, newcomers)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]
@@ -290,6 +304,7 @@ class RunningUnit:
         for node_id in {node_id for done in run.done for node_id in done.sheds}:
             self.sheds[node_id] = merged([d.sheds[node_id] for d in run.done if node_id in d.sheds])
         self.state_bytes = sum(done.state_bytes for done in run.done)
+        self._load.compared([done.compared for done in run.done], run.rows)
         outputs = [log for _, log in self.plan.unit.outputs]
         self.statistics.add(run.rows_by_input(), outputs, run.done)
         self._rows_since_checkpoint += max(run.rows, 1)
@@ -368,6 +383,7 @@ class RunningUnit:
             written["cursors"] != fields["cursors"]
             or written["input_watermarks"] != fields["input_watermarks"]
             or bool(self._field("newcomers"))
+            or "placement" in written
         )
 
     def checkpoint_due(self, now_s: float) -> bool:

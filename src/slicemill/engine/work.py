@@ -18,6 +18,8 @@ from slicemill.metrics.due import Arrivals, TimeMoments
 from slicemill.operators.in_turn import Dues
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
+from slicemill.scheduling.balance import CellId
+from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.changes import Appended
@@ -40,12 +42,14 @@ class LogSpan:
 class Restore:
     """How a worker restores a cell's state: a checkpoint, and the epochs to replay after it.
 
-    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint.
+    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint. Where the
+    unit had other cells `before`, by the exchanges that they had, `files` are those of all of them.
     """
 
     files: tuple[Any, ...]
     replay: Mapping[str, LogSpan]
     newcomers: Covers
+    before: Mapping[str, Exchange] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +119,12 @@ class ReadStream:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Release a mill's units and streams from memory; all of them if none is named."""
+    """Release a mill's units, cells of units and streams from memory; everything if nothing is named."""
 
     mill: str
     units: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    cells: tuple[CellId, ...] = ()
 
 
 Item: TypeAlias = RunUnit | CheckpointUnit | ReadStream | Forget
@@ -151,7 +156,14 @@ class RunDone:
     cpu_s: float
     seconds: Mapping[str, float]
     checkpoint: tuple[Any, ...] | None = None
+    rows_in: int = 0
+    bytes_read: int = 0  # of logs, by this cell
+    compared: Mapping[str, Compared] = field(default_factory=dict)  # by joins, by the age of rows
     python_s: float = 0.0  # of the processor seconds, those of kernels that have no machine code yet
+
+    @property
+    def pairs(self) -> int:
+        return sum(found.total for found in self.compared.values())
 
 
 @dataclass(frozen=True, slots=True)

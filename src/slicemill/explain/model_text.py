@@ -8,7 +8,7 @@ from typing import Any
 
 from slicemill.errors import SlicemillError, counted, did_you_mean
 from slicemill.esl.types.catalog import Catalog
-from slicemill.esl.types.model import PREDEFINED, ModelDefinition
+from slicemill.esl.types.model import PREDEFINED, ModelDefinition, ModelTemplate
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.explain.model_svg import Use
 from slicemill.model.core import Core
@@ -16,6 +16,7 @@ from slicemill.model.cost import SlideCost, cost_table, estimate, ways_table
 from slicemill.model.graphs.canonical import blocking_graph
 from slicemill.model.graphs.kept import kept_graph
 from slicemill.model.model import Model
+from slicemill.model.rules import rule_words
 from slicemill.model.terms import DIMENSION, WindowAggregation, walk
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.windowed_group.spec import RelationAggregate
@@ -24,14 +25,25 @@ from slicemill.plan.build import build_graph
 _SUPPOSED = 1000  # elements in a window whose size only the data tell
 
 
-def model_named(name: str, catalog: Catalog) -> ModelDefinition:
-    """The script's model of that name, or one that everybody has."""
+def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
+    """The script's model of that name, or one that everybody has; one with constants as it is called."""
     found = catalog.model(name)
+    if isinstance(found, ModelTemplate):
+        called = dict.fromkeys(
+            call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() == name.lower()
+        )
+        if not called and not found.constants:
+            called = dict.fromkeys(found.instance_names(()))
+        if not called:
+            raise SlicemillError(
+                f"{found} has constants, and the script does not call it: its class follows from them"
+            )
+        return [model for call in called if isinstance(model := catalog.model(call), ModelDefinition)]
     if found is None:
         known = [*(model.name for model in catalog.models.values()), *PREDEFINED]
         hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
         raise SlicemillError(f"there is no model {name}; {hint}")
-    return found
+    return [found]
 
 
 def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
@@ -39,6 +51,8 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
     model, found = definition.model, definition.model.classification
     lines = [
         f"{definition.name}{definition.arguments} = {model.text}",
+        *([f"letters {definition.letters}"] if definition.letters else []),
+        *(f"  by {name}: {rule_words(name)}" for name in definition.rules),
         "",
         f"class   {found.kind}: {found.reason}",
         f"state   {found.state_text} beside the elements of the window",
@@ -75,6 +89,8 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
         "version": 1,
         "name": definition.name,
         "text": model.text,
+        "letters": definition.letters or None,
+        "rules": list(definition.rules),
         "parameters": list(definition.arguments.names),
         "class": model.classification.kind,
         "reason": model.classification.reason,
@@ -120,8 +136,12 @@ def _used(model: Model) -> int:
 
 def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[str]:
     """The other models of the script that have the core too."""
-    others = [other for other in catalog.models.values() if other.name != definition.name]
-    return [other.name for other in others if core in other.model.cores]
+    templates = (model for model in catalog.models.values() if isinstance(model, ModelTemplate))
+    names = {template.name.lower() for template in templates}
+    called = (call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() in names)
+    instances = [catalog.model(call) for call in dict.fromkeys(called)]
+    others = [other for other in (*catalog.models.values(), *instances) if isinstance(other, ModelDefinition)]
+    return [other.name for other in others if other.name != definition.name and core in other.model.cores]
 
 
 def uses_of(name: str, catalog: Catalog) -> list[Use]:
@@ -132,14 +152,20 @@ def uses_of(name: str, catalog: Catalog) -> list[Use]:
 
 def _windows(name: str, catalog: Catalog) -> Iterator[tuple[Window, bool]]:
     """With whether they stand in OVER."""
+    for call, window, over in _calls(catalog):
+        if call.lower() == name.lower():
+            yield window, over
+
+
+def _calls(catalog: Catalog) -> Iterator[tuple[str, Window, bool]]:
+    """Every call with its window, and whether that stands in OVER."""
     for node in build_graph(catalog):
         operator = node.operator
         if isinstance(operator, WindowAggregate):
-            yield from ((c.window, True) for c in operator.calls if c.name.lower() == name.lower())
-        elif isinstance(operator, RelationAggregate) and any(
-            call.name.lower() == name.lower() for call in operator.calls
-        ):
-            yield from ((window, False) for _, window in operator.windows)
+            yield from ((call.name, call.window, True) for call in operator.calls)
+        elif isinstance(operator, RelationAggregate):
+            for call in operator.calls:
+                yield from ((call.name, window, False) for _, window in operator.windows)
 
 
 def _use(window: Window, over: bool) -> Use:

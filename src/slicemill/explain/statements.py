@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from slicemill.errors import counted
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.catalog import (
     DerivedStream,
@@ -14,7 +15,8 @@ from slicemill.esl.types.catalog import (
     TimestampKind,
 )
 from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.model import ModelDefinition
+from slicemill.esl.types.function import FunctionDefinition
+from slicemill.esl.types.model import ModelDefinition, ModelTemplate
 from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
 from slicemill.time import format_us
@@ -34,6 +36,12 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "aggregate", _aggregate(statement)
     if isinstance(statement, ModelDefinition):
         return "model", _model(statement)
+    if isinstance(statement, ModelTemplate):
+        results = dict.fromkeys(result.text for result in statement.results)
+        columns = counted(len(statement.results), "column")
+        return "model", f"{statement} gives {columns}: {', '.join(results)}"
+    if isinstance(statement, FunctionDefinition):
+        return "function", _function(statement)
     if isinstance(statement, DroppedName):
         return "drop", statement.kind.lower()
     if isinstance(statement, Setting):
@@ -85,6 +93,12 @@ def _model(definition: ModelDefinition) -> str:
     model, found = definition.model, definition.model.classification
     cores = f"{len(model.cores)} core{'s' * (len(model.cores) != 1)}"
     return f"{definition.arguments} gives {model.text}; {found.kind}, {cores}, keeps {found.state_text}"
+
+
+def _function(definition: FunctionDefinition) -> str:
+    python = definition.external is not None
+    meant = f"in Python: {definition.external}" if python else definition.body
+    return f"{definition.parameters} gives {definition.returns}; {meant}"
 
 
 def _options(query: QueryDefinition) -> str:

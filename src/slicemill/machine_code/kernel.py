@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
 from functools import cached_property, update_wrapper
+from importlib import import_module
 from types import FunctionType
 from typing import Any, Protocol, TypeVar, cast, overload
 
@@ -130,6 +131,10 @@ class KernelFunction:
     def signature(self, arguments: tuple[Any, ...]) -> Signature:
         return signature_of(arguments)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Other processes have the same one, by its name."""
+        return _named, (self.py_func.__module__, self.py_func.__qualname__)
+
     @cached_property
     def digest(self) -> str:
         return digest_of(self.py_func, self._options)
@@ -222,6 +227,10 @@ class KernelFunction:
         if self._rows is not None:
             return len(arguments[self._rows])
         return max((each.size for each in arguments if isinstance(each, np.ndarray)), default=1)
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
 
 
 def _given_back(value: Any, dtypes: Mapping[Any, Any]) -> Any:

@@ -34,12 +34,16 @@ class MemoryUse:
 
 @dataclass(slots=True)
 class QueryMetrics:
-    """`since_s` is when the query came; `ideal_s` what the rows of a result take with nothing else there."""
+    """`since_s` is when the query came; `ideal_s` what the rows of a result take with nothing else there.
+
+    `policy` is the one that picks among the units of its component.
+    """
 
     query: str
     since_s: float
     weight: float = 1.0
     slo: ServiceLevel | None = None
+    policy: str = ""
     rows: int = 0
     ideal_s: float = math.nan
     figures: QueryFigures = field(default_factory=QueryFigures)
@@ -127,6 +131,7 @@ class QueryMetrics:
         found: dict[str, Any] = {
             "query": self.query,
             "weight": self.weight,
+            "policy": self.policy,
             "rows": self.rows,
             "response_s": {
                 **_plain(response),
@@ -161,7 +166,7 @@ class QueryMetrics:
 class MillMetrics:
     """All queries of a mill, each and together, what choosing between them costs, and rows of its streams.
 
-    `failing` has the streams whose source cannot be read now, and why.
+    `failing` has the streams whose source cannot be read now, and why; `cells` what each cell of a unit does.
     """
 
     policy: str
@@ -170,6 +175,7 @@ class MillMetrics:
     record: Record
     streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
+    cells: Sequence[Mapping[str, Any]] = ()
 
     @property
     def overall(self) -> QueryFigures:
@@ -200,6 +206,7 @@ class MillMetrics:
             "queries": [query.plain() for query in self.queries],
             "streams": {name: dict(counts) for name, counts in self.streams.items()},
             "failing_sources": dict(self.failing),
+            "cells": [dict(cell) for cell in self.cells],
             "bucket_s": self.record.bucket,
             "buckets": self._buckets(),
         }

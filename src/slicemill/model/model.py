@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 
 from slicemill.model import naive
@@ -34,7 +35,8 @@ class Model:
     """
     `cores` are what looks at the window, equal parts once. `result` is the finalisation: an expression in
     which `Symbol("c0")`, `Symbol("c1")`, … are the cores' values. `lets` are values of the whole window that
-    blocked cores need, in the order in which they can be computed, in the same form.
+    blocked cores need, in the order in which they can be computed, in the same form. `constants` are the
+    numbers that the text has names for.
 
     >>> model = expression("sum(x^2)/n - (sum(x)/n)^2")
     >>> model.parameters, [str(core) for core in model.cores]
@@ -50,6 +52,7 @@ class Model:
     cores: tuple[Core, ...]
     result: Expr
     lets: tuple[tuple[str, Expr], ...]
+    constants: tuple[tuple[str, Fraction], ...] = ()
 
     @cached_property
     def classes(self) -> tuple[Classification, ...]:
@@ -106,10 +109,17 @@ class Model:
 
 
 def expression(
-    text: str, parameters: Sequence[str] | None = None, *, nulls: Nulls | str = Nulls.SKIP
+    text: str,
+    parameters: Sequence[str] | None = None,
+    *,
+    nulls: Nulls | str = Nulls.SKIP,
+    constants: Mapping[str, Fraction] | None = None,
 ) -> Model:
-    """The model that a text describes. Without `parameters` these are its columns, in order of appearance."""
-    parsed = parse(text)
+    """The model that a text describes. Without `parameters` these are its columns, in order of appearance.
+
+    `constants` are numbers that the text has names for.
+    """
+    parsed = parse(text, constants)
     used = tuple(dict.fromkeys(part.name for part in walk(parsed) if isinstance(part, Parameter)))
     wanted = used if parameters is None else tuple(parameters)
     if len(set(wanted)) < len(wanted):
@@ -123,7 +133,8 @@ def expression(
         raise ModelError(f"the model uses {', '.join(unknown)}, but its parameters are {given}")
     collected = collect(parsed)
     cores = tuple(collected.cores)
-    return Model(text, parsed, wanted, Nulls(nulls), cores, collected.result, tuple(collected.lets.items()))
+    lets, named = tuple(collected.lets.items()), tuple((constants or {}).items())
+    return Model(text, parsed, wanted, Nulls(nulls), cores, collected.result, lets, named)
 
 
 def shared_cores(models: Sequence[Model]) -> tuple[Core, ...]:

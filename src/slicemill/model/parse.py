@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
@@ -59,20 +60,24 @@ class _Token:
     at: int
 
 
-def parse(text: str) -> Expr:
-    """
+def parse(text: str, constants: Mapping[str, Fraction] | None = None) -> Expr:
+    """The expression; `constants` are numbers that it has names for.
+
     >>> parse("(n*sum(x*y) - sum(x)*sum(y)) / n^2")
     (n*sum(x*y) - sum(x)*sum(y))/n^2
+    >>> parse("quantile(x, p)", {"p": Fraction(9, 10)})
+    quantile(x, 0.9)
     """
-    parser = _Parser(text)
+    parser = _Parser(text, constants or {})
     expr = parser.expression(0)
     parser.expect_end()
     return expr
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, constants: Mapping[str, Fraction]) -> None:
         self._text = text
+        self._constants = constants
         self._tokens = _tokens(text)
         self._place = 0
         self._bound: list[str] = []
@@ -133,11 +138,14 @@ class _Parser:
             self._fail("expected a value", token)
         if token.text in self._bound:
             return Symbol(token.text)
+        if token.text in self._constants:
+            value = self._constants[token.text]
+            return Number(value) if value >= 0 else Apply("neg", (Number(-value),))
         return RESERVED.get(token.text) or Parameter(token.text)
 
     def _let(self) -> Expr:
         name = self._take()
-        taken = name.text in RESERVED or name.text in _WORDS or name.text in self._bound
+        taken = any(name.text in known for known in (RESERVED, _WORDS, self._bound, self._constants))
         if name.kind != "name" or taken:
             self._fail("let needs a new name", name)
         self._expect("=")

@@ -159,7 +159,7 @@ def _text(expr: Expr) -> tuple[str, int]:
         case Parameter(name) | Symbol(name):
             return name, _STRONGEST
         case WindowAggregation(name, argument, options):
-            return f"{name}({', '.join([shown(argument), *map(_plain, options)])})", _STRONGEST
+            return f"{name}({', '.join([shown(argument), *map(plain_number, options)])})", _STRONGEST
         case Let(name, value, body):
             return f"let {name} = {shown(value)} in {shown(body)}", 0
         case Apply("neg", (operand,)):
@@ -183,13 +183,13 @@ def _held(expr: Expr, strength: int) -> str:
 
 
 def _fraction(value: Fraction) -> tuple[str, int]:
-    plain = _plain(value)
+    plain = plain_number(value)
     if "/" in plain:
         return plain, _STRENGTH["*"]
     return plain, _STRONGEST if value >= 0 else _STRENGTH["neg"]
 
 
-def _plain(value: Fraction) -> str:
+def plain_number(value: Fraction) -> str:
     """A number as a short decimal where it is one exactly."""
     near = repr(float(value)) if abs(value) < 10**15 else str(value)
     if "e" not in near and len(near) <= 8 and Fraction(near) == value:

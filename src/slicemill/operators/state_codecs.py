@@ -8,6 +8,9 @@ is still the same goes on with what it has; another one begins anew. All of thes
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types import expression, query, relation
 from slicemill.esl.types import schema as types
@@ -50,11 +53,17 @@ for _name, _class in _CLASSES.items():
 
 stored_as("type", version=2, upgrade={1: lambda plain: {**plain, "unit": None}})(types.Type)
 
-# A model is its text: what follows from it is computed again.
-register(
-    "model",
-    1,
-    Model,
-    lambda model: {"text": model.text, "parameters": model.parameters, "nulls": model.nulls.value},
-    lambda plain: model_of(plain["text"], plain["parameters"], nulls=plain["nulls"]),
-)
+
+def _plain_model(model: Model) -> dict[str, Any]:
+    """A model is its text, and its constants: what follows from them is computed again."""
+    plain = {"text": model.text, "parameters": model.parameters, "nulls": model.nulls.value}
+    constants = {name: str(value) for name, value in model.constants}
+    return {**plain, "constants": constants} if constants else plain
+
+
+def _model(plain: dict[str, Any]) -> Model:
+    constants = {name: Fraction(value) for name, value in plain.get("constants", {}).items()}
+    return model_of(plain["text"], plain["parameters"], nulls=plain["nulls"], constants=constants)
+
+
+register("model", 1, Model, _plain_model, _model)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from slicemill.errors import SlicemillError
 from slicemill.operators.in_turn import Due
+from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 
@@ -68,6 +69,14 @@ class WithBytes(Protocol):
     """A step or operator that has more in its process than what is stored of it, and says how much."""
 
     def bytes_kept(self) -> int: ...
+
+
+@runtime_checkable
+class Comparing(Protocol):
+    """A step that compares rows, and says how often it has in the last run, by their ages."""
+
+    @property
+    def compared(self) -> Compared: ...
 
 
 @runtime_checkable

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from math import prod
 
 from slicemill.esl.types.expression import Expr
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import Keys
 from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import digest
@@ -17,28 +20,99 @@ from slicemill.plan.units import Unit
 MOST_CELLS = 1 << 16
 
 
+class Along(Enum):
+    """How a row's coordinate along a dimension of cells is found without keys."""
+
+    EVERY = "it goes to all of them"
+    STRIPE = "by its number: one row here, the next one there"
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How the rows of a log are spread over cells: by keys, which are expressions over its columns."""
+    """How the rows of a log are spread over cells, which form a grid of this shape.
 
-    keys: Keys
-    cells: int
+    Along each dimension a row's coordinate goes by keys, which are expressions over the log's columns, or as
+    `Along` says. A cell's number is its place in the grid, the last dimension varying fastest.
+    """
+
+    shape: tuple[int, ...]
+    by: tuple[Keys | Along, ...]
+
+    @property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def by_key(self) -> bool:
+        """Does a row go to one cell, that of its keys, and to no other?"""
+        return len(self.by) == 1 and not isinstance(self.by[0], Along)
+
+    @property
+    def spread(self) -> tuple[tuple[int, Keys | Along], ...]:
+        """The dimensions along which rows differ: how many coordinates there are, and what they go by."""
+        return tuple(
+            (count, by) for count, by in zip(self.shape, self.by, strict=True) if by is not Along.EVERY
+        )
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts the rows are divided; several cells may have the same one."""
+        return prod(count for count, _ in self.spread)
+
+    def part_of(self, cell: int) -> int:
+        """Which part a cell reads."""
+        part = 0
+        beyond = self.cells
+        for count, by in zip(self.shape, self.by, strict=True):
+            beyond //= count
+            if by is not Along.EVERY:
+                part = part * count + cell // beyond % count
+        return part
 
     @property
     def id(self) -> str:
-        """Names it among all exchanges of a log."""
-        return digest(self.keys, self.cells)
+        """Names it among all exchanges of a log that divide the rows in another way."""
+        return digest(self.spread)
 
 
 def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """How the rows of each log that a unit reads are spread over so many cells; none if it has one cell.
+    """How the rows of each log that a unit reads are spread over so many cells; none if it has one cell."""
+    if cells == 1:
+        return {}
+    return by_key(unit, graph, cells) or by_time(unit, graph, cells)
 
-    It can have several if all that it keeps is kept by keys that are expressions over its logs' columns, one
-    set of keys for a log, and each result comes from what it keeps.
+
+def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
+    """All rows for all cells, each of which stores its stripe of them (PSP-D, S33); empty if that cannot be.
+
+    It can if the unit has one join, from which all of its results come one by one, whatever is joined and on
+    which condition. What the join is given is computed in each cell.
+    """
+    found = {join for output, _ in unit.outputs for join in _found_by(graph, output)}
+    joins = [node_id for node_id in unit.nodes if isinstance(graph[node_id].operator, SharedJoin)]
+    if len(joins) != 1 or found != set(joins):
+        return {}
+    return dict.fromkeys(unit.inputs, Exchange((cells,), (Along.EVERY,)))
+
+
+def _found_by(graph: QueryGraph, node_id: str) -> set[str | None]:
+    """The operators with state whose rows are a node's, with their ties; None for one that does without."""
+    operator = graph[node_id].operator
+    kind = kind_of(operator)
+    if kind.keeps_state or not kind.ties:
+        return {node_id if kind.ties else None}
+    return {found for source in graph[node_id].inputs for found in _found_by(graph, source)}
+
+
+def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
+    """Rows of the same keys to one cell; empty if that cannot be.
+
+    It can if all that the unit keeps is kept by keys that are expressions over its logs' columns, one set of
+    keys for a log, and each result comes from what it keeps.
     """
     computing = _computing(unit, graph)
     ids = {node.id for node in computing}
-    if cells == 1 or not all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs):
+    if not all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs):
         return {}
     by_node = [_keys_of_logs(node, graph) for node in computing]
     found: dict[str, Keys] = {}
@@ -52,7 +126,7 @@ def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchang
             return {}
     if found.keys() != set(unit.inputs):
         return {}
-    return {log: Exchange(keys, cells) for log, keys in found.items()}
+    return {log: Exchange((cells,), (keys,)) for log, keys in found.items()}
 
 
 def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
@@ -62,6 +136,18 @@ def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
         in_logs = _in_logs(graph, zip(node.inputs, together, strict=True))
         found |= {log: (*found.get(log, ()), key) for log, key in in_logs.items()}
     return found
+
+
+def key_places(node: Node, graph: QueryGraph, exchanges: Mapping[str, Exchange]) -> tuple[int, ...]:
+    """By which of a node's keys, by their places, rows go to cells, where all logs are spread by key."""
+    together = list(zip(*(partition_keys(node.operator) or ()), strict=True))
+    in_logs = [_in_logs(graph, zip(node.inputs, keys, strict=True)) for keys in together]
+    for log, exchange in exchanges.items():
+        (by,) = exchange.by
+        assert not isinstance(by, Along), "rows go by key"
+        if any(log in keys for keys in in_logs):
+            return tuple(next(n for n, keys in enumerate(in_logs) if keys.get(log) == key) for key in by)
+    raise ValueError(f"{node.id} has none of the keys by which rows go to cells")
 
 
 def _in_logs(graph: QueryGraph, keys: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
@@ -88,6 +174,10 @@ def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[
 
 
 def _computing(unit: Unit, graph: QueryGraph) -> list[Node]:
-    """What keeps state by which results differ; a drop box lets a share of all keys pass."""
-    nodes = (graph[node_id] for node_id in unit.stateful_nodes)
-    return [node for node in nodes if kind_of(node.operator).computes]
+    """What keeps state by which results differ, and asks for keys; a drop box lets a share of all pass."""
+    found = []
+    for node in (graph[node_id] for node_id in unit.stateful_nodes):
+        kind = kind_of(node.operator)
+        if kind.computes and not kind.split_by_any(node.operator, node, graph):
+            found.append(node)
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from slicemill.esl.types.expression import Call, Expr
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.external import external_function, is_external
 from slicemill.scalar.function import SAME, RowFunction, ScalarFunction, Types, template
 from slicemill.scalar.functions.arithmetic import ARITHMETIC
 from slicemill.scalar.functions.bits import BITS
@@ -39,7 +40,9 @@ FUNCTIONS: dict[str, ScalarFunction] = {
 
 
 def function_of(name: str, types: Types) -> ScalarFunction:
-    """What a call means. CONTAINS is a relation of periods and a function of strings."""
+    """What a call means. CONTAINS is a relation of periods and a function of strings; `a:b` is Python's."""
+    if is_external(name):
+        return external_function(name)
     of_periods = name in RELATIONS and any(type_.kind is Kind.PERIOD for type_ in types)
     function = (RELATIONS if of_periods else FUNCTIONS).get(name)
     if function is None:
@@ -75,5 +78,7 @@ def kernel_of(call: KernelCall) -> Kernel | None:
 
 def in_duckdb(call: Call) -> str | None:
     """DuckDB's template for a call; SAME: it is written as in Spark, None: DuckDB has nothing like it."""
+    if is_external(call.function):
+        return None
     entry = ABBREVIATIONS.get(call.function) or FUNCTIONS.get(call.function)
     return SAME if entry is None else template(entry.duckdb, call)

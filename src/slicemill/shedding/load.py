@@ -19,10 +19,15 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Dropping:
-    """What a drop box does in one run: the share that stays, or the windows that are skipped."""
+    """What a drop box does in one run: the share that stays, or the windows that are skipped.
+
+    Of a join, the share of its comparisons that are made, and `reach`, the newest part of its windows in
+    which they are.
+    """
 
     share: float = 1.0
     skipped: tuple[tuple[int, int], ...] = ()
+    reach: float = 1.0
 
 
 NOTHING = Dropping()

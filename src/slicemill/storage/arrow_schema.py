@@ -2,7 +2,8 @@
 
 A stored table starts with `_ts` (its timestamp, µs), `_seq` (its arrival number, given once at the intake and
 carried through derived streams) and `_arr` (when it arrived, µs), all int64. The stream's own columns follow,
-and the order of its rows by cell, for each exchange by which units read it (`engine.exchange`).
+and the order of its rows by cell, for each exchange by which units read it (`engine.exchange`), or what
+decides the order of rows that several cells have found (`storage.ties`).
 Tuples are ordered by (`_ts`, `_seq`) everywhere.
 """
 
@@ -36,7 +37,7 @@ from slicemill.esl.types.schema import (
 TS = "_ts"
 SEQ = "_seq"
 ARRIVAL = "_arr"
-_RESERVED = re.compile(r"_ts|_seq|_arr|_(order|cell)_[0-9a-f]{10}", re.IGNORECASE)
+_RESERVED = re.compile(r"_ts|_seq|_arr|_(order|cell)_[0-9a-f]{10}|_tie_\d+_\d+", re.IGNORECASE)
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _PERIOD = pa.struct([pa.field("begin", _INSTANT), pa.field("end", _INSTANT)])

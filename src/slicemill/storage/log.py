@@ -27,6 +27,7 @@ from slicemill.storage.arrow_schema import conform, from_arrow, with_system_colu
 from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.order import merge_sorted
 from slicemill.storage.segments import Extent, parse_segment, read_extent
+from slicemill.storage.ties import ties_of, untied
 
 # Stands for "no timestamp" in a column of integers.
 _NONE = -(2**63)
@@ -315,10 +316,20 @@ def read_epochs(
 def stored_tables(
     folder: Path, epochs: Iterable[Epoch], needed: frozenset[str] = frozenset(), files: FileSystem = LOCAL
 ) -> Iterator[tuple[pa.Table, int]]:
-    """The extents of epochs as they were stored, and when their epochs arrived; see `read_epochs`."""
+    """The extents of epochs as they were stored, and when their epochs arrived; see `read_epochs`.
+
+    What cells have found together, rows with ties, is put together here, for all who read logs.
+    """
     for epoch in epochs:
+        tied = []
         for extent in epoch.extents:
             if extent.rows:
                 table = read_extent(folder, extent, files)
-                if not needed or needed.issubset(table.column_names):
+                if needed and not needed.issubset(table.column_names):
+                    continue
+                if ties_of(table):
+                    tied.append(table)
+                else:
                     yield table, epoch.arrival_us
+        if tied:
+            yield untied(tied), epoch.arrival_us

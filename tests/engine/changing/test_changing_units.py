@@ -69,7 +69,7 @@ class Home:
         (unit,) = plan.units
         assert unit.id == "aggregates of s by k"
         exchanges = exchanges_of(unit, plan.graph, self.cells)
-        assert self.cells == 1 or exchanges == {"s": Exchange((ColumnRef("k", INT),), self.cells)}
+        assert self.cells == 1 or exchanges == {"s": Exchange((self.cells,), ((ColumnRef("k", INT),),))}
         changes = node_changes(self.stateful, unit)
         assert {*changes.kept, *changes.new} == set(unit.stateful_nodes)
         roots = {log: root for root, log in unit.outputs}

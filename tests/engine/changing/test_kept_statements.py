@@ -254,3 +254,42 @@ class Total:
             again(source.replace(was, now))
     again(source)
     assert source_digest("no_such_module:Total") is None
+
+
+def test_a_model_with_constants_that_is_used_stays_what_it_is(tmp_path: Path) -> None:
+    model = "CREATE MODEL ewma(x REAL; alpha REAL) AS alpha*sum(x*(1 - alpha)^j);"
+    query = "CREATE QUERY q AS SELECT ewma(v, 0.5) OVER (ROWS 3 PRECEDING) AS e FROM s;"
+    home = tmp_path / "home"
+    start(home, STREAM, model, query)
+    start(home, STREAM, model.replace("AS alpha", "AS -- the newest counts most\n  alpha"), query)
+    changed = model.replace("alpha*sum", "2*sum")
+    assert "model ewma has changed, and q, kept in" in refused(home, STREAM, changed, query)
+    start(home, STREAM, "DROP QUERY q; DROP MODEL ewma;", changed, query)
+
+
+def test_a_function_that_is_used_stays_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / "kept_python_function.py"
+    module.write_text("def f(x):\n    return x\n")
+    declared = """CREATE FUNCTION f(x bigint) RETURNS bigint LANGUAGE PYTHON AS 'kept_python_function:f';
+    CREATE FUNCTION g(x bigint) RETURNS bigint AS f(x) + 1;"""
+    query = "CREATE QUERY q AS SELECT g(v) AS t FROM s;"
+    home = tmp_path / "home"
+    start(home, STREAM, declared, query)
+    start(home, STREAM, declared.replace("f(x) + 1", "f( x )+1"), query)
+    said = refused(home, STREAM, declared.replace("+ 1", "+ 2"), query)
+    assert "function g has changed, and q, kept in" in said and "drop q first" in said
+    assert "f is used by g and q" in refused(home, STREAM, declared, query, "DROP FUNCTION f;")
+    module.write_text("def f(x):\n    return -x\n")
+    assert "function f has changed, and q, kept in" in refused(home, STREAM, declared, query)
+    start(home, STREAM, "DROP QUERY q; DROP FUNCTION g; DROP FUNCTION f;", declared, query)
+
+
+@pytest.mark.parametrize("name", ["s_held", "s_late", "s_errors"])
+def test_a_query_cannot_have_the_name_of_what_a_kept_stream_has_beside_its_rows(
+    tmp_path: Path, name: str
+) -> None:
+    start(tmp_path, STREAM, "CREATE QUERY q AS SELECT k FROM s")
+    told = refused(tmp_path, OTHER, f"CREATE QUERY {name} AS SELECT k, w AS v, ts FROM r")
+    assert f"stream s, kept in {tmp_path}, has rows under the name {name}" in told
+    start(tmp_path, OTHER, "CREATE QUERY other AS SELECT k, w AS v, ts FROM r")

@@ -35,15 +35,20 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.model import ModelDefinition
+from slicemill.esl.types.function import FunctionDefinition
+from slicemill.esl.types.model import ModelDefinition, ModelTemplate
 from slicemill.explain.statements import describe
 from slicemill.plan.content import quoted
 from slicemill.plan.meaning import called_by, changed_parts
 
 _RELATION = "relation"
 _QUERY = "query"
+_FUNCTION = "function"
 _CALLED = ("aggregate", "window aggregate", "model")
 _SHOWN = 200
+_MODELS = (ModelDefinition, ModelTemplate)
+# Of which the words do not matter, where they mean the same.
+_REPLACED_BY_KEPT = (Stream, DerivedStream, View, AggregateDefinition, *_MODELS, FunctionDefinition)
 
 Key = tuple[str, str]
 Entry = Mapping[str, Any]
@@ -120,6 +125,8 @@ class KeptStatements:
             key = _key(entry)
             known = entries.get(key)
             text = bound.source.text[span.start : span.end]
+            if known is None and entry["name"] in self.logs and (problem := self._taken(statement)):
+                problems.append(Diagnostic(problem[0], span, problem[1]))
             if known is None or isinstance(statement, Setting) or _says(known, text, entry):
                 continue
             kept = self.catalog.copy()
@@ -139,6 +146,16 @@ class KeptStatements:
         if problems:
             raise EslError(bound.source, problems)
         return catalog, same
+
+    def _taken(self, statement: Statement) -> tuple[str, str] | None:
+        """What is wrong with a query under whose name a stream that the script does not have keeps rows."""
+        owner = self.catalog.owner_of(statement.name)
+        if owner is None or not isinstance(statement, QueryDefinition):
+            return None
+        return (
+            f"stream {owner.name}, kept in {self.home}, has rows under the name {statement.name}",
+            "give the query another name",
+        )
 
     def _refused(
         self, before: Statement, parts: list[str], text: str, kept: Catalog
@@ -200,9 +217,10 @@ def _identity(statement: Statement) -> dict[str, Any]:
     if isinstance(statement, DroppedName):
         if statement.kind in CALLED:
             return {"dropped": list(_CALLED), "name": statement.name}
-        return {"dropped": [_QUERY if statement.kind == "QUERY" else _RELATION], "name": statement.name}
+        kinds = {"QUERY": _QUERY, "FUNCTION": _FUNCTION}
+        return {"dropped": [kinds.get(statement.kind, _RELATION)], "name": statement.name}
     found: dict[str, Any] = {"kind": _kind(statement), "name": statement.name}
-    if isinstance(statement, AggregateDefinition) and statement.external is not None:
+    if isinstance(statement, (AggregateDefinition, FunctionDefinition)) and statement.external is not None:
         found["code"] = source_digest(statement.external)
     return found
 
@@ -210,7 +228,13 @@ def _identity(statement: Statement) -> dict[str, Any]:
 def _kind(statement: Statement) -> str:
     if isinstance(statement, AggregateDefinition):
         return "window aggregate" if statement.window else "aggregate"
-    kinds: dict[type, str] = {QueryDefinition: _QUERY, ModelDefinition: "model", Setting: "setting"}
+    kinds: dict[type, str] = {
+        QueryDefinition: _QUERY,
+        ModelDefinition: "model",
+        ModelTemplate: "model",
+        FunctionDefinition: _FUNCTION,
+        Setting: "setting",
+    }
     return kinds.get(type(statement), _RELATION)
 
 
@@ -228,6 +252,7 @@ def _declared(key: Key, catalog: Catalog) -> Statement | None:
         _QUERY: catalog.queries.get(name),
         _RELATION: catalog.relations.get(name),
         "model": catalog.models.get(name),
+        _FUNCTION: catalog.functions.get(name),
         "aggregate": base,
         "window aggregate": window,
     }
@@ -240,20 +265,34 @@ def _keep(before: Statement, statement: Statement, catalog: Catalog) -> None:
         return  # dropped, or declared anew, further below
     if isinstance(before, QueryDefinition) and isinstance(statement, QueryDefinition):
         catalog.add(replace(before, options=statement.options))
-    elif isinstance(before, (Stream, DerivedStream, View, AggregateDefinition, ModelDefinition)):
+    elif isinstance(before, _REPLACED_BY_KEPT):
         catalog.add(before)
 
 
 def _users(statement: Statement, kept: Catalog) -> list[str]:
-    """What is kept and made of a relation, or calls an aggregate, be it by way of another one."""
-    if not isinstance(statement, (AggregateDefinition, ModelDefinition)):
+    """What is kept and made of a relation, or calls an aggregate or function, be it by way of others."""
+    if isinstance(statement, FunctionDefinition):
+        callers = kept.dependants(_FUNCTION.upper(), statement.name)
+        called = {name.lower() for name in callers if any(kept.declared_versions(name))}
+        direct = [name for name in callers if name.lower() in {*kept.queries, *kept.relations}]
+        return list(dict.fromkeys([*direct, *_callers(called, kept)]))
+    if not isinstance(statement, (AggregateDefinition, *_MODELS)):
         return kept.dependants(_RELATION.upper(), statement.name)
-    names, found = {statement.name.lower()}, 0
+    return _callers({statement.name.lower()}, kept)
+
+
+def _callers(aggregates: set[str], kept: Catalog) -> list[str]:
+    """What calls one of some aggregates, be it by way of another one."""
+    names, found = set(aggregates), 0
     defined = [*kept.base_aggregates.values(), *kept.window_aggregates.values()]
     while found < len(names):
         found = len(names)
-        names |= {definition.name.lower() for definition in defined if called_by(definition) & names}
+        names |= {definition.name.lower() for definition in defined if _called_by(definition, kept) & names}
     return list(dict.fromkeys(user for name in sorted(names) for user in kept.dependants("AGGREGATE", name)))
+
+
+def _called_by(definition: AggregateDefinition, kept: Catalog) -> set[str]:
+    return {kept.declared_as(name).lower() for name in called_by(definition)}
 
 
 def _user() -> str:

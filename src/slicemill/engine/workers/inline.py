@@ -59,6 +59,21 @@ class InlinePool:
         self._handlers[worker] = self._made(worker)
         self._events.append(self._joined(worker))
 
+    def resize(self, count: int) -> None:
+        """Let workers come, or the last ones go."""
+        while len(self._handlers) > count:
+            self._handlers.pop()
+            gone = len(self._handlers)
+            self._events.append(WorkerLeft(gone, self._incarnations[gone], "it was not wanted any more"))
+        for worker in range(len(self._handlers), count):
+            if worker == len(self._incarnations):
+                self._incarnations.append(0)
+            else:
+                self._incarnations[worker] += 1  # one that was there before, and has forgotten everything
+            self._handlers.append(self._made(worker))
+            self._events.append(self._joined(worker))
+        self._awake.set()
+
     def wait(self, timeout_s: float | None) -> list[Event]:
         if not self._events:
             self._awake.wait(timeout_s)

@@ -160,6 +160,19 @@ class JobPool:
         self._outstanding[worker] = sent
         self._collected.append(sent)
 
+    def resize(self, count: int) -> None:
+        """Let workers come, or the last ones go: how many tasks a job may have."""
+        events: list[Event] = []
+        for worker in range(count, len(self._incarnations)):
+            if worker in self._told:
+                self._told.discard(worker)
+                events.append(WorkerLeft(worker, self._incarnations[worker], "it was not wanted any more"))
+        known = len(self._incarnations)
+        self._incarnations += [0] * (count - known)
+        events += [self._joined(w, self._incarnations[w]) for w in range(count) if w not in self._told]
+        self._events.append(events)
+        self._awake.set()
+
     def wait(self, timeout_s: float | None) -> list[Event]:
         """Submit what was collected; what has happened, at the latest when the time is over."""
         if self._collected:

@@ -129,7 +129,8 @@ class WorkerPool:
             end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._entrance: Entrance | None = None
-        self.address: Address | None = None  # where workers connect
+        self.address: Address | None = None  # where it listens
+        self._reached_at: Address = ""  # … and where workers connect
         self._supervisors: list[Supervisor] = []
         self._interrupts = Interrupts()
         self._stopped = False
@@ -142,23 +143,40 @@ class WorkerPool:
         if not isinstance(address, str):
             # The name by which executors reach the driver need not be one that it can listen on.
             address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
-        # A worker elsewhere ends itself, a moment after it is given up here.
-        limit_s = None if self._local else self._limit_s + 1.0
-        run = secrets.token_hex(4)
-        for worker in range(self._count):
-            ticket = Ticket(worker, address, self._key, self._handler, limit_s)
-            self._supervisors.append(
-                Supervisor(
-                    self._context,
-                    f"slicemill-worker-{run}-{worker}",
-                    f"worker {worker}",
-                    task_of(ticket),
-                    self._ended(worker),
-                )
-            )
+        self._reached_at = address
+        self._supervisors = [self._supervisor(worker) for worker in range(self._count)]
         self._interrupts.take()
         for supervisor in self._supervisors:
             supervisor.start()
+
+    def _supervisor(self, worker: int) -> Supervisor:
+        # A worker elsewhere ends itself, a moment after it is given up here.
+        limit_s = None if self._local else self._limit_s + 1.0
+        ticket = Ticket(worker, self._reached_at, self._key, self._handler, limit_s)
+        group = f"slicemill-worker-{secrets.token_hex(4)}-{worker}"
+        return Supervisor(self._context, group, f"worker {worker}", task_of(ticket), self._ended(worker))
+
+    def resize(self, count: int) -> None:
+        """Let workers come, or the last ones go; `wait` says who has joined, and who has left.
+
+        Called by the thread that waits, or while it does not.
+        """
+        before, self._count = self._count, count
+        for worker in range(count, before):
+            slot, supervisor = self._slots[worker], self._supervisors[worker]
+            supervisor.stop()
+            if slot.connection is None:
+                supervisor.cancel()
+            else:  # it ends when its channel does
+                slot.lost.append(self._leave(slot, "it was not wanted any more"))
+        for worker in range(before, count):
+            if worker == len(self._slots):
+                self._slots.append(_WorkerSlot())
+                self._supervisors.append(self._supervisor(worker))
+            else:
+                self._supervisors[worker] = self._supervisor(worker)
+            self._supervisors[worker].start()
+        self.wake()
 
     def members(self) -> list[WorkerJoined]:
         """The workers that have joined and have not left."""

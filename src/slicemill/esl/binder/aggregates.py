@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 
 from sqlglot import exp
 
 from slicemill.errors import counted, did_you_mean, one_of
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.functions.create import imported, named_object, refuse_function
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.relations import RelationEnvironment, bind_relation
 from slicemill.esl.binder.scalar import bind, bind_condition
@@ -28,6 +28,7 @@ from slicemill.esl.types.aggregate import (
     LocalTable,
     Statement,
     Update,
+    While,
 )
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Column, Schema, Type, assignable
@@ -42,6 +43,7 @@ def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDe
             span_of(node.this),
             f"choose another name, or DROP MODEL {definition.name} first",
         )
+    refuse_function(node.this, context)
     base, window = context.catalog.declared_versions(definition.name)
     if (window if definition.window else base) is not None:
         raise Mistake(
@@ -186,13 +188,11 @@ def _external(
     node: nodes.CreateAggregate, arguments: Schema, returns: Schema, imports: bool
 ) -> AggregateDefinition:
     literal = child(node, "external")
-    module_name, _, class_name = literal.name.partition(":")
-    if not module_name or not class_name:
-        raise Mistake(
-            "a Python aggregate is named module:class", span_of(literal), "as in 'mypackage.stats:Median'"
-        )
+    module, name = named_object(
+        literal, "a Python aggregate is named module:class", "'mypackage.stats:Median'"
+    )
     window = bool(child(node, "window"))
-    made = _imported(literal, module_name, class_name, window) if imports else None
+    made = _checked(imported(literal, module, name), name, window, literal) if imports else None
     return AggregateDefinition(
         name=node.this.name,
         arguments=arguments,
@@ -204,18 +204,12 @@ def _external(
     )
 
 
-def _imported(literal: exp.Literal, module_name: str, class_name: str, window: bool) -> object:
-    """The class, checked for the methods that it needs."""
-    try:
-        made: object = getattr(importlib.import_module(module_name), class_name)
-    except Exception as problem:  # a user's module may fail to import in any way
-        raise Mistake(
-            f"cannot import {literal.name}: {problem}", span_of(literal), "is its folder on PYTHONPATH?"
-        ) from None
+def _checked(made: object, name: str, window: bool, literal: exp.Literal) -> object:
+    """The class, if it has the methods that it needs."""
     wanted = ("initialize", "iterate", "expire") if window else ("initialize", "iterate")
     missing = [method for method in wanted if not callable(getattr(made, method, None))]
     if missing:
-        raise Mistake(f"{class_name} has no method {one_of(missing)}", span_of(literal))
+        raise Mistake(f"{name} has no method {one_of(missing)}", span_of(literal))
     return made
 
 
@@ -237,6 +231,9 @@ class _BodyBinder:
             return self._insert(node)
         if isinstance(node, nodes.UpdateSet):
             return self._update(node)
+        if isinstance(node, nodes.WhileLoop):
+            condition = bind_condition(node.this, self._environment())
+            return While(condition, tuple(self.statement(inner) for inner in child(node, "statements")))
         assert isinstance(node, nodes.DeleteFrom), "the grammar has no other statements"
         name, schema = self._table(node.this)
         return Delete(name, self._where(node, self._environment(name, schema)))

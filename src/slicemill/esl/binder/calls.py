@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
 
 from sqlglot import exp
 
@@ -16,16 +19,21 @@ from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
-from slicemill.esl.types.model import PREDEFINED
+from slicemill.esl.types.model import PREDEFINED, ModelTemplate
 from slicemill.esl.types.schema import BIGINT, Column, assignable
+from slicemill.model.terms import ModelError
 from slicemill.scalar.signatures import fits
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """An aggregate call whose arguments fit. `blocking` and the versions decide where it may stand."""
+    """An aggregate call whose arguments fit. `blocking` and the versions decide where it may stand.
+
+    `written` is the name as called, which an instance of a model adds its constants to.
+    """
 
     name: str
+    written: str
     arguments: tuple[Expr, ...]
     distinct: bool
     columns: tuple[Column, ...]
@@ -35,9 +43,9 @@ class Resolved:
     builtin: bool
 
 
-def single_column(node: exp.Anonymous, resolved: Resolved) -> ColumnRef:
+def single_column(node: exp.Anonymous, columns: Sequence[Column]) -> ColumnRef:
     """The one column that a call returns, where a value is wanted."""
-    first, *others = resolved.columns
+    first, *others = columns
     if others:
         raise Mistake(
             f"{node.name} returns several columns",
@@ -48,50 +56,114 @@ def single_column(node: exp.Anonymous, resolved: Resolved) -> ColumnRef:
 
 
 def is_aggregate(name: str, catalog: Catalog) -> bool:
-    return name.lower() in BUILTINS or any(catalog.aggregates(name))
+    key = name.lower()
+    return key in BUILTINS or key in catalog.models or any(catalog.aggregates(name))
 
 
-def aggregate_names(catalog: Catalog) -> list[str]:
+def callable_names(catalog: Catalog) -> list[str]:
+    """All that can be called beside the scalar library."""
     return [
         *BUILTINS,
         *PREDEFINED,
+        *(function.name for function in catalog.functions.values()),
         *(d.name for d in (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())),
+        *(model.name for model in catalog.models.values()),
     ]
 
 
-def resolve_call(
+def resolve_calls(
     node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str = ""
-) -> Resolved:
-    """The columns returned are named after the call as written; `over` is that text where it has a window.
+) -> list[Resolved]:
+    """What a call computes: one aggregate, or as many as a model has results.
 
-    Without a window the base version is meant: the user's, or else the built-in one of that name.
+    The columns returned are named after the call as written; `over` is that text where it has a window.
     """
+    template = catalog.models.get(node.name.lower())
+    if not isinstance(template, ModelTemplate):
+        return [_resolved(node, arguments, catalog, over)]
+    count = len(arguments) - len(template.constants)
+    values = [
+        _constant_of(template, name, argument, argument_node)
+        for name, argument, argument_node in zip(
+            template.constants, arguments[max(count, 0) :], node.expressions[max(count, 0) :], strict=False
+        )
+    ]
+    if len(values) < len(template.constants):
+        raise Mistake(
+            f"{template.name} takes {len(template.parameters) + len(template.constants)} arguments, "
+            f"not {len(arguments)}",
+            span_of(node),
+            f"it is declared as {template}",
+        )
+    found = []
+    text = over or to_esl(node)
+    try:
+        for name, result in zip(template.instance_names(values), template.results, strict=True):
+            base, window = catalog.declared_versions(name)
+            assert base is not None, "an instance goes by its name"
+            one = _checked(node, arguments[:count], (base, window), text, template)
+            column = Column(result.column, one.columns[0].type).of(text)
+            columns = (column,) if result.column else one.columns
+            found.append(replace(one, name=name, columns=columns))
+    except ModelError as error:
+        raise Mistake(f"in {template.name}: {error.what}", span_of(node), error.hint) from None
+    return found
+
+
+def _constant_of(template: ModelTemplate, name: str, argument: Expr, node: exp.Expression) -> Fraction:
+    value = argument.value if isinstance(argument, Literal) else None
+    number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+    if not number or not math.isfinite(float(str(value))):
+        raise Mistake(
+            f"{template.name} wants a number for {name}",
+            span_of(node),
+            f"it has to be the same for all tuples; it is declared as {template}",
+        )
+    return Fraction(str(value))
+
+
+def _resolved(node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, over: str) -> Resolved:
+    """Without a window the base version is meant: the user's, or else the built-in one of that name."""
     base, window = catalog.aggregates(node.name)
     text = over or to_esl(node)
     if not over and base is None and node.name.lower() in BUILTINS:
         window = None
-    star = len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star)
-    distinct = bool(child(node, "distinct"))
     if base is None and window is None:
-        return _builtin(node, arguments, star, distinct, text)
+        return _builtin(node, arguments, text)
+    return _checked(node, arguments, (base, window), text)
+
+
+def _checked(
+    node: exp.Anonymous,
+    arguments: Sequence[Expr],
+    versions: tuple[AggregateDefinition | None, AggregateDefinition | None],
+    text: str,
+    template: ModelTemplate | None = None,
+) -> Resolved:
+    """A call of an aggregate or model of the user's, if its arguments fit."""
+    base, window = versions
     definition = base or window
     assert definition is not None
-    if star or distinct:
-        raise Mistake(f"{node.name} takes neither * nor DISTINCT", span_of(node), _usage(definition))
+    usage = _usage(definition) if template is None else f"it is declared as {template}"
+    if _star(node) or child(node, "distinct"):
+        raise Mistake(f"{node.name} takes neither * nor DISTINCT", span_of(node), usage)
     if len(arguments) != len(definition.arguments):
         raise Mistake(
-            f"{definition.name} takes {len(definition.arguments)} arguments, not {len(arguments)}",
+            f"{node.name} takes {len(definition.arguments)} arguments, not {len(arguments)}"
+            if template is None
+            else f"{node.name} takes {len(definition.arguments) + len(template.constants)} arguments, "
+            f"not {len(arguments) + len(template.constants)}",
             span_of(node),
-            _usage(definition),
+            usage,
         )
     for argument, declared, argument_node in zip(
-        arguments, definition.arguments, node.expressions, strict=True
+        arguments, definition.arguments, node.expressions, strict=False
     ):
         if not assignable(declared.type, argument.type):
             raise Mistake(
-                f"{definition.name} wants {declared.type} for {declared.name}, this is {argument.type}",
+                f"{node.name} wants {declared.type} for {declared.name}, this is {argument.type}",
                 span_of(argument_node),
-                _usage(definition),
+                usage,
             )
     returns = definition.returns.columns
     columns = (
@@ -100,12 +172,17 @@ def resolve_call(
         else tuple(column.of(text) for column in returns)
     )
     blocking = base.blocking if base is not None else True
-    return Resolved(definition.name, tuple(arguments), False, columns, blocking, base, window, False)
+    return Resolved(
+        definition.name, node.name, tuple(arguments), False, columns, blocking, base, window, False
+    )
 
 
-def _builtin(
-    node: exp.Anonymous, arguments: Sequence[Expr], star: bool, distinct: bool, text: str
-) -> Resolved:
+def _star(node: exp.Anonymous) -> bool:
+    return len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Star)
+
+
+def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> Resolved:
+    star, distinct = _star(node), bool(child(node, "distinct"))
     builtin = BUILTINS[node.name.lower()]
     usage = builtin.usage
     if star and not builtin.takes_star:
@@ -113,7 +190,7 @@ def _builtin(
     if distinct and not builtin.takes_distinct:
         raise Mistake(f"{builtin.name} does not take DISTINCT", span_of(node), "DISTINCT goes with count")
     if star:
-        return Resolved("count", (), False, (Column(text, BIGINT),), True, None, None, True)
+        return Resolved("count", node.name, (), False, (Column(text, BIGINT),), True, None, None, True)
     most = len(builtin.parameters)
     if not most - builtin.optional <= len(arguments) <= most:
         raise Mistake(f"{builtin.name} does not take {len(arguments)} arguments", span_of(node), usage)
@@ -128,7 +205,8 @@ def _builtin(
             raise Mistake(f"{builtin.name} wants a constant here", span_of(argument_node), hint)
         check_constant(builtin.name, range_, argument, argument_node, builtin.hint)
     type_ = builtin.result(arguments[0].type)
-    return Resolved(builtin.name, tuple(arguments), distinct, (Column(text, type_),), True, None, None, True)
+    columns = (Column(text, type_),)
+    return Resolved(builtin.name, node.name, tuple(arguments), distinct, columns, True, None, None, True)
 
 
 def field_of(column: Column) -> str:

@@ -32,7 +32,7 @@ class Context:
 
     `kept` is what a home has from before, and nothing has declared again. `in_body`: of an aggregate, which
     has to give the same whenever it runs. Unless `imports`, modules that a text names are not loaded: their
-    code would run.
+    code would run. `functions_called` gathers users' functions, which leave no trace in what is bound.
     """
 
     catalog: Catalog
@@ -41,6 +41,7 @@ class Context:
     kept: Callable[[], Catalog] = Catalog
     in_body: bool = False
     imports: bool = True
+    functions_called: set[str] = field(default_factory=set)
 
     def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:
         return replace(self, local={**self.local, name.lower(): query})

@@ -10,14 +10,16 @@ from slicemill.errors import did_you_mean
 from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import (
     Resolved,
-    aggregate_names,
+    callable_names,
     is_aggregate,
     read_field,
-    resolve_call,
+    resolve_calls,
     single_column,
 )
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.model_windows import check_model_over
+from slicemill.esl.binder.problems import Unknowable
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
@@ -48,6 +50,7 @@ class SelectEnvironment:
     bounds_allowed: bool = False
     resolved: dict[str, Resolved] = field(default_factory=dict)
     window_calls: dict[str, WindowCall] = field(default_factory=dict)
+    _columns: dict[str, tuple[Column, ...]] = field(default_factory=dict)
 
     @property
     def aggregates(self) -> tuple[AggregateCall, ...]:
@@ -65,7 +68,7 @@ class SelectEnvironment:
         return self.scope.resolve(node)
 
     def call_names(self) -> list[str]:
-        return aggregate_names(self.context.catalog)
+        return callable_names(self.context.catalog)
 
     def call(self, node: exp.Anonymous) -> Expr | None:
         name = node.name.lower()
@@ -84,17 +87,20 @@ class SelectEnvironment:
                 "write FROM stream (attributes) AS S RANGE … SLIDES …",
             )
         if not is_aggregate(name, self.context.catalog):
-            return None
+            return function_call(node, self.context, self)
         return single_column(node, self._aggregate(node))
 
-    def _aggregate(self, node: exp.Anonymous) -> Resolved:
+    def _aggregate(self, node: exp.Anonymous) -> tuple[Column, ...]:
+        """The columns that a call returns."""
         if self.place:
             hint = "use HAVING" if self.place == "WHERE" else "compute it in a stream of its own first"
             raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node), hint)
         text = to_esl(node)
-        if text not in self.resolved:
-            self.resolved[text] = resolve_call(node, self._arguments(node), self.context.catalog)
-        return self.resolved[text]
+        if text not in self._columns:
+            found = resolve_calls(node, self._arguments(node), self.context.catalog)
+            self.resolved |= {one.columns[0].name: one for one in found}
+            self._columns[text] = tuple(column for one in found for column in one.columns)
+        return self._columns[text]
 
     def _arguments(self, node: exp.Anonymous) -> list[Expr]:
         before, self.place = self.place, "the argument of an aggregate"
@@ -109,22 +115,25 @@ class SelectEnvironment:
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
         """All columns of an aggregate or window call; None for anything else."""
         if isinstance(node, nodes.Over):
-            return self._window_call(node).columns
+            return self._window_call(node)
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
-            return self._aggregate(node).columns
+            return self._aggregate(node)
         return None
 
     def over(self, node: nodes.Over) -> Expr:
-        columns = self._window_call(node).columns
+        columns = self._window_call(node)
         if len(columns) > 1:
             raise Mistake(
                 "this aggregate returns several columns", span_of(node), "put it alone into the select list"
             )
         return ColumnRef.to(columns[0])
 
-    def _window_call(self, node: nodes.Over) -> WindowCall:
+    def _window_call(self, node: nodes.Over) -> tuple[Column, ...]:
+        """The columns that a call with a window returns."""
         call = node.this
         if not is_aggregate(call.name, self.context.catalog):
+            if call.name.lower() in self.context.broken:
+                raise Unknowable
             hint = did_you_mean(call.name, self.call_names()) or "OVER goes with aggregates"
             raise Mistake(f"there is no aggregate {call.name}", span_of(call), hint)
         if self.place or not self.windows_allowed:
@@ -133,21 +142,21 @@ class SelectEnvironment:
                 f"OVER cannot stand in {place}", span_of(node), "compute it in a stream of its own first"
             )
         text = to_esl(node)
-        if text in self.window_calls:
-            return self.window_calls[text]
-        resolved = resolve_call(call, self._arguments(call), self.context.catalog, text)
+        if text in self._columns:
+            return self._columns[text]
+        found = resolve_calls(call, self._arguments(call), self.context.catalog, text)
         partition = tuple(self._partition(part) for part in child(node, "partition_by") or ())
         order = child(node, "order")
         if order is not None:
             self._check_order(order)
         frame = child(node, "frame")
         window = durations.over_window(frame) if frame is not None else Window(FrameUnit.RANGE, None)
-        _check_versions(resolved, window, node)
-        made = WindowCall(
-            resolved.name, resolved.arguments, resolved.distinct, partition, window, resolved.columns
-        )
-        self.window_calls[text] = made
-        return made
+        for one in found:
+            _check_versions(one, window, node)
+            made = WindowCall(one.name, one.arguments, one.distinct, partition, window, one.columns)
+            self.window_calls[one.columns[0].name] = made
+        self._columns[text] = tuple(column for one in found for column in one.columns)
+        return self._columns[text]
 
     def _partition(self, node: exp.Expression) -> Expr:
         before, self.place = self.place, "PARTITION BY"
@@ -195,35 +204,52 @@ def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> Non
 
 @dataclass(slots=True)
 class TemporalEnvironment:
-    """Inside a temporal query (L6): attributes, partition columns and VALID(alias)."""
+    """Inside a temporal query (L6): attributes, partition columns, VALID(alias) and OPEN(alias).
+
+    `asks_open` is set where the latter is asked for, which only windows of time tell.
+    """
 
     context: Context
     scope: Scope
     alias: str
     valid: ColumnRef
+    open: ColumnRef
+    by_rows: bool
+    asks_open: bool = False
 
     def column(self, node: exp.Column) -> Expr:
         return self.scope.resolve(node)
 
     def call_names(self) -> list[str]:
-        return ["valid"]
+        return ["valid", "open", *(function.name for function in self.context.catalog.functions.values())]
 
     def call(self, node: exp.Anonymous) -> Expr | None:
         name = node.name.lower()
-        if name == "valid":
+        if name in ("valid", "open"):
             named = [a.name for a in node.expressions]
             if len(named) != 1 or named[0].lower() != self.alias.lower():
+                word = name.upper()
                 raise Mistake(
-                    "VALID takes the alias of the stream", span_of(node), f"write VALID({self.alias})"
+                    f"{word} takes the alias of the stream", span_of(node), f"write {word}({self.alias})"
                 )
-            return self.valid
+            return self.valid if name == "valid" else self._open(node)
         if is_aggregate(name, self.context.catalog):
             raise Mistake(
                 "a temporal query selects; it does not aggregate",
                 span_of(node),
                 "aggregate over a stream made from it",
             )
-        return None
+        return function_call(node, self.context, self)
+
+    def _open(self, node: exp.Anonymous) -> Expr:
+        if self.by_rows:
+            raise Mistake(
+                "a window that counts rows reports when a tuple comes, which ends the one before",
+                span_of(node),
+                "let the window be of time, as in RANGE 15 MINUTES SLIDES 1 MINUTE",
+            )
+        self.asks_open = True
+        return self.open
 
     def field(self, node: exp.Dot) -> Expr:
         raise Mistake("this has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))")

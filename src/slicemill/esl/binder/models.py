@@ -3,39 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 
 from sqlglot import exp
 
-from slicemill.errors import did_you_mean, one_of
+from slicemill.errors import counted, did_you_mean, one_of
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.functions.create import refuse_function
 from slicemill.esl.binder.types import bind_columns
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar.statements import MAX_HEIGHT
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.syntax.source import TextSpan
-from slicemill.esl.types.model import ModelDefinition
+from slicemill.esl.types.model import ModelDefinition, ModelResult, ModelTemplate
 from slicemill.esl.types.schema import DOUBLE, Schema
+from slicemill.model.letters import from_letters, in_letters
 from slicemill.model.macros import MACROS
 from slicemill.model.model import Model, expression
 from slicemill.model.naive import Nulls
 from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.parse import RESERVED, parse
 from slicemill.model.scalars import FUNCTIONS
-from slicemill.model.terms import Expr, ModelError, children
+from slicemill.model.terms import Expr, ModelError, children, shown
 from slicemill.scalar.signatures import SCALARS
 
+MOST_RESULTS = 256
+# Numbers that some constant takes: a count, a share, a power.
+_TRIED = (Fraction(1), Fraction(1, 2), Fraction(2), Fraction(3))
 _AGGREGATES = frozenset((*MACROS, *ACCUMULATORS, *SEARCHES))
 _KNOWN = frozenset((*_AGGREGATES, *FUNCTIONS))
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _TOKEN = re.compile(r"[A-Za-z_]\w*|[\d.]+|\S")
 
 
-def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition:
+def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition | ModelTemplate:
     _refuse_known(node.this, context)
-    arguments = bind_columns(child(node, "arguments"), untyped=DOUBLE)
-    for declaration, column in zip(child(node, "arguments"), arguments, strict=True):
+    declared = [*child(node, "arguments"), *(child(node, "constants") or ())]
+    arguments = bind_columns(declared, untyped=DOUBLE)
+    for declaration, column in zip(declared, arguments, strict=True):
         if column.type != DOUBLE:
             hint = "declare it as REAL: whatever number is given for it is taken as one"
             raise Mistake(
@@ -47,15 +54,89 @@ def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition:
                 f"{column.name} cannot name a parameter of a model", span_of(declaration.this), hint
             )
     nulls = _nulls(child(node, "options") or [])
-    text = child(node, "text")
-    return ModelDefinition(node.this.name, _expression(text, arguments, nulls))
+    count = len(child(node, "arguments"))
+    parameters = Schema(arguments.columns[:count])
+    constants = [column.name.lower() for column in arguments.columns[count:]]
+    texts, named = child(node, "texts"), child(node, "results")
+    if not constants and named is None:
+        model = _expression(texts[0], parameters, nulls)
+        if not in_letters(texts[0].name):
+            return ModelDefinition(node.this.name, model)
+        rules = from_letters(texts[0].name, parameters.names).rules
+        return ModelDefinition(node.this.name, model, texts[0].name, rules)
+    if named is not None and len(named) != len(texts):
+        raise Mistake(
+            f"{counted(len(texts), 'expression')} for {counted(len(named), 'result')}",
+            span_of(node.this),
+            "write one for each, with commas between them",
+        )
+    results: list[ModelResult] = []
+    for text, result in zip(texts, named or [None], strict=True):
+        results += _results(text, result, parameters, constants, nulls)
+    _check_columns(results, node)
+    return ModelTemplate(node.this.name, parameters.names, tuple(constants), tuple(results), nulls.value)
+
+
+def _results(
+    text: exp.Var,
+    result: nodes.ModelResults | None,
+    parameters: Schema,
+    constants: Sequence[str],
+    nulls: Nulls,
+) -> Iterator[ModelResult]:
+    """The columns that one expression stands for; whether it can be is tried with some constants."""
+    identifier = None if result is None else child(result, "index")
+    index = None if identifier is None else identifier.name.lower()
+    taken = index in RESERVED or index in constants or (index and parameters.find(index) is not None)
+    if identifier is not None and taken:
+        raise Mistake(
+            f"{index} means something else in this model",
+            span_of(identifier),
+            "give the index another name",
+        )
+    named = [*constants, *([] if index is None else [index])]
+    model = _tried(text, parameters, nulls, named)
+    if result is None or index is None:
+        yield ModelResult("" if result is None else result.this.name, model.text)
+        return
+    first, last = int(child(result, "first").name), int(child(result, "last").name)
+    if not first <= last < first + MOST_RESULTS:
+        raise Mistake(
+            f"{first} TO {last} are not 1 to {MOST_RESULTS} columns",
+            span_of(result),
+            "the first number is the lesser one",
+        )
+    for place in range(first, last + 1):
+        yield ModelResult(f"{result.this.name}{place}", model.text, ((index, Fraction(place)),))
+
+
+def _tried(text: exp.Var, parameters: Schema, nulls: Nulls, constants: Sequence[str]) -> Model:
+    """The model with some numbers for its constants: what has to be in a range is checked at the call."""
+    mistake: Mistake | None = None
+    for number in _TRIED if constants else _TRIED[:1]:
+        try:
+            return _expression(text, parameters, nulls, dict.fromkeys(constants, number))
+        except Mistake as found:
+            mistake = mistake or found
+    assert mistake is not None, "something has been tried"
+    raise mistake
+
+
+def _check_columns(results: Sequence[ModelResult], node: nodes.CreateModel) -> None:
+    names = [result.column.lower() for result in results]
+    if len(names) > MOST_RESULTS:
+        raise Mistake(f"a model has at most {MOST_RESULTS} results, not {len(names)}", span_of(node.this))
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise Mistake(f"there are two results {twice[0]}", span_of(node.this), "give one another name")
 
 
 def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
     name, catalog = identifier.name, context.catalog
+    refuse_function(identifier, context)
     if name.lower() in SCALARS:
         raise Mistake(f"{name} is a scalar function already", span_of(identifier), "choose another name")
-    if any(catalog.declared_versions(name)):
+    if name.lower() in catalog.models or any(catalog.declared_versions(name)):
         kind = "model" if name.lower() in catalog.models else "aggregate"
         hint = f"choose another name, or DROP {kind.upper()} {name} first"
         raise Mistake(f"there is a{'n' * (kind[0] == 'a')} {kind} {name} already", span_of(identifier), hint)
@@ -76,7 +157,9 @@ def _nulls(options: Sequence[nodes.Option]) -> Nulls:
     return found
 
 
-def _expression(node: exp.Var, arguments: Schema, nulls: Nulls) -> Model:
+def _expression(
+    node: exp.Var, arguments: Schema, nulls: Nulls, constants: Mapping[str, Fraction] | None = None
+) -> Model:
     """Names are the same in capitals and small letters, as everywhere in ESL."""
     spelt = {name.lower(): name for name in arguments.names}
 
@@ -84,19 +167,31 @@ def _expression(node: exp.Var, arguments: Schema, nulls: Nulls) -> Model:
         lower = word.group().lower()
         return spelt.get(lower, lower)
 
-    written = _WORD.sub(small, node.meta["written"])
+    short, written = node.name, node.meta["written"]
+    if in_letters(short):
+        short = written = _said(node, arguments)
+    short, written = _WORD.sub(small, short), _WORD.sub(small, written)
     try:
-        _check_height(written, node)
-        expression(written, arguments.names, nulls=nulls)
+        _check_height(written, node, constants)
+        expression(written, arguments.names, nulls=nulls, constants=constants)
     except ModelError as error:
-        raise _mistake(error, written, span_of(node).start, arguments.names) from None
-    return expression(_WORD.sub(small, node.name), arguments.names, nulls=nulls)
+        known = [*arguments.names, *(constants or ())]
+        raise _mistake(error, written, span_of(node).start, known) from None
+    return expression(short, arguments.names, nulls=nulls, constants=constants)
 
 
-def _check_height(text: str, node: exp.Var) -> None:
+def _said(node: exp.Var, arguments: Schema) -> str:
+    """The paper's letters as an expression."""
+    try:
+        return shown(from_letters(node.name, arguments.names).expr)
+    except ModelError as error:
+        raise Mistake(error.what, span_of(node), error.hint) from None
+
+
+def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | None) -> None:
     """Models are taken apart by recursion, as statements are."""
     try:
-        level: list[Expr] = [parse(text)]
+        level: list[Expr] = [parse(text, constants)]
     except RecursionError:
         level = []
     else:

@@ -9,13 +9,14 @@ from sqlglot import exp
 
 from slicemill.esl.binder.calls import (
     Resolved,
-    aggregate_names,
+    callable_names,
     is_aggregate,
     read_field,
-    resolve_call,
+    resolve_calls,
     single_column,
 )
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
+from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
 from slicemill.esl.binder.problems import Problems
@@ -43,46 +44,50 @@ class RelationEnvironment:
     inwindow: Schema | None = None
     place: str = ""
     resolved: dict[str, Resolved] = field(default_factory=dict)
+    _columns: dict[str, tuple[Column, ...]] = field(default_factory=dict)
 
     def column(self, node: exp.Column) -> Expr:
         return self.scope.resolve(node)
 
     def call_names(self) -> list[str]:
-        return [*aggregate_names(self.context.catalog), "oldest"]
+        return [*callable_names(self.context.catalog), "oldest"]
 
     def call(self, node: exp.Anonymous) -> Expr | None:
         name = node.name.lower()
         if name == "oldest":
             return self._oldest(node, None)
         if not is_aggregate(name, self.context.catalog):
-            return None
+            return function_call(node, self.context, self)
         return single_column(node, self._aggregate(node))
 
-    def _aggregate(self, node: exp.Anonymous) -> Resolved:
+    def _aggregate(self, node: exp.Anonymous) -> tuple[Column, ...]:
+        """The columns that a call returns."""
         if self.place:
             raise Mistake(f"an aggregate cannot stand in {self.place}", span_of(node))
         text = to_esl(node)
-        if text not in self.resolved:
+        if text not in self._columns:
             before, self.place = self.place, "the argument of an aggregate"
             arguments = [bind(a, self) for a in node.expressions if not isinstance(a, exp.Star)]
             self.place = before
-            resolved = resolve_call(node, arguments, self.context.catalog)
-            if resolved.base is None and not resolved.builtin:
-                raise Mistake(
-                    f"{resolved.name} has only a window version", span_of(node), "a table has no window"
-                )
-            model = None if resolved.base is None else resolved.base.model
-            if model is not None and model.uses_position:
-                raise Mistake(
-                    "this model uses position i, and the rows of a table have no order", span_of(node)
-                )
-            self.resolved[text] = resolved
-        return self.resolved[text]
+            found = resolve_calls(node, arguments, self.context.catalog)
+            for resolved in found:
+                if resolved.base is None and not resolved.builtin:
+                    raise Mistake(
+                        f"{resolved.name} has only a window version", span_of(node), "a table has no window"
+                    )
+                model = None if resolved.base is None else resolved.base.model
+                if model is not None and model.uses_position:
+                    raise Mistake(
+                        "this model uses position i, and the rows of a table have no order", span_of(node)
+                    )
+                self.resolved[resolved.columns[0].name] = resolved
+            self._columns[text] = tuple(column for resolved in found for column in resolved.columns)
+        return self._columns[text]
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
         """All columns of an aggregate call; None for anything else."""
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
-            return self._aggregate(node).columns
+            return self._aggregate(node)
         return None
 
     def _oldest(self, node: exp.Anonymous, wanted: exp.Identifier | None) -> Expr:

@@ -143,6 +143,13 @@ def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
     return Literal(value, t.DATE if kind is Kind.DATE else t.TIMESTAMP)
 
 
+def as_argument(expr: Expr, wanted: Type, node: exp.Expression) -> Expr:
+    """An argument or value where a type is declared: a text constant may stand for a point in time."""
+    if wanted.kind in (Kind.TIMESTAMP, Kind.DATE) and _is_text_literal(expr):
+        return _as_time(expr, wanted.kind, node)
+    return expr
+
+
 # -- operators --------------------------------------------------------------------------------------------
 
 _ARITHMETIC: dict[type[exp.Expression], str] = {

@@ -13,6 +13,7 @@ from slicemill.esl.binder import definitions
 from slicemill.esl.binder.aggregates import bind_aggregate
 from slicemill.esl.binder.classifiers import bind_classifier
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.functions.create import bind_function
 from slicemill.esl.binder.problems import Mistakes, Unknowable
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Diagnostic, Mistake
@@ -22,7 +23,7 @@ from slicemill.esl.syntax.source import SourceText, TextSpan
 from slicemill.esl.types.catalog import Catalog, DroppedName, Statement
 
 _DECLARATION = re.compile(
-    r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL)\s+[\"`]?(\w+)",
+    r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL|FUNCTION)\s+[\"`]?(\w+)",
     re.IGNORECASE,
 )
 
@@ -55,7 +56,8 @@ def bind_script(
     bound: list[tuple[Statement, TextSpan]] = []
     for node in parsed:
         try:
-            statement = bind_statement(node, context)
+            called: set[str] = set()
+            statement = bind_statement(node, replace(context, functions_called=called))
         except Mistake as mistake:
             diagnostics.append(mistake.diagnostic)
         except Mistakes as mistakes:
@@ -63,7 +65,7 @@ def bind_script(
         except Unknowable:
             pass
         else:
-            known.add(statement)
+            known.add(statement, called)
             if isinstance(statement, DroppedName) and left.cache_info().currsize:
                 left().add(statement)
             bound.append((statement, span_of(node)))
@@ -98,6 +100,8 @@ def bind_statement(node: exp.Expression, context: Context) -> Statement:
         from slicemill.esl.binder.models import bind_model
 
         return bind_model(node, context)
+    if isinstance(node, nodes.CreateFunction):
+        return bind_function(node, context)
     if isinstance(node, nodes.CreateAggregate):
         return bind_aggregate(node, context)
     if isinstance(node, nodes.DropObject):

@@ -240,7 +240,7 @@ def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
 def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
     """The call in the syntax, for the place of a message."""
     for call in node.find_all(exp.Anonymous):
-        if call.name.lower() == resolved.name.lower() and not isinstance(call.parent, nodes.Over):
+        if call.name.lower() == resolved.written.lower() and not isinstance(call.parent, nodes.Over):
             return call
     return node
 

@@ -116,6 +116,8 @@ def _call(call: Call, dialect: Dialect) -> _Text:
         raise SlicemillError(
             f"{name} works on periods, which {dialect} does not have: compare begin and end instead"
         )
+    if dialect == "spark" and ":" in name:
+        raise SlicemillError(f"{name} is a function in Python, and has no Spark SQL")
     if dialect == "duckdb":
         special = render_duckdb.call(call, lambda expr: _inside(expr, "duckdb", _Strength.ATOM))
         if special is not None:

@@ -170,12 +170,37 @@ class CreateClassifier(exp.Expression):
 
 
 class CreateModel(exp.Expression):
-    """`text` is the expression, spaces between its tokens where some were written.
+    """`texts` are its expressions, spaces between tokens where some were written; one for each of `results`.
 
-    Its `meta["written"]` has everything at its place, so that a mistake in it can be shown.
+    Their `meta["written"]` has everything at its place, so that a mistake in it can be shown.
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "arguments": True, "options": False, "text": True}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "arguments": True,
+        "constants": False,
+        "results": False,
+        "options": False,
+        "texts": True,
+    }
+
+
+class ModelResults(exp.Expression):
+    """`name`, or `name[index = first TO last]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "index": False, "first": False, "last": False}
+
+
+class CreateFunction(exp.Expression):
+    """A scalar function: its `body` is an expression, or `external` names a function in Python."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "arguments": True,
+        "returns": True,
+        "body": False,
+        "external": False,
+    }
 
 
 class DropObject(exp.Expression):
@@ -230,6 +255,12 @@ class InsertInto(exp.Expression):
 
 class UpdateSet(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "assignments": True, "where": False}
+
+
+class WhileLoop(exp.Expression):
+    """`WHILE condition { statements }` in an aggregate."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "statements": True}
 
 
 class Assignment(exp.Expression):

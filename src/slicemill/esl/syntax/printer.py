@@ -207,8 +207,23 @@ class EslGenerator(Generator):
     def createmodel_sql(self, e: nodes.CreateModel) -> str:
         options = child(e, "options")
         clause = f" WITH ({self._listing(options)})" if options else ""
-        head = f"CREATE MODEL {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))}){clause}"
-        return f"{head} AS{self.sep()}{child(e, 'text').name}"
+        arguments, constants = self._listing(child(e, "arguments")), child(e, "constants")
+        arguments += f"; {self._listing(constants)}" if constants else ""
+        results = f" : ({self._listing(child(e, 'results'))})" if child(e, "results") else ""
+        head = f"CREATE MODEL {self.sql(e, 'this')}({arguments}){results}{clause}"
+        return f"{head} AS{self.sep()}{', '.join(text.name for text in child(e, 'texts'))}"
+
+    def modelresults_sql(self, e: nodes.ModelResults) -> str:
+        if child(e, "index") is None:
+            return self.sql(e, "this")
+        bounds = f"{self.sql(e, 'index')} = {self.sql(e, 'first')} TO {self.sql(e, 'last')}"
+        return f"{self.sql(e, 'this')}[{bounds}]"
+
+    def createfunction_sql(self, e: nodes.CreateFunction) -> str:
+        head = f"CREATE FUNCTION {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))})"
+        external = child(e, "external") is not None
+        value = f"LANGUAGE PYTHON AS {self.sql(e, 'external')}" if external else f"AS {self.sql(e, 'body')}"
+        return f"{head} RETURNS {self.sql(e, 'returns')} {value}"
 
     def dropobject_sql(self, e: nodes.DropObject) -> str:
         return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"
@@ -268,6 +283,9 @@ class EslGenerator(Generator):
     def assignment_sql(self, e: nodes.Assignment) -> str:
         return f"{self.sql(e, 'this')} = {self.sql(e, 'expression')}"
 
+    def whileloop_sql(self, e: nodes.WhileLoop) -> str:
+        return f"WHILE {self.sql(e, 'this')} {{{self._block(child(e, 'statements'), end=';')}}}"
+
     def deletefrom_sql(self, e: nodes.DeleteFrom) -> str:
         return f"DELETE FROM {self.sql(e, 'this')}{self._where(e)}"
 
@@ -285,7 +303,7 @@ class EslGenerator(Generator):
     def _block(self, items: Sequence[exp.Expression], end: str = "") -> str:
         if not items:
             return " "
-        lines = [self.sql(item) + end for item in items]
+        lines = [self.sql(item) + end * (not isinstance(item, nodes.WhileLoop)) for item in items]
         if not self.pretty:
             return f" {' '.join(lines)} "
         body = "\n".join(lines)

@@ -10,16 +10,18 @@ from typing import TypeAlias
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ExistsQuery, Expr, ScalarQuery, walk
+from slicemill.esl.types.function import FunctionDefinition
 from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.esl.types.model import ModelDefinition, predefined
+from slicemill.esl.types.model import ModelDefinition, ModelTemplate, predefined
 from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import VARCHAR, Column, Schema, TimestampUnits
 from slicemill.esl.types.service_level import ServiceLevel
 
-CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it
+CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it, as an aggregate
 LATE = "_late"
 ERRORS = "_errors"
+HELD = "_held"  # rows that wait to be put in order; no query can read them
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
 
 
@@ -58,6 +60,11 @@ class Stream:
     def written(self) -> Schema:
         """The columns as the source writes them: a time may be a number of some unit."""
         return self.schema.with_units(self.units)
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """What the names of the logs end in that it has beside its own."""
+        return (LATE, ERRORS, HELD) if self.kind is TimestampKind.EXTERNAL else (ERRORS,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +157,29 @@ class Setting:
 
 Relation: TypeAlias = Stream | DerivedStream | Classifier | Table | View
 Statement: TypeAlias = (
-    Relation | QueryDefinition | AggregateDefinition | ModelDefinition | DroppedName | Setting
+    Relation
+    | QueryDefinition
+    | AggregateDefinition
+    | ModelDefinition
+    | ModelTemplate
+    | FunctionDefinition
+    | DroppedName
+    | Setting
 )
 
 
 @dataclass(slots=True)
 class Catalog:
+    """`function_calls` has, by kind and name of a statement, the users' functions that it calls."""
+
     relations: dict[str, Relation] = field(default_factory=dict)
     queries: dict[str, QueryDefinition] = field(default_factory=dict)
     base_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
     window_aggregates: dict[str, AggregateDefinition] = field(default_factory=dict)
-    models: dict[str, ModelDefinition] = field(default_factory=dict)
+    models: dict[str, ModelDefinition | ModelTemplate] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, FunctionDefinition] = field(default_factory=dict)
+    function_calls: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     def without_queries(self, names: Collection[str] | None = None) -> Catalog:
         """The catalog without some of its queries; if none are named, what queries are made of."""
@@ -176,6 +194,8 @@ class Catalog:
             dict(self.window_aggregates),
             dict(self.models),
             dict(self.settings),
+            dict(self.functions),
+            dict(self.function_calls),
         )
 
     def relation(self, name: str) -> Relation | None:
@@ -197,31 +217,63 @@ class Catalog:
         """
         for suffix, schema in ((LATE, None), (ERRORS, ERROR_SCHEMA)):
             owner = self.relations.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
-            if isinstance(owner, Stream) and (suffix == ERRORS or owner.kind is TimestampKind.EXTERNAL):
+            if isinstance(owner, Stream) and suffix in owner.sides:
                 columns = owner.schema if schema is None else schema
                 return Stream(
                     owner.name + suffix, columns, TimestampKind.INTERNAL, None, 0, None, SourceSpec()
                 )
         return None
 
+    def owner_of(self, name: str) -> Stream | None:
+        """The declared stream that keeps rows beside its own under this name: late, bad or held back."""
+        for suffix in (LATE, ERRORS, HELD):
+            owner = self.relations.get(name.lower().removesuffix(suffix))
+            if name.lower().endswith(suffix) and isinstance(owner, Stream) and suffix in owner.sides:
+                return owner
+        return None
+
     def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """The user's base and window version of an aggregate."""
+        """The user's base and window version of an aggregate, also of an instance of a model."""
         key = name.lower()
-        return self.base_aggregates.get(key), self.window_aggregates.get(key)
+        found = self.base_aggregates.get(key), self.window_aggregates.get(key)
+        instance = None if any(found) else self._instance(name)
+        return found if instance is None else instance[1].versions
+
+    def _instance(self, name: str) -> tuple[ModelTemplate, ModelDefinition] | None:
+        """The model of which a name is that of an instance, and the instance."""
+        for end, letter in enumerate(name):
+            template = self.models.get(name[:end].lower()) if letter in "[." else None
+            found = template.instance(name) if isinstance(template, ModelTemplate) else None
+            if isinstance(template, ModelTemplate) and found is not None:
+                return template, found
+        return None
+
+    def declared_as(self, name: str) -> str:
+        """The name under which an aggregate is declared that is called by this one."""
+        instance = self._instance(name)
+        return name if instance is None else instance[0].name
 
     def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
         """The base and window version of an aggregate: the user's, or those of a model that all have."""
         declared, known = self.declared_versions(name), predefined(name)
-        return declared if any(declared) or known is None else known.versions
+        if any(declared) or known is None or name.lower() in self.functions:
+            return declared
+        return known.versions
 
-    def model(self, name: str) -> ModelDefinition | None:
+    def model(self, name: str) -> ModelDefinition | ModelTemplate | None:
         """The model of that name: the user's, or one that all have."""
-        own = self.models.get(name.lower())
-        return own or (None if any(self.declared_versions(name)) else predefined(name))
+        own, taken = self.models.get(name.lower()), name.lower() in self.functions
+        instance = self._instance(name)
+        if instance is not None:
+            return instance[1]
+        return own or (None if taken or any(self.declared_versions(name)) else predefined(name))
 
-    def add(self, statement: Statement) -> None:
-        """Register, or for DroppedName remove, what a statement declares."""
+    def add(self, statement: Statement, functions: Collection[str] = ()) -> None:
+        """Register, or for DroppedName remove, what a statement declares; `functions` of users it calls."""
         key = statement.name.lower()
+        if functions:
+            user = _user_kind(statement), key
+            self.function_calls[user] = self.function_calls.get(user, frozenset()) | frozenset(functions)
         if isinstance(statement, QueryDefinition):
             self.queries[key] = statement
         elif isinstance(statement, AggregateDefinition):
@@ -229,6 +281,10 @@ class Catalog:
         elif isinstance(statement, ModelDefinition):
             self.models[key] = statement
             self.base_aggregates[key], self.window_aggregates[key] = statement.versions
+        elif isinstance(statement, ModelTemplate):
+            self.models[key] = statement
+        elif isinstance(statement, FunctionDefinition):
+            self.functions[key] = statement
         elif isinstance(statement, DroppedName):
             self._remove(statement.kind, key)
         elif isinstance(statement, Setting):
@@ -237,8 +293,12 @@ class Catalog:
             self.relations[key] = statement
 
     def _remove(self, kind: str, key: str) -> None:
+        user = kind if kind in ("QUERY", "FUNCTION") else "AGGREGATE" if kind in CALLED else "RELATION"
+        self.function_calls.pop((user, key), None)
         if kind == "QUERY":
             self.queries.pop(key, None)
+        elif kind == "FUNCTION":
+            self.functions.pop(key, None)
         elif kind in CALLED:
             self.models.pop(key, None)
             self.base_aggregates.pop(key, None)
@@ -246,14 +306,39 @@ class Catalog:
         else:
             self.relations.pop(key, None)
 
+    def _declared(self, user: tuple[str, str]) -> Statement | None:
+        kind, key = user
+        if kind == "AGGREGATE":
+            return self.models.get(key) or self.base_aggregates.get(key) or self.window_aggregates.get(key)
+        if kind == "FUNCTION":
+            return self.functions.get(key)
+        return self.queries.get(key) if kind == "QUERY" else self.relations.get(key)
+
     def dependants(self, kind: str, name: str) -> list[str]:
-        """Names of the queries, views and streams that read a relation or call an aggregate."""
+        """Names of the queries, views and streams that read a relation or call an aggregate or function.
+
+        Functions are called by aggregates and by other functions as well.
+        """
         wanted = name.lower()
+        if kind == "FUNCTION":
+            users = (self._declared(user) for user, called in self.function_calls.items() if wanted in called)
+            return [user.name for user in users if user is not None]
         found = []
         for statement in (*self.relations.values(), *self.queries.values()):
-            if wanted in {entry.lower() for entry in _used_by(statement, kind)}:
+            used = _used_by(statement, kind)
+            if wanted in {(self.declared_as(entry) if kind in CALLED else entry).lower() for entry in used}:
                 found.append(statement.name)
         return found
+
+
+def _user_kind(statement: Statement) -> str:
+    """Which names a statement's own is one of."""
+    if isinstance(statement, QueryDefinition):
+        return "QUERY"
+    if isinstance(statement, FunctionDefinition):
+        return "FUNCTION"
+    called = isinstance(statement, (AggregateDefinition, ModelDefinition, ModelTemplate))
+    return "AGGREGATE" if called else "RELATION"
 
 
 def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:

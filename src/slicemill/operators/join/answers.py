@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -17,6 +17,10 @@ from slicemill.scalar.vectors import arrow_type
 
 _TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results
 
+# What decides the order of one tuple's pairs, where they come from several cells.
+Ties: TypeAlias = Callable[[Pairs], Mapping[str, pa.Array]]
+NO_TIES: Ties = lambda _: {}  # noqa: E731
+
 # What a query gets from a run: rows, or why there are none.
 Answer: TypeAlias = pa.Table | ExpressionError
 
@@ -28,7 +32,10 @@ Collected: TypeAlias = dict[str, list[pa.Table]]
 class Answers:
     """Makes queries' results of pairs."""
 
-    def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits) -> None:
+    def __init__(
+        self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits, ties: Ties = NO_TIES
+    ) -> None:
+        self._ties = ties
         self._members = members
         self._schemas = schemas
         self._seats = seats
@@ -43,6 +50,7 @@ class Answers:
             if not len(places) or member.name in errors:
                 continue
             columns = {"_ts": pairs.moments(), "_seq": pairs.seqs(), "_arr": pairs.arrivals()}
+            columns |= self._ties(pairs)
             columns |= {name: self._value(pairs, side, column) for name, side, column in member.columns}
             table = pa.table({name: fetch(column, places) for name, column in columns.items()})
             collected.setdefault(member.name, []).append(table)

@@ -8,19 +8,23 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.columns.order import fanned_out, ranked
-from slicemill.columns.sequence_bits import SEQ_BITS, ranked_bits
+from slicemill.columns.sequence_bits import MOST_BITS, SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.join.block import column_numbers
 from slicemill.operators.join.spec import InOrder
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
+from slicemill.storage.ties import tie_name, ties_of
 
 
-def in_order(table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS) -> pa.Table:
+def in_order(
+    table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS, *, tied: bool = False
+) -> pa.Table:
     """Rows of a join by (timestamp, latest stream, its tuple's number, the numbers of all).
 
     `members` are, stream by stream, the columns with a member's timestamp and its number in its stream. Of
     members with the same timestamp that of the last stream is the latest. Numbers have `seq_bits` bits.
+    Where some of the rows are in other cells, these are `tied`.
     """
     if not table.num_rows:
         return table
@@ -37,20 +41,29 @@ def in_order(table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int 
     place, ranks = table.schema.get_field_index("_seq"), (len(members) - 1).bit_length()
     seqs = ranked(number, latest, seq_bits, ranks)
     ordered = table.set_column(place, "_seq", pa.array(seqs)).take(pa.array(order))
-    return fanned_out(ordered, ranked_bits(seq_bits, ranks))
+    bits = ranked_bits(seq_bits, ranks)
+    if not tied:
+        return fanned_out(ordered, bits)
+    # Numbers may have lost bits by which their tuples come.
+    lost = seq_bits + ranks > MOST_BITS
+    for place, tie in enumerate((number, *numbers) if lost else numbers):
+        ordered = ordered.append_column(tie_name(place, fanned_bits(bits) - bits), pa.array(tie[order]))
+    return ordered
 
 
 class InOrderStep:
     """Joined rows in the order of one join of all their streams, without what only that needed."""
 
-    def __init__(self, operator: InOrder, output: Schema, seq_bits: int) -> None:
+    def __init__(self, operator: InOrder, output: Schema, seq_bits: int, *, tied: bool) -> None:
         self._members = operator.members
         self._columns = [TS, SEQ, ARRIVAL, *output.names]
         self._seq_bits = seq_bits
+        self._tied = tied
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        return in_order(tables[0], self._members, self._seq_bits).select(self._columns), complete[0]
+        ordered = in_order(tables[0], self._members, self._seq_bits, tied=self._tied)
+        return ordered.select([*self._columns, *ties_of(ordered)]), complete[0]
 
 
 def in_order_step(operator: InOrder, context: StepContext) -> InOrderStep:
-    return InOrderStep(operator, context.node.schema, context.seq_bits)
+    return InOrderStep(operator, context.node.schema, context.seq_bits, tied=context.cell.tied)

@@ -25,10 +25,16 @@ _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """New rows of a side, grouped: the numbers and arrivals of their pairs, their place among all new rows,
-    and how many rows of the other side came before them."""
+    """New rows of a side, grouped: their numbers, the numbers and arrivals of their pairs, their place among
+    all new rows, and how many rows of the other side came before them.
+
+    `stored` are those of them that can be met from now on: in a unit whose cells get the same rows, each
+    stores some.
+    """
 
     block: Block
+    stored: Block
+    numbers: Times
     seqs: Times
     arrivals: Times
     ranks: Places
@@ -65,6 +71,18 @@ class Pairs:
 
     def arrivals(self) -> pa.Array:
         return self._of_probes("arrival", lambda probing: probing.arrivals)
+
+    def causes(self) -> pa.Array:
+        """The numbers of the rows that probed, in their streams."""
+        return self._of_probes("cause", lambda probing: probing.numbers)
+
+    def older(self, name: str) -> pa.Array:
+        """A system column, of integers, of the rows that were met."""
+        known = f"older{name}"
+        if known not in self._fetched:
+            sources = [(found.block.table.column(name).chunk(0), found.rows) for found in self.found]
+            self._fetched[known] = self._scattered(sources, pa.int64())
+        return self._fetched[known]
 
     def times(self, side: int) -> pa.Array:
         return self._column(side, TIME, pa.int64())

@@ -4,6 +4,9 @@ A run takes the rows that nothing can come before any more. They probe the other
 other, and then become slices themselves. Results come in the reference's order: by the newer tuple,
 (timestamp, input, arrival), then by the older one, oldest first.
 
+Where all cells of its unit get all rows, each stores those of its stripe: a pair is found once, where its
+older tuple is stored (PSP-D, S33). New tuples of all stripes probe; they meet new ones of the cell's own.
+
 A query that is new gets pairs of tuples that have both arrived since: as if it had started alone. Where the
 plan says that what is stored for another query is what it would have stored itself, it gets that too (S23).
 """
@@ -19,11 +22,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.columns.cells import stripes_of
 from slicemill.columns.order import fanned_out, ranked
-from slicemill.columns.sequence_bits import SEQ_BITS, ranked_bits
+from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.cell import WHOLE, Cell
 from slicemill.operators.join import placing, probe
-from slicemill.operators.join.answers import Answer, Answers, Collected
+from slicemill.operators.join.answers import NO_TIES, Answer, Answers, Collected
 from slicemill.operators.join.arrays import Places, Times
 from slicemill.operators.join.block import (
     ARRIVAL,
@@ -43,6 +48,8 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import FOREVER, QueryBits, reach_of
 from slicemill.scalar.values import ExpressionError
+from slicemill.shedding.ages import AgeCounter
+from slicemill.storage.ties import tie_name
 
 PAIRS_PER_BLOCK = 1 << 19
 _SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them
@@ -70,10 +77,12 @@ class JoinKernel:
         state: JoinState,
         newcomers: Covers | None = None,
         seq_bits: int = SEQ_BITS,
+        cell: Cell = WHOLE,
     ) -> None:
         """`newcomers` are members that are new, also if there was one of the same name and form before."""
         self.state = state
-        self._asked = [asks_for_numbers(operator, side) for side in SIDES]
+        self._cell = cell
+        self._asked = [cell.tied or asks_for_numbers(operator, side) for side in SIDES]
         self._seq_bits = seq_bits
         self._members = operator.members
         self._schemas = schemas
@@ -95,13 +104,15 @@ class JoinKernel:
             for side in SIDES
         ]
         self._reaches = [side.reach for side in self._sides]
+        self.compared = AgeCounter(len(SIDES))  # in the last run
         # What a selection said of stored rows that cannot be told.
         self._problems: dict[str, ExpressionError] = {}
         if known.members and before != state.seats:
             for number, side in enumerate(self._sides):
                 side.change(state.seats.stayed(before), self._served(new, number, known))
             state.measures.begin_anew()
-        self._answers = Answers(operator.members, schemas, state.seats)
+        ties = self._ties if cell.tied else NO_TIES
+        self._answers = Answers(operator.members, schemas, state.seats, ties)
 
     def shorten(self, shares: Mapping[str, float]) -> None:
         """In the next runs, look for pairs only in the newest part of these queries' windows (S55).
@@ -149,6 +160,7 @@ class JoinKernel:
         Rows of a side go in that are `below` its time. `until` is complete on both.
         """
         errors, self._problems = self._problems, {}
+        self.compared.begin_anew()
         for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
                 numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
@@ -164,12 +176,22 @@ class JoinKernel:
         if until < FOREVER:
             self._measure(new, until)
             for kept, rows in zip(self._sides, new, strict=True):
-                kept.add(rows.block, until)
+                kept.add(rows.stored, until)
+        answers = self._answers.all_of(collected, errors)
+        if self._cell.tied:
+            return answers
         bits = ranked_bits(self._seq_bits)
         return [
-            answer if isinstance(answer, ExpressionError) else fanned_out(answer, bits)
-            for answer in self._answers.all_of(collected, errors)
+            answer if isinstance(answer, ExpressionError) else fanned_out(answer, bits) for answer in answers
         ]
+
+    def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
+        """A tuple's pairs come by the older ones; tuples whose numbers have lost bits, by their own first."""
+        bits = ranked_bits(self._seq_bits)
+        lost = bits == self._seq_bits
+        ties = [pairs.causes()] if lost else []
+        ties += [pairs.older(TIME), pairs.older(SEQ)]
+        return {tie_name(place, fanned_bits(bits) - bits): tie for place, tie in enumerate(ties)}
 
     def _measure(self, new: Sequence[Probing], until: int) -> None:
         """Note what has come, and plan the cuts when there is much news."""
@@ -182,9 +204,9 @@ class JoinKernel:
             window_s = kept.reach.longest_s
             if window_s is not None and elapsed_s > 0:
                 held = sum(stored.rows for stored in kept.state.slices)
-                seen.time_passes(held, rows.block.rows, elapsed_s, window_s)
+                seen.time_passes(held, rows.stored.rows, elapsed_s, window_s)
                 # Rows lie in the order of their hashes: the first ones are as good as any.
-                seen.sample(*kept.wanting(rows.block, _SAMPLED))
+                seen.sample(*kept.wanting(rows.stored, _SAMPLED))
         if measures.is_due():
             for side, kept in enumerate(self._sides):
                 cuts = measures.cuts(side, kept.reach)
@@ -209,10 +231,17 @@ class JoinKernel:
             seen = self._sides[1 - side].state.seen + met.astype(np.int64)
             names = [TIME if name == TS else name for name in table.column_names]
             kept = [name for name in names if name != ARRIVAL and (name != SEQ or self._asked[side])]
-            block, order = grouped(table.rename_columns(names).select(kept), self.state.seats.words)
+            inside, words = table.rename_columns(names).select(kept), self.state.seats.words
+            block, order = grouped(inside, words)
             arrivals, seqs = column_numbers(table, ARRIVAL), column_numbers(table, SEQ)
+            stored = block
+            if self._cell.by_time:
+                mine = stripes_of(seqs, self._cell.count) == self._cell.number
+                stored, _ = grouped(inside.filter(pa.array(mine)).combine_chunks(), words)
             caused = ranked(seqs, side, self._seq_bits)
-            new.append(Probing(block, caused[order], arrivals[order], ranks[order], seen[order]))
+            new.append(
+                Probing(block, stored, seqs[order], caused[order], arrivals[order], ranks[order], seen[order])
+            )
         return new
 
     def _targets(self, new: Sequence[Probing]) -> list[_Target]:
@@ -228,15 +257,23 @@ class JoinKernel:
                     block.hashes, block.first, block.times, other.numbers(block),
                     latest, earliest, side, starts, ends,
                 )  # fmt: skip
+                self._count_compared(1 - side, rows.times, earliest, latest, found)
                 if found:
                     targets.append(_Target(side, block, live, starts, ends))
         return targets
+
+    def _count_compared(self, side: int, probes: Times, earliest: int, latest: int, count: int) -> None:
+        """Rows of a slice are met by those that come: how old they are then."""
+        longest = self._sides[side].reach.longest_us
+        now = int(probes[len(probes) // 2])  # in the order of hashes, so it is any of them
+        ages = (0, 0) if longest in (-1, FOREVER) else (now - latest, now - earliest)
+        self.compared.add(side, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 
     def _met_by(
         self, new: Sequence[Probing], side: int
     ) -> Iterator[tuple[Block, NDArray[np.uint64], int, int]]:
         """Blocks that new rows of a side may meet, oldest first; who may get their rows; their times."""
-        other, rows = self._sides[1 - side], new[1 - side].block
+        other, rows = self._sides[1 - side], new[1 - side].stored
         for stored, block in other.blocks(int(new[side].block.times.min())):
             yield block, stored.live, stored.earliest, stored.latest
         if rows.rows:

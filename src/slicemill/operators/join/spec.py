@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
@@ -15,6 +16,7 @@ from slicemill.operators.description import Description, Fact, each, many
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
 from slicemill.operators.kind import (
     ColumnsRead,
+    InnerJoin,
     Keys,
     KeysBelow,
     MemberKind,
@@ -63,11 +65,15 @@ class JoinMember:
     """
 
     name: str
-    windows: tuple[Window, Window]
-    selections: tuple[Expr | None, Expr | None]
+    windows: tuple[Window, ...]
+    selections: tuple[Expr | None, ...]
     residual: Expr | None
     columns: tuple[tuple[str, int, str], ...]
     limit: AgeLimit | None = None
+
+    def side_of(self, _: JoinMember, side: int) -> int | None:
+        """The side that is the same input as a side of another join."""
+        return side
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +164,20 @@ def _own_part(member: JoinMember) -> tuple[Fact, ...]:
 def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
     """Those of both inputs; windows that count rows count those of all keys."""
     return None if join.counts_rows or not join.keys[0] else join.keys
+
+
+def _joins(join: SharedJoin) -> InnerJoin:
+    """Members differ in windows; one that has no others beside it says where its columns are from."""
+    windows = tuple(longest_of([member.windows[side] for member in join.members]) for side in (0, 1))
+    equal = tuple(((0, left), (1, right)) for left, right in zip(*join.keys, strict=True))
+    only = join.members[0] if len(join.members) == 1 else None
+    columns = {name: (side, own) for name, side, own in only.columns} if only is not None else {}
+    return InnerJoin(windows, equal, columns)
+
+
+def longest_of(windows: Sequence[Window]) -> Window:
+    counted = [window for window in windows if window.frame is FrameUnit.ROWS]
+    return max(counted or windows, key=lambda window: inf if window.extent is None else window.extent)
 
 
 def _keys_below(join: SharedJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
@@ -253,9 +273,12 @@ KINDS = (
         columns_read=lambda join, port, _: _columns_read(join, port),
         unit=UnitOf.PARTS,
         keys=_keys,
+        joins=_joins,
         keys_below=_keys_below,
         history_us=_history_us,
         seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),
+        ties=True,
+        redistribute="slicemill.operators.join.redistribute:redistributed",
         member=MemberKind(
             words=lambda member: Description("⋈", "From slices", _own_part(member)),
             history_us=lambda member: longest_us(member.windows),
@@ -269,6 +292,7 @@ KINDS = (
         spec=InOrder,
         words=lambda *_: Description("", "In order", (("by", "the latest of the joined tuples"),)),
         keeps_state=False,
+        ties=True,
         keys_below=same_keys,
         numbered_by=_joined_streams,
         seq_bits=lambda in_order, bits, *_: fanned_bits(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
+from slicemill.operators.cell import WHOLE
 from slicemill.operators.context import StepContext
 from slicemill.operators.in_turn import Due, borders, due_in_turn
 from slicemill.operators.join.shared import JoinKernel
@@ -15,6 +16,7 @@ from slicemill.operators.join.spec import InOrder, SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.step import SharedStep, StatefulStep, StepResult
 from slicemill.shedding.accuracy import AccuracySums
+from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import TS
@@ -22,9 +24,12 @@ from slicemill.storage.arrow_schema import TS
 
 def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | SharedStep:
     state = context.state if isinstance(context.state, JoinState) else JoinState()
-    join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits)
+    is_link = _is_link(context)
+    # What comes out of a link goes into the next one, in the same cell.
+    cell = WHOLE if is_link else context.cell
+    join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits, cell)
     limited = [member.name for member in operator.members if member.limit is not None]
-    step = SharedJoinStep(join, limited, in_turn=not _is_link(context))
+    step = SharedJoinStep(join, limited, in_turn=not is_link)
     return step if context.graph.has_parts(context.node.id) else JoinStep(step)
 
 
@@ -52,6 +57,10 @@ class SharedJoinStep:
     def state(self) -> JoinState:
         return self._join.state
 
+    @property
+    def compared(self) -> Compared:
+        return self._join.compared.found()
+
     def sheds(self, node_id: str) -> Mapping[str, Report]:  # noqa: ARG002
         """Of its members, which have the names of nodes."""
         return {name: self.state.sheds[name] for name in self._counted if name in self.state.sheds}
@@ -59,10 +68,10 @@ class SharedJoinStep:
     def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
         """In the next run, reach only so far into these queries' windows."""
         self._shares = {name: found.share for name, found in dropping.items()}
-        self._join.shorten({name: share for name, share in self._shares.items() if share < 1})
+        self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], until: int) -> None:
-        """Pairs that are not looked for cannot be counted: of ages that are equally likely, a share."""
+        """Pairs that are not looked for cannot be counted: as many of them match as of the others."""
         rows = sum(table.num_rows for table in tables)
         for name in self._counted if rows else ():
             report = self.state.sheds.setdefault(name, Report())
@@ -95,6 +104,10 @@ class JoinStep:
     @property
     def state(self) -> JoinState:
         return self._shared.state
+
+    @property
+    def compared(self) -> Compared:
+        return self._shared.compared
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         (part,) = self._shared.run(tables, complete)

@@ -68,6 +68,7 @@ KINDS = (
         keys_below=_keys_below,
         words=_words,
         keeps_state=False,
+        ties=True,
         history_us=_history_us,
         numbered_by=lambda _, node, graph: graph[node.inputs[0]].inputs,
         seq_bits=_seq_bits,

@@ -71,6 +71,7 @@ KINDS = (
         selections=lambda where, _: (where.condition,),
         columns_read=lambda where, _, wanted: ColumnsRead([where.condition], wanted),
         keeps_state=False,
+        ties=True,
         keys_below=same_keys,
         step="slicemill.operators.select.step:filter_step",
     ),
@@ -83,6 +84,7 @@ KINDS = (
         # An item that nobody reads is computed all the same: it may fail.
         columns_read=lambda project, *_: ColumnsRead([item.expr for item in project.items], ()),
         keeps_state=False,
+        ties=True,
         keys_below=_keys_below_project,
         step="slicemill.operators.select.step:project_step",
     ),

@@ -62,6 +62,7 @@ KINDS = (
         words=lambda sink, *_: Description("", f"Query {sink.query}"),
         own_name=lambda sink: sink.query,
         keeps_state=False,
+        ties=True,
         step="slicemill.operators.streams.step:sink",
     ),
 )

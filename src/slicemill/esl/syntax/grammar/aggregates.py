@@ -6,8 +6,8 @@ from sqlglot import exp
 
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
-from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import expressions, queries
+from slicemill.esl.syntax.grammar.functions import declaration, python_object
 from slicemill.esl.syntax.nodes import at
 
 STATES = ("INITIALIZE", "ITERATE", "TERMINATE", "EXPIRE")
@@ -30,18 +30,8 @@ def create_aggregate(c: Cursor) -> nodes.CreateAggregate:
         this=name, arguments=arguments, returns=returns, algebraic=algebraic, window=window
     )
     if c.accept("LANGUAGE"):
-        language = c.name("a language")
-        if language.name.upper() != "PYTHON":
-            raise Mistake(
-                f"there is no support for {language.name}", nodes.span_of(language), "write LANGUAGE PYTHON"
-            )
-        c.expect("AS")
-        external_at = c.span()
-        external = c.string("'module:class'")
-        if external is None:
-            c.fail()
         node.set("language", "PYTHON")
-        node.set("external", at(exp.Literal.string(external), external_at))
+        node.set("external", python_object(c, "'module:class'"))
     else:
         _bodies(c, node)
     return at(node, c.span_from(start))
@@ -54,13 +44,6 @@ def _returns(c: Cursor) -> list[exp.Expression]:
         c.expect(")")
         return columns
     return [expressions.type_name(c)]
-
-
-def declaration(c: Cursor, what: str, typed: bool = False) -> nodes.ColumnDeclaration:
-    start = c.span()
-    name = c.name(what)
-    kind = expressions.type_name(c) if typed or c.at_name() or c.looking_at("INTERVAL") else None
-    return at(nodes.ColumnDeclaration(this=name, kind=kind), c.span_from(start))
 
 
 def _bodies(c: Cursor, node: nodes.CreateAggregate) -> None:
@@ -95,15 +78,20 @@ def _body(c: Cursor) -> nodes.AggregateBody:
     while state := c.accept_any(STATES):
         states.append(exp.Var(this=state))
         c.expect(":")
+    return at(nodes.AggregateBody(states=states, statements=_statements(c)), c.span_from(start))
+
+
+def _statements(c: Cursor) -> list[exp.Expression]:
+    """What stands in braces."""
     c.expect("{")
     statements: list[exp.Expression] = []
     while not c.accept("}"):
         if c.accept(";"):
             continue
         statements.append(_statement(c))
-        if not c.looking_at("}"):
+        if not c.looking_at("}") and not isinstance(statements[-1], nodes.WhileLoop):
             c.expect(";")
-    return at(nodes.AggregateBody(states=states, statements=statements), c.span_from(start))
+    return statements
 
 
 def _statement(c: Cursor) -> exp.Expression:
@@ -119,6 +107,9 @@ def _statement(c: Cursor) -> exp.Expression:
     elif c.accept("DELETE"):
         c.expect("FROM")
         node = nodes.DeleteFrom(this=c.name("a table"), where=_where(c))
+    elif c.accept("WHILE"):
+        condition = expressions.expression(c)
+        node = nodes.WhileLoop(this=condition, statements=c.nested(lambda: _statements(c)))
     else:
         c.fail("results leave through INSERT INTO RETURN" if c.word() in ("RETURN", "SELECT", "WITH") else "")
     return at(node, c.span_from(start))

@@ -245,7 +245,7 @@ def _postfix(c: Cursor) -> exp.Expression:
             # Printed as CAST( … ), it nests one level deeper than it is written.
             c.check_depth(nodes.height(node) + 1)
             node = at(exp.Cast(this=node, to=type_name(c)), c.span_from(span_of(node)))
-        elif isinstance(node, exp.Anonymous) and c.take("."):
+        elif isinstance(node, exp.Anonymous | nodes.Over) and c.take("."):
             field = c.name("a column")
             node = at(exp.Dot(this=node, expression=field), c.span_from(span_of(node)))
         else:

@@ -1,4 +1,4 @@
-"""`CREATE MODEL name(parameter REAL, …) [WITH (options)] AS expression`."""
+"""`CREATE MODEL name(parameter REAL, …[; constant REAL, …]) [: (result, …)] [WITH (…)] AS expression, …`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,64 @@ from sqlglot import exp
 
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
-from slicemill.esl.syntax.grammar.aggregates import declaration
+from slicemill.esl.syntax.grammar.functions import declaration
 from slicemill.esl.syntax.nodes import at
 
 
 def create_model(c: Cursor, name: exp.Identifier) -> nodes.CreateModel:
-    """Its name and parameters; options and the expression follow."""
+    """Its name, parameters and results; options and expressions follow."""
     c.expect("(")
-    arguments = [] if c.looking_at(")") else c.listing(lambda: declaration(c, "a parameter"))
+    arguments = [] if c.word() in (")", ";") else c.listing(lambda: declaration(c, "a parameter"))
+    constants = c.listing(lambda: declaration(c, "a constant")) if c.accept(";") else None
     c.expect(")")
-    return nodes.CreateModel(this=name, arguments=arguments)
+    results = None
+    if c.accept(":") or c.accept("RETURNS"):
+        c.expect("(")
+        results = c.listing(lambda: _result(c))
+        c.expect(")")
+    return nodes.CreateModel(this=name, arguments=arguments, constants=constants, results=results)
 
 
-def expression(c: Cursor, ends: Sequence[str]) -> exp.Var:
+def _result(c: Cursor) -> nodes.ModelResults:
+    """`name`, or a row of them: `name[k = 0 TO 7]`."""
+    start = c.span()
+    node = nodes.ModelResults(this=c.name("a name for the result"))
+    if c.accept("["):
+        node.set("index", c.name("a name for the index"))
+        c.expect("=")
+        node.set("first", _whole(c))
+        c.expect("TO")
+        node.set("last", _whole(c))
+        c.expect("]")
+    return at(node, c.span_from(start))
+
+
+def _whole(c: Cursor) -> exp.Expression:
+    place = c.span()
+    number = c.number()
+    if number is None or not number.isdigit():
+        c.note("a whole number")
+        c.fail()
+    return at(exp.Literal(this=number, is_string=False), place)
+
+
+def expressions(c: Cursor, ends: Sequence[str], several: bool) -> list[exp.Var]:
+    """What a model's results are, with commas between them."""
+    found = [expression(c, ends, several)]
+    while several and c.accept(","):
+        found.append(expression(c, ends, several))
+    return found
+
+
+def expression(c: Cursor, ends: Sequence[str], several: bool) -> exp.Var:
     """Everything up to a semicolon, or a word that begins a statement. Models have a grammar of their own."""
     start = c.span()
-    short, written = "", ""
-    while not c.done and c.word() not in (";", *ends):
+    short, written, depth, brackets = "", "", 0, 0
+    while not c.done and c.word() not in ends and not (c.word() == ";" and brackets <= 0):
+        if several and c.word() == "," and depth <= 0:
+            break
+        depth += (c.word() == "(") - (c.word() == ")")
+        brackets += (c.word() == "[") - (c.word() == "]")  # T[f; g] is the paper's
         span = c.span()
         gap = span.start - start.start - len(written)
         text = c.text[span.start : span.end]

@@ -11,13 +11,21 @@ from slicemill.errors import one_of
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor, word_of
 from slicemill.esl.syntax.errors import Diagnostic, Mistake
-from slicemill.esl.syntax.grammar import aggregates, classifiers, expressions, models, queries, windows
+from slicemill.esl.syntax.grammar import (
+    aggregates,
+    classifiers,
+    expressions,
+    functions,
+    models,
+    queries,
+    windows,
+)
 from slicemill.esl.syntax.nodes import at, height
 from slicemill.esl.syntax.source import SourceText
 from slicemill.esl.syntax.tokens import tokenize
 
 TIME_UNITS = ("SECONDS", "MILLIS", "MICROS", "NANOS")
-DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL")
+DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL", "FUNCTION")
 
 _STARTS = ("SELECT", "WITH", "CREATE", "DROP", "SET", "AGGREGATE")
 # A line that begins like this begins a statement, whatever an unclosed quote above it makes of it.
@@ -165,11 +173,13 @@ def _create(c: Cursor) -> exp.Expression:
         c.expect("WITH")
         classifier.set("options", _options(c))
         return classifier
+    if c.accept("FUNCTION"):
+        return functions.create_function(c, _object_name(c, "a name for the function"))
     if c.accept("MODEL"):
         model = models.create_model(c, _object_name(c, "a name for the model"))
         model.set("options", _options(c) if c.accept("WITH") else None)
         c.expect("AS")
-        model.set("text", models.expression(c, _STARTS))
+        model.set("texts", models.expressions(c, _STARTS, several=model.args.get("results") is not None))
         return model
     for word in ("AGGREGATE", "WINDOW", "ALGEBRAIC"):
         c.note(word)

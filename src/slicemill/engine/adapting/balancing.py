@@ -1,0 +1,94 @@
+"""Balancing of workers: cells move from those that have much to do to those that have little.
+
+    look, now and then ──► Balancer.decide ──► a cell is due to move ──► its unit's state is written
+                                                                                   │
+          the next run of the cell asks the new worker, which restores ◄───────────┘
+
+A cell moves when the state of its unit has just been written: its new worker has nothing to replay. Passive
+moves wait for the checkpoint that comes anyway (S40); those that are urgent, or have waited for long because
+workers are never idle, have the next run write the state (S41).
+
+The map of cells is the driver's alone. A restart makes a new one: every cell has to be restored then in any
+case, and what is uneven is seen within seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from slicemill.engine.assignments import Assignments
+from slicemill.engine.streams import RunningStream
+from slicemill.engine.unit import RunningUnit
+from slicemill.scheduling.balance import Balancer, CellId, Move
+from slicemill.time import US
+
+# Loads are looked at so often.
+_LOOK_US = 1 * US
+# A checkpoint is due after ten seconds, and is written when workers are idle: that is waited for so long.
+_PATIENT_US = 15 * US
+
+
+class Balancing:
+    """The balancer of a dispatcher, and the moves that are due."""
+
+    def __init__(self, assignments: Assignments, now_us: int) -> None:
+        self.moved = 0
+        self._assignments = assignments
+        self._balancer = Balancer()
+        self._due: dict[CellId, Move] = {}
+        self._decided_us = now_us
+        self._looked_us = now_us
+        self._cells_s: dict[CellId, float] = {}  # processor time up to the last look
+        self._reads_s: dict[str, float] = {}
+
+    def look(self, units: Collection[RunningUnit], streams: Iterable[RunningStream], now_us: int) -> None:
+        """Compare what workers have done since the last look."""
+        elapsed_s = (now_us - self._looked_us) / US
+        if now_us - self._looked_us < _LOOK_US:
+            return
+        self._looked_us = now_us
+        fixed = dict.fromkeys(self._assignments, 0.0)
+        reads_s, self._reads_s = self._reads_s, {}
+        for stream in streams:
+            self._reads_s[stream.name] = stream.cpu_s
+            if stream.loaded is not None and stream.loaded[0] in fixed:
+                fixed[stream.loaded[0]] += (stream.cpu_s - reads_s.get(stream.name, stream.cpu_s)) / elapsed_s
+        cells_s, self._cells_s = self._cells_s, {}
+        at: dict[CellId, int] = {}
+        loads: dict[CellId, float] = {}
+        for unit in units:
+            for cell, statistics in unit.statistics.cells.items():
+                key = (unit.id, cell)
+                self._cells_s[key] = statistics.cpu_s
+                worker = self._assignments.pinned_to(key)
+                if worker is not None and key in cells_s:
+                    at[key], loads[key] = worker, max(0.0, statistics.cpu_s - cells_s[key]) / elapsed_s
+        if not self._due:
+            move = self._balancer.decide(loads, at, fixed)
+            self._decided_us = now_us
+            if move is not None:
+                self.request(move)
+        elif now_us - self._decided_us >= _PATIENT_US:
+            self._due = {cell: replace(move, at_once=True) for cell, move in self._due.items()}
+
+    def request(self, move: Move) -> None:
+        """Have a cell moved when its state is next written."""
+        self._due[move.cell] = move
+
+    def is_urgent(self, unit: RunningUnit) -> bool:
+        """Should the next run of a unit write its state, so that cells can move?"""
+        return any(move.at_once for cell, move in self._due.items() if cell[0] == unit.id)
+
+    def settle(self, unit: RunningUnit) -> None:
+        """Move the cells of a unit that is about to run, if its state is written as it is."""
+        if not self._due or unit.dirty:
+            return
+        for key in [cell for cell in self._due if cell[0] == unit.id]:
+            move = self._due.pop(key)
+            if key[1] < unit.cells and self._assignments.move(key, move.worker):
+                self.moved += 1
+
+    def forget(self, gone: Collection[str]) -> None:
+        """Units are gone, or are not what they were."""
+        self._due = {cell: move for cell, move in self._due.items() if cell[0] not in gone}

@@ -1,0 +1,78 @@
+"""Measuring: the figures of a mill's queries, streams and cells, put together from what runs report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from slicemill.engine.dispatcher import Dispatcher
+from slicemill.engine.unit import RunningUnit
+from slicemill.engine.work import RunDone
+from slicemill.esl.types.catalog import QueryDefinition
+from slicemill.metrics.figures import Record
+from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
+from slicemill.metrics.waiting import BUCKET_S
+from slicemill.operators.graph import QueryGraph
+from slicemill.shedding.report import merged
+from slicemill.time import US
+
+
+class Measuring:
+    """The figures of all queries that a dispatcher runs, since each of them was there."""
+
+    def __init__(self, dispatcher: Dispatcher, clock: Callable[[], int]) -> None:
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._record = Record(BUCKET_S)
+        self._queries: dict[str, QueryMetrics] = {}
+
+    def begin(self, query: QueryDefinition) -> QueryMetrics:
+        """The figures of a query that is there from now on."""
+        counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
+        self._queries[query.name] = counted
+        return counted
+
+    def delivered(self, log: str, rows: int, unit: RunningUnit, results: Sequence[RunDone], now: int) -> None:
+        """A run has brought a query rows that can be read since now."""
+        arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
+        running = self._dispatcher.running
+        warm_s = running.warm_us(unit, now) / US
+        self._queries[log].add(rows, arrivals, now / US, running.ideal_time(log), self._record, warm_s)
+
+    def now(self, metrics: QueryMetrics, graph: QueryGraph) -> QueryMetrics:
+        """A query's figures as of now."""
+        metrics.seen_s = self._clock() / US
+        running, chooser = self._dispatcher.running, self._dispatcher.chooser
+        metrics.policy = (running.policy_within(chooser.components, metrics.query) or chooser.policy).name
+        unit = running.writers.get(metrics.query)
+        if unit is not None:
+            metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
+            behind = graph.ancestors(metrics.query)
+            found = [shed for node, shed in unit.sheds.items() if node in behind]
+            metrics.shed = merged(found) if found else None
+        return metrics
+
+    def of_mill(self, queries: Iterable[QueryMetrics]) -> MillMetrics:
+        """These queries, each and together."""
+        dispatcher, found = self._dispatcher, list(queries)
+        running = dispatcher.running
+        for metrics in found:
+            unit = running.writers.get(metrics.query)
+            if unit is not None:
+                waiting = running.waiting.by_bucket(running.position[unit.id])
+                metrics.note_waiting(waiting, self._record)
+        streams = {name: asdict(stream.counts) for name, stream in dispatcher.streams.items()}
+        failing = {name: s.error for name, s in dispatcher.streams.items() if s.error is not None}
+        policy = dispatcher.chooser.policy.name
+        cells = [cell for unit in running.units for cell in self._cells(unit)]
+        return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
+
+    def _cells(self, unit: RunningUnit) -> Iterable[dict[str, Any]]:
+        for cell, statistics in sorted(unit.statistics.cells.items()):
+            yield {
+                "unit": unit.id,
+                "cell": cell,
+                "worker": self._dispatcher.worker_of(unit, cell),
+                **statistics.plain(),
+            }

@@ -1,0 +1,114 @@
+"""CREATE FUNCTION: its name, its parameters, and whether its body gives what it says.
+
+Also objects in Python that a script names as `module:name`.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from sqlglot import exp
+
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.environments import WINDOW_BOUNDS
+from slicemill.esl.binder.functions.calls import FunctionEnvironment, written_out
+from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.scalar import bind
+from slicemill.esl.binder.types import bind_columns, bind_type
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types import schema as t
+from slicemill.esl.types.builtins import BUILTINS
+from slicemill.esl.types.expression import Argument
+from slicemill.esl.types.function import FunctionDefinition
+from slicemill.esl.types.schema import Schema, Type
+from slicemill.scalar.signatures import SCALARS, UNREPEATABLE
+
+_TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid", "oldest"))
+
+
+def bind_function(node: nodes.CreateFunction, context: Context) -> FunctionDefinition:
+    _refuse_known(node.this, context)
+    problems = Problems()
+    parameters, returns = Schema(()), t.NULL
+    with problems.noting():
+        parameters = bind_columns(child(node, "arguments"))
+    with problems.noting():
+        returns = bind_type(child(node, "returns"))
+    problems.raise_any()
+    if child(node, "external") is not None:
+        return _external(node, parameters, returns, context.imports)
+    body = child(node, "body")
+    definition = FunctionDefinition(node.this.name, parameters, returns, body=to_esl(body))
+    values = {column.name.lower(): Argument(column.name, column.type) for column in parameters}
+    bind(body, FunctionEnvironment(context, definition, values))  # mistakes at their place in this text
+    try:
+        written_out(definition, values, context)
+    except Mistake as mistake:
+        raise Mistake(mistake.diagnostic.message, span_of(body), mistake.diagnostic.hint) from None
+    return definition
+
+
+def refuse_function(identifier: exp.Identifier, context: Context) -> None:
+    """A name that a function has is no name for an aggregate or a model."""
+    known = context.catalog.functions.get(identifier.name.lower())
+    if known is not None:
+        raise Mistake(
+            f"there is a function {known.name} already",
+            span_of(identifier),
+            f"choose another name, or DROP FUNCTION {known.name} first",
+        )
+
+
+def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
+    name = identifier.name.lower()
+    refuse_function(identifier, context)
+    if name in _TAKEN:
+        kind = "an aggregate" if name in BUILTINS else "a function"
+        raise Mistake(
+            f"{identifier.name} is {kind} that everybody has", span_of(identifier), "choose another name"
+        )
+    if name in context.catalog.models or any(context.catalog.declared_versions(name)):
+        kind = "model" if name in context.catalog.models else "aggregate"
+        raise Mistake(
+            f"there is a{'n' * (kind[0] == 'a')} {kind} {identifier.name} already",
+            span_of(identifier),
+            f"choose another name, or DROP {kind.upper()} {identifier.name} first",
+        )
+
+
+def _external(
+    node: nodes.CreateFunction, parameters: Schema, returns: Type, imports: bool
+) -> FunctionDefinition:
+    literal = child(node, "external")
+    module, name = named_object(literal, "a Python function is named module:function", "'mypackage.geo:cell'")
+    if not parameters.columns:
+        raise Mistake(
+            "a function in Python takes whole columns, and this one takes none",
+            span_of(node.this),
+            "give it a parameter",
+        )
+    if imports and not callable(imported(literal, module, name)):
+        raise Mistake(f"{literal.name} is no function", span_of(literal))
+    return FunctionDefinition(node.this.name, parameters, returns, external=literal.name)
+
+
+def named_object(literal: exp.Literal, rule: str, example: str) -> tuple[str, str]:
+    """The module and the name in it."""
+    module, _, name = literal.name.partition(":")
+    if not module or not name:
+        raise Mistake(rule, span_of(literal), f"as in {example}")
+    return module, name
+
+
+def imported(literal: exp.Literal, module: str, name: str) -> object:
+    """The object; importing runs the module's code."""
+    try:
+        found: object = getattr(importlib.import_module(module), name)
+    except Exception as problem:  # a user's module may fail to import in any way
+        raise Mistake(
+            f"cannot import {literal.name}: {problem}", span_of(literal), "is its folder on PYTHONPATH?"
+        ) from None
+    return found

@@ -1,0 +1,25 @@
+"""Scalar functions of users, as declared: an expression over the parameters, or a function in Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.esl.types.schema import Schema, Type
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDefinition:
+    """One CREATE FUNCTION: the `body` is an expression in ESL, or `external` names `module:function`.
+
+    A call stands for its body with the arguments in place of the parameters, so nothing of a function is left
+    once a statement is bound.
+    """
+
+    name: str
+    parameters: Schema
+    returns: Type
+    body: str | None = None
+    external: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.parameters}"

@@ -1,0 +1,23 @@
+"""Which cell of its unit a step is in, and what that means for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of so many.
+
+    `by_time`: all cells get all rows, and each stores those of its stripe (`columns.cells.stripes_of`); a
+    pair is found where its older row is stored (S33). `tied`: rows of one cause may come from several cells
+    (`storage.ties`).
+    """
+
+    number: int = 0
+    count: int = 1
+    by_time: bool = False
+    tied: bool = False
+
+
+WHOLE = Cell()

@@ -1,0 +1,67 @@
+"""What cells report of their runs, and what they read of logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slicemill.engine.mill import Mill
+from slicemill.time import wall_clock_us
+from support.engine import fed_mill, feed_rows, finish, inline_pool
+
+STREAMS = """
+CREATE STREAM a (k int, v double, ts timestamp micros) ORDER BY ts;
+CREATE STREAM b (k int, w double, ts timestamp micros) ORDER BY ts;
+"""
+JOIN = """
+CREATE QUERY pairs AS SELECT a.k, a.v, b.w
+FROM a [RANGE 2000 MICROSECONDS], b [RANGE 2000 MICROSECONDS] WHERE a.k = b.k;
+"""
+
+
+def joined(home: Path, cells: int, rows: int, batches: int = 1) -> Mill:
+    """A mill that has joined so many rows of each stream."""
+    mill = fed_mill(home, wall_clock_us, inline_pool(), cells=cells)
+    mill.execute(STREAMS + JOIN)
+    mill.open()
+    for batch in range(batches):
+        for stream in ("a", "b"):
+            feed_rows(
+                mill, stream, [(i * 7 % 1000, i / 2, i) for i in range(batch * rows, (batch + 1) * rows)]
+            )
+        mill.dispatcher.run_all()
+    return mill
+
+
+def test_cells_tell_what_they_do(tmp_path: Path) -> None:
+    with joined(tmp_path, cells=3, rows=300, batches=2) as mill:
+        cells = mill.metrics().plain()["cells"]
+        assert [cell["cell"] for cell in cells] == [0, 1, 2]
+        assert {cell["worker"] for cell in cells} == {0, 1}
+        assert sum(cell["rows"] for cell in cells) == 1200
+        assert all(cell["runs"] == 2 and cell["cpu_s"] > 0 and cell["state_bytes"] > 0 for cell in cells)
+        finish(mill)
+        # Rows of a key are 1000 apart, so that each meets its twin and one older row; both were compared.
+        (unit,) = mill.dispatcher.units.values()
+        made = mill.queries["pairs"].log.rows
+        assert made == sum(cell.pairs for cell in unit.statistics.cells.values()) > 0
+
+
+@pytest.mark.parametrize("cells", [1, 2, 4, 8])
+def test_bytes_read_by_key_do_not_grow_with_the_cells(tmp_path: Path, cells: int) -> None:
+    with joined(tmp_path, cells=cells, rows=20_000) as mill:
+        (unit,) = mill.dispatcher.units.values()
+        stored = sum(mill.home.logs[log].bytes for log in ("a", "b"))
+        read = [cell.bytes_read for cell in unit.statistics.cells.values()]
+        assert len(read) == cells
+        # Each cell maps its own rows: all of them together read the logs once.
+        assert 0.5 * stored <= sum(read) <= stored + 4096 * cells
+        assert max(read) <= 1.5 * stored / cells
+
+
+def test_small_batches_are_read_once_by_each_worker(tmp_path: Path) -> None:
+    with joined(tmp_path, cells=8, rows=200, batches=3) as mill:
+        (unit,) = mill.dispatcher.units.values()
+        stored = sum(mill.home.logs[log].bytes for log in ("a", "b"))
+        assert sum(cell.bytes_read for cell in unit.statistics.cells.values()) <= 2 * stored
