@@ -126,7 +126,7 @@ class RunningUnit:
         """It is that unit, with other cells."""
         self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
         self.statistics.cells = {}
-        self.compiled, self.warm_us, self.strikes = before.compiled, before.warm_us, before.strikes
+        self.warm_us, self.strikes = before.warm_us, before.strikes
         self._load = before._load
 
     # -- what is known of it ---------------------------------------------------------------------------
