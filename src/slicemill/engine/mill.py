@@ -541,8 +541,7 @@ class Mill:
             if query is None:
                 continue
             query.error = unit.failed.get(log)
-            self._metrics[log].cpu_s += sum(result.cpu_s for result in results)
-            self._metrics[log].python_s += sum(result.python_s for result in results)
+            self._measuring.ran(log, results)
             rows = sum(result.written[log].rows for result in results if log in result.written)
             if rows and query.error is None:
                 self._measuring.delivered(log, rows, unit, results, now)
