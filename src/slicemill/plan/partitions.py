@@ -76,13 +76,6 @@ class Exchange:
         return digest(self.spread)
 
 
-def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """How the rows of each log that a unit reads are spread over so many cells; none if it has one cell."""
-    if cells == 1:
-        return {}
-    return by_key(unit, graph, cells) or by_time(unit, graph, cells)
-
-
 def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
     """All rows for all cells, each of which stores its stripe of them (PSP-D, S33); empty if that cannot be.
 
