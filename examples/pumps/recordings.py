@@ -84,7 +84,7 @@ def compare() -> None:
     ):  # the first one compiles
         with (
             tempfile.TemporaryDirectory() as home,
-            Mill(home=Path(home) / "home", folder=HERE, pool=InlinePool(1, HANDLER)) as mill,
+            Mill(home=Path(home) / "home", folder=HERE.parents[1], pool=InlinePool(1, HANDLER)) as mill,
         ):
             mill.execute(
                 script.replace("capacity = 6", f"capacity = {capacity}").replace("'bff'", f"'{policy}'")

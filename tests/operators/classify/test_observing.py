@@ -120,7 +120,7 @@ def test_the_example_of_pumps_looks_at_a_quarter_and_errs_little(
 ) -> None:
     folder = Path(__file__).parents[3] / "examples" / "pumps"
     monkeypatch.syspath_prepend(str(folder))
-    with Mill(home=tmp_path / "home", folder=folder, pool=inline_pool(1)) as mill:
+    with Mill(home=tmp_path / "home", folder=folder.parents[1], pool=inline_pool(1)) as mill:
         mill.execute((folder / "pumps.esl").read_text())
         mill.drain()
         rows = [timed.row for timed in mill.queries["decisions"].rows()]
