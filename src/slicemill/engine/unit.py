@@ -8,6 +8,7 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     due          [{log: µs}]       the input watermarks at which something held back comes out
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
+    heavy        [[hash, home, since, fades, over]]   keys whose rows go to all cells for some time
     cells, outputs, since, newcomers, failed, statistics, load
 
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
@@ -25,6 +26,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from slicemill.engine.adapting.skew import HeavyKeys
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.work import (
@@ -39,9 +41,11 @@ from slicemill.engine.work import (
 from slicemill.metrics.due import TimeMoments
 from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.kind import longest_us
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
-from slicemill.plan.partitions import Exchange, exchanges_of
+from slicemill.plan.partitions import Exchange, exchanges_of, may_spread_keys
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report, merged
@@ -117,6 +121,7 @@ class RunningUnit:
         self._rows_since_checkpoint = 0
         self._checkpointed_s = time.monotonic()
         self._checkpoint_files: dict[int, tuple[Any, ...]] = {}
+        self._heavy = self._heavy_keys()
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
 
@@ -226,6 +231,7 @@ class RunningUnit:
         self._runs += 1
         self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.unit.inputs}
         self._dropping, self._moments, self._begun_us = dropping, moments, now
+        self._spread_keys = self._heavy.keys if self._heavy is not None else ()
         self.run = UnitRun(self, self._runs, epochs, marks, shares, [])
         return self.run
 
@@ -249,6 +255,7 @@ class RunningUnit:
             self._begun_us,
             self._field("latest"),
             self._dropping,
+            self._spread_keys,
             self._restore(cell) if restore else None,
             checkpoint and self.plan.unit.stateful,
         )
@@ -310,6 +317,7 @@ class RunningUnit:
         fields["due"] = list(earliest(due for done in run.done for due in done.due)) or None
         if failed != self.failed:
             fields["failed"] = failed
+        self._weigh_keys(run, fields)
         if latest := self._latest(run.done):
             fields["latest"] = latest
         if (load := self._load.plain()) is not None:
@@ -318,6 +326,29 @@ class RunningUnit:
         if self.plan.unit.stateful and all(part is not None for part in files):
             self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
         return run.done
+
+    def _heavy_keys(self) -> HeavyKeys | None:
+        """Those of a join whose rows are spread by key, if its heavy keys may be spread over all cells."""
+        plan = self.plan
+        if not may_spread_keys(plan.unit, plan.graph, plan.exchanges):
+            return None
+        longest = longest_us(
+            window
+            for node_id in plan.unit.nodes
+            if isinstance(join := plan.graph[node_id].operator, SharedJoin)
+            for member in join.members
+            for window in member.windows
+        )
+        return HeavyKeys(self.cells, longest, self.fields.get("heavy") or ())
+
+    def _weigh_keys(self, run: UnitRun, fields: dict[str, Any]) -> None:
+        if self._heavy is None:
+            return
+        for done in run.done:
+            self._heavy.add(done.cell, done.key_work)
+        # The watermark of an input is no earlier than its last row.
+        if self._heavy.decide(max(run.input_watermarks.values()) + 1):
+            fields["heavy"] = self._heavy.plain()
 
     def _latest(self, parts: Sequence[RunDone]) -> dict[str, int]:
         """The last tuple of all cells, by node."""
@@ -406,6 +437,8 @@ class RunningUnit:
             "files": [list(f) for f in files],
         }
         fields["newcomers"] = None
+        if self._heavy is not None and self._heavy.forget(min(input_watermarks.values(), default=BEGINNING)):
+            fields["heavy"] = self._heavy.plain() or None
         fields["statistics"] = self.statistics.plain()
         self._rows_since_checkpoint = 0
         self._checkpointed_s = time.monotonic()

@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from slicemill.ingest.stream import Announced, HandedRows
 from slicemill.metrics.due import Arrivals, TimeMoments
+from slicemill.operators.cell import HeavyKey
 from slicemill.operators.in_turn import Dues
+from slicemill.operators.join.heavy import NO_WORK, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
 from slicemill.scheduling.balance import CellId
@@ -78,6 +80,7 @@ class RunUnit:
     now_us: int
     latest: Mapping[str, int] = field(default_factory=dict)  # of all cells, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)
+    heavy: tuple[HeavyKey, ...] = ()  # keys of which all cells get the rows, in a replay too
     restore: Restore | None = None
     checkpoint: bool = False  # with the run: where no process keeps the state
 
@@ -157,6 +160,8 @@ class RunDone:
     rows_in: int = 0
     bytes_read: int = 0  # of logs, by this cell
     compared: Mapping[str, Compared] = field(default_factory=dict)  # by joins, by the age of rows
+
+    key_work: KeyWork = NO_WORK
 
     @property
     def pairs(self) -> int:
