@@ -135,6 +135,6 @@ def _home_with(folder: Path, unit: str, states: Sequence[Mapping[str, object]]) 
     home = Home(folder)
     home.open()
     cells = [write_checkpoint(home.checkpoint_folder(unit), cell) for cell in states]
-    home.commit(Change(units={unit: {"cells": len(cells), "checkpoint": {"files": cells}}}))
+    home.commit(Change(units={unit: {"checkpoint": {"files": cells}}}))
     home.free()
     home.close()

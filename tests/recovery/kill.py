@@ -137,14 +137,14 @@ def _committed(line: bytes) -> str:
     words = [word for word in _PLAIN if word in record]
     words += [f"read {stream}" for stream in record.get("streams", {})]
     for unit, fields in record.get("units", {}).items():
-        told = ("cells",) if "cells" in fields else fields
+        told = ("placement",) if "placement" in fields else fields
         words += [f"{word} {unit}" for word, field in _BY_FIELD.items() if field in told]
     return ", ".join(words)
 
 
 # What a record says beside what it says of streams and units; of a unit, what a field tells.
 _PLAIN = ("catalog", "created", "dropped_logs", "freed")
-_BY_FIELD = {"new": "cells", "members": "outputs", "run": "due", "checkpoint": "checkpoint"}
+_BY_FIELD = {"new": "placement", "members": "outputs", "run": "due", "checkpoint": "checkpoint"}
 
 
 def _message(message: Message) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -15,15 +16,19 @@ from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.exchange import SpreadRows
 from slicemill.engine.program import RunOutcome, UnitPlan, UnitProgram
 from slicemill.esl.types.catalog import Catalog, Stream, TimestampKind
+from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import exchanges_of
-from slicemill.plan.units import cut
+from slicemill.plan.partitions import Exchange, exchanges_of
+from slicemill.plan.units import Unit, cut
 from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import is_system_column
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from support.corpus import Event, Row, TimedRow
+
+# How the logs that a unit reads are spread over so many cells.
+Exchanges: TypeAlias = Callable[[Unit, QueryGraph, int], Mapping[str, Exchange]]
 
 
 class Memory:
@@ -105,10 +110,15 @@ def run_units(
 
 
 def run_logs(
-    catalog: Catalog, events: Sequence[Event], seed: int, cells: int, checkpoints: Path | None = None
+    catalog: Catalog,
+    events: Sequence[Event],
+    seed: int,
+    cells: int,
+    checkpoints: Path | None = None,
+    exchanges: Exchanges = exchanges_of,
 ) -> dict[str, list[tuple[Timed, int, int]]]:
-    """All rows of all logs, with their numbers and arrivals."""
-    return dict(_run(catalog, events, {}, seed, cells, checkpoints))
+    """All rows of all logs, with their numbers and arrivals; `exchanges` of units as they are, or others."""
+    return dict(_run(catalog, events, {}, seed, cells, checkpoints, exchanges))
 
 
 def run_arrivals(catalog: Catalog, events: Sequence[Event]) -> dict[str, list[int]]:
@@ -124,13 +134,14 @@ def _run(
     seed: int,
     cells: int,
     checkpoints: Path | None,
+    exchanges: Exchanges = exchanges_of,
 ) -> dict[str, list[tuple[Timed, int, int]]]:
     chooser = random.Random(seed)
     graph = share(optimize(build_graph(catalog)), catalog)
     memory = Memory(catalog)
     programs = []
     for unit in cut(graph):
-        plan = UnitPlan(unit, graph, catalog, tables, exchanges_of(unit, graph, cells))
+        plan = UnitPlan(unit, graph, catalog, tables, exchanges(unit, graph, cells))
         programs.append((unit, [UnitProgram(plan, cell=cell) for cell in range(plan.cells)]))
     read: dict[tuple[str, str], int] = defaultdict(int)
     schemas = {node.id: node.schema for node in graph}

@@ -31,6 +31,9 @@ def explain(
     home: Annotated[
         Path | None, typer.Option(help="Count with what was measured in the home of a mill.")
     ] = None,
+    cells: Annotated[
+        int, typer.Option(min=1, max=1 << 16, metavar="N", help="How many ways work may be split.")
+    ] = 8,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
     """Show the query graph: what flows where, through which operators."""
@@ -54,23 +57,31 @@ def explain(
         graph = with_measures(graph, home)
     if query is not None:
         graph = _only(graph, query)
-    _write(_explained(graph, form), output)
+    _write(_explained(graph, form, cells, home), output)
 
 
-def _explained(graph: QueryGraph, form: Format) -> str:
+def _explained(graph: QueryGraph, form: Format, cells: int, home: Path | None) -> str:
     if form is Format.svg:
         from slicemill.explain.svg import explain_svg
 
         return explain_svg(graph)
+    from slicemill.explain.placements import placed_units
+
+    kept = None
+    if home is not None:
+        from slicemill.engine.state_view import placements_in
+
+        kept = placements_in(home)
+    units = placed_units(graph, cells, kept)
     if form is Format.json:
         from slicemill.explain.json import explain_json
 
-        return explain_json(graph)
+        return explain_json(graph, units=units)
     from rich.console import Console
 
     from slicemill.explain.text import explain_text
 
-    return explain_text(graph, Console().width)
+    return explain_text(graph, Console().width, units)
 
 
 def _explained_model(name: str, catalog: Catalog, form: Format) -> str:

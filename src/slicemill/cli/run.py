@@ -59,7 +59,7 @@ def run(
         typer.Option(help="What committed results outlive: the end of the process, or a loss of power too."),
     ] = DurabilityName.process,
     cells: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many ways keyed work of new queries is split.")
+        int | None, typer.Option(min=1, metavar="N", help="How many ways work of new queries is split.")
     ] = None,
     metrics: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write response times, slowdown and more as JSON.")

@@ -35,7 +35,7 @@ from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
-from slicemill.engine.state_view import StoredSlice, slices_of
+from slicemill.engine.state_view import StoredSlice, explained, slices_of
 from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside
@@ -56,13 +56,13 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.relation import RelationQuery
-from slicemill.explain.text import explain_text
 from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
 from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, needed_by_log
+from slicemill.plan.placement import AUTO, placement_named
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.reads import relations_read, views_to_answer
 from slicemill.rows import Row
@@ -85,11 +85,12 @@ _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
 class Mill:
     """`home` keeps logs and state: a mill that is started again with the same home goes on where it was.
 
-    `folder` is where relative paths of sources begin, `cells` how many ways keyed work is split, `keep_s` how
-    long results can be read after all who follow them have them, `policy` which query runs next where several
-    could (docs/scheduling.md), `durability` what results outlive: the process, or the machine's power as
-    well. With `execution="jobs"` work travels as ordinary Spark jobs instead of to workers that stay. Without
-    `read_sources` all rows come by `feed`. A session that is yet to come (`begin_session`) is the mill's own.
+    `folder` is where relative paths of sources begin, `cells` how many ways work is split and `placement` how
+    (docs/engine.md), `keep_s` how long results can be read after all who follow them have them, `policy`
+    which query runs next where several could (docs/scheduling.md), `durability` what results outlive: the
+    process, or the machine's power as well. With `execution="jobs"` work travels as ordinary Spark jobs
+    instead of to workers that stay. Without `read_sources` all rows come by `feed`. A session that is yet to
+    come (`begin_session`) is the mill's own.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Mill:
         folder: str | Path = ".",
         policy: str = "fcfs",
         cells: int | None = None,
+        placement: str = AUTO,
         poll_ms: int = 50,
         keep_s: float = 3600,
         durability: Literal["process", "machine"] = "process",
@@ -110,7 +112,7 @@ class Mill:
         read_sources: bool = True,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        chooser = Chooser(policy_named(policy))
+        chooser, kind = Chooser(policy_named(policy)), placement_named(placement)
         if cells is not None and not 1 <= cells <= MOST_CELLS:
             raise SlicemillError(f"cells must be from 1 to {MOST_CELLS:,}")
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
@@ -145,9 +147,7 @@ class Mill:
         self._keep_us = int(keep_s * US)
         self._clock = clock
         self._tables = TableVersions(self.home, self._folder, lambda: self.spark)
-        self._opened = False
-        self._started = False
-        self._closed = False
+        self._opened = self._started = self._closed = False
         self._planner = Planner()
         self._plan = Plan(QueryGraph({}), ())
         self._collected_s = time.monotonic()
@@ -156,7 +156,7 @@ class Mill:
         )
         self._measuring = Measuring(self.dispatcher, clock)
         cells = cells or self._default_cells()
-        self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells)
+        self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells, kind)
         self.sinks = SinkRunner(self.home)
         self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
 
@@ -409,7 +409,8 @@ class Mill:
         """Make a new catalog's graph the one that runs."""
         plan = self._planner.plan(catalog)
         graph = plan.graph
-        # Before anything is registered: a sink that cannot be must not leave half a query behind.
+        # Before anything is registered: what cannot be placed or opened must not leave half a query behind.
+        read_by = needed_by_log(self._changes.exchanges(unit, graph) for unit in plan.units)
         sinks = {
             query.name: open_sink(
                 query.options.sink,
@@ -435,7 +436,6 @@ class Mill:
                 self.streams[stream.name] = RunningStream(
                     stream, self.home, self._id, self._folder, self._clock, supplies[stream.name]
                 )
-            read_by = needed_by_log(self._changes.exchanges(unit, graph) for unit in plan.units)
             for name, running in self.streams.items():
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
                 running.need(needs[name], read_by.get(name, ()))
@@ -573,7 +573,7 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            return explain_text(self._plan.graph.only(self._plan.graph.ancestors(query.name)))
+            return explained(self._plan.graph, query.name, self.home, self._changes.cells)
 
         def complete_from() -> int | None:
             return complete_from_of(query.name, self._plan.graph, self.dispatcher.units.values())

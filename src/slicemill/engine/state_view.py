@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rich.table import Table
 
+from slicemill.explain.placements import placed_units
+from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.inspection import Cuts, Inspectable
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics, over_cells
@@ -63,7 +65,7 @@ def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
     return _looked(home, lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
 
 
-def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
+def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
     """A graph whose shared joins know what has been measured of them in a home."""
     parts: dict[str, list[Statistics]] = {}
     for node_id, statistics in _looked(home, lambda _, node, __, state: [(node, state.statistics())]):
@@ -76,6 +78,18 @@ def with_measures(graph: QueryGraph, home: Path) -> QueryGraph:
         for node in graph
     }
     return QueryGraph(nodes, graph.streams)
+
+
+def explained(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> str:
+    """How a query of a mill runs, with what has been measured; new units may have so many cells."""
+    own = with_measures(graph.only(graph.ancestors(query)), home)
+    return explain_text(own, units=placed_units(own, cells, placements_in(home)))
+
+
+def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
+    """By unit, its placement as the journal holds it."""
+    opened = HomeReader(home) if isinstance(home, Path) else home
+    return {unit: fields["placement"] for unit, fields in opened.units.items()}
 
 
 def _looked(home: Path | Home, look: _Look[T]) -> list[T]:

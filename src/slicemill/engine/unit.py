@@ -8,8 +8,9 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     due          [{log: µs}]       the input watermarks at which something held back comes out
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
+    placement    {kind, shape, by} which of its cells read a row, and which store it
     heavy        [[hash, home, since, fades, over]]   keys whose rows go to all cells for some time
-    cells, outputs, since, newcomers, failed, statistics, load
+    outputs, since, newcomers, failed, statistics, load
 
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
 the log after it, so a worker that takes a cell over replays the log from `checkpoint.cursors` to `cursors`.
@@ -45,7 +46,8 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import longest_us
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
-from slicemill.plan.partitions import Exchange, exchanges_of, may_spread_keys
+from slicemill.plan.partitions import Exchange
+from slicemill.plan.placement import PlacementKind, placements_of, restored
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report, merged
@@ -96,12 +98,15 @@ class UnitRun:
 
 
 class RunningUnit:
-    """A unit whose fields are in a home; `newcomers` are members that have no state yet."""
+    """A unit whose fields are in a home; `newcomers` are members that have no state yet.
 
-    def __init__(self, plan: UnitPlan, home: Home, mill: str) -> None:
+    Where rows go by their keys, heavy ones are spread over all cells, unless it is to be by key alone.
+    """
+
+    def __init__(self, plan: UnitPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
         self._home = home
-        cells = int(home.units[plan.unit.id]["cells"])
-        self.plan = replace(plan, exchanges=exchanges_of(plan.unit, plan.graph, cells))
+        placement = restored(plan.unit, plan.graph, home.units[plan.unit.id]["placement"])
+        self.plan = replace(plan, exchanges=placement.exchanges)
         self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # how units with several cells read logs
         self.id = plan.unit.id
         self.pickled: bytes = cloudpickle.dumps(self.plan)
@@ -121,7 +126,7 @@ class RunningUnit:
         self._rows_since_checkpoint = 0
         self._checkpointed_s = time.monotonic()
         self._checkpoint_files: dict[int, tuple[Any, ...]] = {}
-        self._heavy = self._heavy_keys()
+        self._heavy = None if by_key_alone else self._heavy_keys()
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
 
@@ -330,7 +335,8 @@ class RunningUnit:
     def _heavy_keys(self) -> HeavyKeys | None:
         """Those of a join whose rows are spread by key, if its heavy keys may be spread over all cells."""
         plan = self.plan
-        if not may_spread_keys(plan.unit, plan.graph, plan.exchanges):
+        hybrid = {**self.fields["placement"], "kind": PlacementKind.HYBRID.value}
+        if hybrid not in (one.plain() for one in placements_of(plan.unit, plan.graph, self.cells)):
             return None
         longest = longest_us(
             window

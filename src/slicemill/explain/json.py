@@ -15,14 +15,17 @@
   `lookup`), `columns`, `timestamp`
 - `components`: `nodes`, `sources`, `sinks`, each a list of ids
 - `streams`: the name of each stream, table and view that is read or derived → the id of its node
+- `units`: what runs as one and keeps something, with its placement (`explain.placements` says what is in it)
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from slicemill.esl.types.schema import Schema
+from slicemill.explain.placements import PlacedUnit, placements_data
 from slicemill.explain.words import is_lookup_arc, operator_name, port_name, role_of, words_of
 from slicemill.operators.description import call_text
 from slicemill.operators.graph import Arc, Node, QueryGraph
@@ -30,12 +33,12 @@ from slicemill.operators.models.spec import SharedModels, cores_of
 from slicemill.operators.streams.spec import QueryResults, Source
 
 
-def explain_json(graph: QueryGraph, indent: int | None = 2) -> str:
+def explain_json(graph: QueryGraph, indent: int | None = 2, units: Sequence[PlacedUnit] = ()) -> str:
     """The graph as JSON text."""
-    return json.dumps(explain_data(graph), indent=indent, ensure_ascii=False) + "\n"
+    return json.dumps(explain_data(graph, units), indent=indent, ensure_ascii=False) + "\n"
 
 
-def explain_data(graph: QueryGraph) -> dict[str, Any]:
+def explain_data(graph: QueryGraph, units: Sequence[PlacedUnit] = ()) -> dict[str, Any]:
     """The graph as plain lists, dicts, texts and numbers."""
     components = graph.components()
     place = {node_id: index for index, part in enumerate(components) for node_id in part}
@@ -45,6 +48,7 @@ def explain_data(graph: QueryGraph) -> dict[str, Any]:
         "arcs": [_arc(arc, graph) for arc in graph.arcs],
         "components": [_component(part, graph) for part in components],
         "streams": dict(graph.streams),
+        "units": placements_data(units),
     }
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from slicemill.esl.types.schema import Schema
+from slicemill.explain.placements import PlacedUnit, placement_facts
 from slicemill.explain.words import port_name, role_of, words_of
+from slicemill.operators.description import Fact
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.kind import Role
 from slicemill.operators.streams.spec import TIMESTAMPS
@@ -21,15 +23,16 @@ _WAITS = "[waits for time]"
 _GLUE = "\xa0"  # lines do not break here: between a column and its type
 
 
-def explain_text(graph: QueryGraph, width: int = 100) -> str:
-    """The whole graph as indented trees and a summary, in lines of at most `width` columns.
+def explain_text(graph: QueryGraph, width: int = 100, units: Sequence[PlacedUnit] = ()) -> str:
+    """The whole graph as indented trees, its units, and a summary, in lines of at most `width` columns.
 
     Only where trees are too deep for that are lines longer, so that 20 columns are left for words.
     """
     printer = _Printer(graph, max(width, _MIN_WIDTH))
     trees = [printer.tree(graph[root]) for root in _roots(graph)]
+    placed = [printer.unit(unit) for unit in units]
     summary = textwrap.wrap(_summary(graph), printer.width)
-    return "\n\n".join("\n".join(lines) for lines in (*trees, summary)) + "\n"
+    return "\n\n".join("\n".join(lines) for lines in (*trees, *placed, summary)) + "\n"
 
 
 def _names(graph: QueryGraph, node_id: str) -> list[str]:
@@ -95,6 +98,11 @@ class _Printer:
             return [*title, *self._branch(root, "", last=True, label="", columns=True)]
         return [*self._node(root, "", "", columns=True), *self._children(root, "")]
 
+    def unit(self, placed: PlacedUnit) -> list[str]:
+        """A unit, which cells its rows go to, and why."""
+        title = self._wrapped(f"Unit {placed.unit.id}", "", "  ")
+        return [*title, *self._facts(placement_facts(placed), "     ")]
+
     def _title(self, node: Node) -> str:
         names = _names(self.graph, node.id)
         if role_of(node) in (Role.STATELESS, Role.STATEFUL):
@@ -140,7 +148,9 @@ class _Printer:
             facts.append(("columns", _columns(node.schema)))
         yield from self._wrapped(headline + marks, first, f"{below}  ")
         # The line down to the inputs goes on beside the facts.
-        rail = f"{below}{'│' if node.inputs else ' '}    "
+        yield from self._facts(facts, f"{below}{'│' if node.inputs else ' '}    ")
+
+    def _facts(self, facts: Sequence[Fact], rail: str) -> Iterator[str]:
         margin = max((len(what) for what, _ in facts), default=0)
         for what, text in facts:
             yield from self._wrapped(text, f"{rail}{what:<{margin}}  ", f"{rail}{'':<{margin}}  ")

@@ -53,6 +53,19 @@ class ColumnsRead:
 
 
 @dataclass(frozen=True, slots=True)
+class InnerJoin:
+    """What a join does, to those who decide in which cells its rows meet.
+
+    `windows` are by input, the longest of all members. What must be `equal` is an input and an expression
+    over its columns each. `columns` says which column of which input a column of the results is.
+    """
+
+    windows: tuple[Window, ...]
+    equal: tuple[tuple[tuple[int, Expr], ...], ...]
+    columns: Mapping[str, tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class MemberKind:
     """What a shared operator's `Part` is asked, answered for one of its members."""
 
@@ -93,6 +106,7 @@ class OperatorKind(Generic[S]):
     | `computes` | is no drop box, which lets a share of all tuples pass |
     | `unit` | which queries run as one with it |
     | `keys` | by input, the expressions by whose values its work can be split; None if it cannot |
+    | `joins` | what it joins, if each result has one row of each input, whatever else there is |
     | `keys_below` | keys over its output, by the nodes below it as keys over theirs; None if they lack them |
     | `history_us` | how far back its results depend on tuples; None where no length of time says it |
     | `seq_bits`, `numbered_by` | how many bits its rows' numbers have, and whose they are (`columns.order`) |
@@ -124,6 +138,7 @@ class OperatorKind(Generic[S]):
     computes: bool = True
     unit: UnitOf = UnitOf.QUERY
     keys: Callable[[S], tuple[Keys, ...] | None] = lambda _: None
+    joins: Callable[[S], InnerJoin] | None = None
     keys_below: Callable[[S, Node, QueryGraph, Keys], KeysBelow | None] = lambda *_: None
     history_us: Callable[[S, Node, QueryGraph], int | None] = lambda *_: 0
     seq_bits: Callable[[S, int, Catalog, Node, QueryGraph], int] = lambda _, bits, *__: bits

@@ -95,17 +95,14 @@ def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
     return dict.fromkeys(unit.inputs, Exchange((cells,), (Along.EVERY,)))
 
 
-def may_spread_keys(unit: Unit, graph: QueryGraph, exchanges: Mapping[str, Exchange]) -> bool:
+def may_spread_keys(unit: Unit, graph: QueryGraph, keyed: Mapping[str, Exchange]) -> bool:
     """Can rows of heavy keys go to all cells, where the others go by their keys (`operators.join.heavy`)?
 
     The keys must be all those of the join, so that it knows them by the same hash.
     """
-    keyed = {len(by) for exchange in exchanges.values() for by in exchange.by if not isinstance(by, Along)}
-    by_keys = bool(exchanges) and all(exchange.by_key for exchange in exchanges.values())
-    if not by_keys or not by_time(unit, graph, 2):
-        return False
+    lengths = {len(by) for exchange in keyed.values() for by in exchange.by if not isinstance(by, Along)}
     joins = (join for node_id in unit.nodes if isinstance(join := graph[node_id].operator, SharedJoin))
-    return all(keyed == {len(join.keys[0])} for join in joins)
+    return bool(keyed) and all(lengths == {len(join.keys[0])} for join in joins)
 
 
 def _found_by(graph: QueryGraph, node_id: str) -> set[str | None]:

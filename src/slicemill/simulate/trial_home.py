@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
 from slicemill.errors import SlicemillError
@@ -9,7 +10,7 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import exchanges_of
+from slicemill.plan.placement import placements_of
 from slicemill.plan.units import Unit, cut
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.scheduling.unit_statistics import UnitStatistics
@@ -38,7 +39,7 @@ def _learned(home: HomeReader, unit: Unit) -> tuple[UnitStatistics, int]:
         )
     statistics = UnitStatistics()
     statistics.restore(kept)
-    return statistics, int(fields["cells"])
+    return statistics, prod(fields["placement"]["shape"])
 
 
 def _cost(
@@ -50,7 +51,7 @@ def _cost(
         unit.id,
         unit.inputs,
         outputs,
-        splits=bool(exchanges_of(unit, graph, 2)),
+        splits=len(placements_of(unit, graph, 2)) > 1,
         driver_s=0.0,
         task_s=cost.overhead - job_s,
         row_s=cost.per_row * cells,

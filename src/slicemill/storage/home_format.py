@@ -9,7 +9,7 @@ from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError
 from slicemill.storage.journal import JOURNAL
 
 FORMAT = "FORMAT"
-CURRENT = 3
+CURRENT = 4
 
 _PARTS = (JOURNAL, LOGS, CHECKPOINTS)
 

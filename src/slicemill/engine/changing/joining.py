@@ -15,6 +15,7 @@ from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
+from slicemill.plan.placement import Placement
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
@@ -25,7 +26,7 @@ def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
     cursors = {log: home.logs[log].head for log in plan.unit.inputs}
     written = _written(plan)
     return {
-        "cells": plan.cells,
+        "placement": Placement.of(plan.exchanges).plain(),
         "cursors": cursors,
         "outputs": written,
         "since": dict.fromkeys(written, _newest_ts(plan, home)),

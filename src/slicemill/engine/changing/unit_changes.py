@@ -17,7 +17,8 @@ from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import warm_up
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.partitions import Exchange, exchanges_of, needed_by_log
+from slicemill.plan.partitions import Exchange, needed_by_log
+from slicemill.plan.placement import PlacementKind, chosen, restored
 from slicemill.plan.planner import Plan
 from slicemill.plan.units import Unit, part_of
 from slicemill.storage.arrow_schema import to_arrow
@@ -27,13 +28,15 @@ from slicemill.storage.home import Home
 
 @dataclass(slots=True)
 class UnitChanges:
-    """Makes the units of a plan; `cells` is how many ways a new one is split."""
+    """Makes the units of a plan; `cells` is how many ways a new one is split, `placement` how, if not the
+    cheapest way."""
 
     home: Home
     dispatcher: Dispatcher
     tables: TableVersions
     mill: str
     cells: int
+    placement: PlacementKind | None = None
 
     def units_of(self, plan: Plan, catalog: Catalog, *, started: bool) -> list[RunningUnit]:
         """The units that are to run from now on; while paused. A mill that has started compiles beside it."""
@@ -51,9 +54,11 @@ class UnitChanges:
         return units
 
     def exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
-        """A unit that was there before has the cells that it had."""
+        """How a unit reads logs: one that was there before has the placement that it had."""
         known = self.home.units.get(unit.id)
-        return exchanges_of(unit, graph, self.cells if known is None else int(known["cells"]))
+        if known is not None:
+            return dict(restored(unit, graph, known["placement"]).exchanges)
+        return dict(chosen(unit, graph, self.cells, kind=self.placement).exchanges)
 
     def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
         # A plan travels to workers: it must not grow with queries that others run.
@@ -80,10 +85,14 @@ class UnitChanges:
         else:
             self.home.commit(Change(created=created))
             self._change_members(plan, running, before)
-        unit = RunningUnit(plan, self.home, self.mill)
+        unit = self._running(plan)
         unit.compiled = not started
         keep_announced(unit, self.dispatcher.streams)
         return unit
+
+    def _running(self, plan: UnitPlan) -> RunningUnit:
+        by_key_alone = self.placement is PlacementKind.KEY
+        return RunningUnit(plan, self.home, self.mill, by_key_alone=by_key_alone)
 
     def _change_members(
         self, plan: UnitPlan, running: RunningUnit | None, feeding: Sequence[RunningUnit]
@@ -98,7 +107,7 @@ class UnitChanges:
         before = running
         if before is None:
             known = without_newcomers(plan, fields["outputs"])
-            before = RunningUnit(replace(known, tables=tables), self.home, self.mill)
+            before = self._running(replace(known, tables=tables))
             keep_announced(before, self.dispatcher.streams)
         self._catch_up(feeding, plan.unit.inputs)
         self.dispatcher.finish(before)

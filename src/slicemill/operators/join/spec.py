@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
@@ -15,6 +16,7 @@ from slicemill.operators.description import Description, Fact, each, many
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
 from slicemill.operators.kind import (
     ColumnsRead,
+    InnerJoin,
     Keys,
     KeysBelow,
     MemberKind,
@@ -160,6 +162,20 @@ def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
     return None if join.counts_rows or not join.keys[0] else join.keys
 
 
+def _joins(join: SharedJoin) -> InnerJoin:
+    """Members differ in windows; one that has no others beside it says where its columns are from."""
+    windows = tuple(_longest([member.windows[side] for member in join.members]) for side in (0, 1))
+    equal = tuple(((0, left), (1, right)) for left, right in zip(*join.keys, strict=True))
+    only = join.members[0] if len(join.members) == 1 else None
+    columns = {name: (side, own) for name, side, own in only.columns} if only is not None else {}
+    return InnerJoin(windows, equal, columns)
+
+
+def _longest(windows: Sequence[Window]) -> Window:
+    counted = [window for window in windows if window.frame is FrameUnit.ROWS]
+    return max(counted or windows, key=lambda window: inf if window.extent is None else window.extent)
+
+
 def _keys_below(join: SharedJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
     """Keys over the results of its only member; of several, their parts know."""
     below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
@@ -253,6 +269,7 @@ KINDS = (
         columns_read=lambda join, port, _: _columns_read(join, port),
         unit=UnitOf.PARTS,
         keys=_keys,
+        joins=_joins,
         keys_below=_keys_below,
         history_us=_history_us,
         seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),

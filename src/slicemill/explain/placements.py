@@ -1,0 +1,146 @@
+"""Units and their placements: which cells read and store a row, why, and what other ways would cost.
+
+As JSON, a list of: `id`; `nodes`; `inputs`; `outputs`, logs both; `cells`, how many there may be; `placement`
+with `kind`, `shape` and `by` (by log and dimension: keys, `every` or `stripe`); `why`; `measured`, whether
+rates are, or are assumed; `rates` by log; `candidates`, the cheapest of each kind, cheapest first, each with
+`kind`, `shape`, `cpu_s` and `slowest_s` (processor seconds a second of all cells and of the slowest),
+`rows_kept`, `most_kept` (in one cell) and `rows_read` (a second).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from slicemill.operators.description import Fact
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.measured import measured_statistics
+from slicemill.plan.placement import Candidate, Placement, PlacementKind, candidates, chosen, restored
+from slicemill.plan.placement_cost import PlacementCost, PlacementStatistics
+from slicemill.plan.units import Unit, cut
+
+_WHY = {
+    PlacementKind.KEY: "rows that meet have equal keys, so a row is read and kept by one cell",
+    PlacementKind.TIME: "rows meet whatever their keys are: all cells read a row, and one keeps it",
+    PlacementKind.HYBRID: "a few keys have much of the work: their rows are read by all cells, others by one",
+    PlacementKind.HYPERCUBE: "rows that meet have equal keys, but not all inputs have all keys: along those "
+    "that it has not, an input's rows go everywhere",
+    PlacementKind.CUBE: "rows meet whatever their keys are: each input is dealt out along one dimension and "
+    "goes everywhere along the others",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedUnit:
+    """A unit with its placement, and all that it could have, cheapest first."""
+
+    unit: Unit
+    cells: int
+    placement: Placement
+    found: tuple[Candidate, ...]
+    statistics: PlacementStatistics
+
+    @property
+    def why(self) -> str:
+        kind = self.placement.kind
+        if kind is not PlacementKind.ONE:
+            return _WHY[kind]
+        if self.cells == 1:
+            return "there is one cell"
+        if len(self.found) == 1:
+            return "what it keeps has no key that the rows of all its inputs have"
+        return "that little work is done soonest by one cell"
+
+    @property
+    def cost(self) -> PlacementCost:
+        return next(one.cost for one in self.found if one.placement == self.placement)
+
+    @property
+    def cheapest(self) -> list[Candidate]:
+        """Of each kind."""
+        by_kind: dict[PlacementKind, Candidate] = {}
+        for one in self.found:
+            by_kind.setdefault(one.placement.kind, one)
+        return list(by_kind.values())
+
+
+def placed_units(
+    graph: QueryGraph, cells: int, kept: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[PlacedUnit]:
+    """The units of a graph that keep something; `kept` are placements that units have, as journals hold them.
+
+    Others get the cheapest with so many cells.
+    """
+    found = []
+    for unit in cut(graph):
+        if not unit.stateful:
+            continue
+        known = (kept or {}).get(unit.id)
+        placement = None if known is None else restored(unit, graph, known)
+        statistics = measured_statistics(unit, graph, placement.exchanges if placement is not None else None)
+        placement = placement or chosen(unit, graph, cells, statistics)
+        own = placement.cells if placement.cells > 1 else cells
+        listed = tuple(candidates(unit, graph, own, statistics))
+        found.append(PlacedUnit(unit, own, placement, listed, statistics))
+    return found
+
+
+def placement_facts(placed: PlacedUnit) -> tuple[Fact, ...]:
+    """What is told of a unit's placement."""
+    facts: list[Fact] = [("placement", _described(placed.placement)), ("why", placed.why)]
+    others = [one for one in placed.cheapest if one.placement.kind is not placed.placement.kind]
+    if placed.cells > 1 and others:
+        rates = ", ".join(f"{placed.statistics.rate(log):,.0f} rows/s of {log}" for log in placed.unit.inputs)
+        facts.append(("measured" if placed.statistics.measured else "assuming", rates))
+        facts.append(("costs", _costs(placed.cost)))
+        facts += [("instead", f"{one.placement}: {_costs(one.cost)}") for one in others]
+    return tuple(facts)
+
+
+def placements_data(units: Iterable[PlacedUnit]) -> list[dict[str, Any]]:
+    """The units as plain lists, dicts, texts and numbers."""
+    return [
+        {
+            "id": placed.unit.id,
+            "nodes": list(placed.unit.nodes),
+            "inputs": list(placed.unit.inputs),
+            "outputs": [log for _, log in placed.unit.outputs],
+            "cells": placed.cells,
+            "placement": placed.placement.plain(),
+            "why": placed.why,
+            "measured": placed.statistics.measured,
+            "rates": {log: placed.statistics.rate(log) for log in placed.unit.inputs},
+            "candidates": [_candidate(one) for one in placed.cheapest],
+        }
+        for placed in units
+    ]
+
+
+def _described(placement: Placement) -> str:
+    """The placement, and log by log what its rows go by."""
+    spread = []
+    for log, along in placement.plain()["by"].items():
+        words = [{"every": "everywhere", "stripe": "in turn"}.get(by, f"by {by}") for by in along]
+        spread.append(f"{log} {' and '.join(words)}")
+    return f"{placement}: {', '.join(spread)}" if spread else str(placement)
+
+
+def _costs(cost: PlacementCost) -> str:
+    return (
+        f"{cost.cpu_s:.3g} processor s/s, {cost.slowest_s:.3g} in the slowest cell; {cost.rows_kept:,.0f} "
+        f"rows kept, {cost.most_kept:,.0f} in the fullest; {cost.rows_read:,.0f} rows read/s"
+    )
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    cost = one.cost
+    return {
+        "kind": one.placement.kind.value,
+        "shape": list(one.placement.shape),
+        "cpu_s": cost.cpu_s,
+        "slowest_s": cost.slowest_s,
+        "rows_kept": cost.rows_kept,
+        "most_kept": cost.most_kept,
+        "rows_read": cost.rows_read,
+    }

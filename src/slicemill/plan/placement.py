@@ -1,0 +1,231 @@
+"""Placements of a unit: which of its cells read a row, and which store it (S33-S38).
+
+| placement | cells | a row is read by | stored by |
+|---|---|---|---|
+| one | 1 | the cell | the cell |
+| key | N | the cell of its key | the same |
+| time | N | all | one of them, in turn; a pair is found where its older row is stored |
+| hybrid | N | the cell of its key; of a heavy key, all | the same; of a heavy key, one of them, in turn |
+| hypercube | n1 × n2 × … | cells that agree with it in each key that it has, and in its turn | the same |
+| cube | n1 × n2 × … | cells that agree with it in its turn, along the dimension of its stream | the same |
+
+All find each result exactly once. In a hypercube that is so since along each dimension one coordinate is left
+when all rows of a result are there: that of a key in which they agree, or the turn of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+from math import prod
+from typing import Any, TypeAlias
+
+from slicemill.errors import SlicemillError
+from slicemill.esl.render.expressions import render
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.kind import Keys
+from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
+from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time, may_spread_keys
+from slicemill.plan.placement_cost import ASSUMED, PlacementCost, PlacementStatistics, cost_of
+from slicemill.plan.units import Unit
+
+# Along how many dimensions up to so many cells may be spread: with more of both, planning would take long.
+_MOST_DIMENSIONS = ((64, 4), (1024, 3), (MOST_CELLS, 2))
+
+AUTO = "auto"
+
+# By log, what its rows' coordinates go by; along a dimension that a log has not, its rows go everywhere.
+_Dimension: TypeAlias = Mapping[str, Keys | Along]
+
+
+class PlacementKind(StrEnum):
+    ONE = "one"
+    KEY = "key"
+    TIME = "time"
+    HYBRID = "hybrid"
+    HYPERCUBE = "hypercube"
+    CUBE = "cube"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Cells in a grid of this shape, and how the rows of each log are spread over them."""
+
+    kind: PlacementKind
+    exchanges: Mapping[str, Exchange]
+
+    @staticmethod
+    def of(exchanges: Mapping[str, Exchange]) -> Placement:
+        """The placement that has these exchanges."""
+        if not exchanges:
+            return ONE_CELL
+        found = exchanges.values()
+        along = [by for exchange in found for by in exchange.by]
+        if all(exchange.by_key for exchange in found):
+            kind = PlacementKind.KEY
+        elif all(exchange.parts == 1 for exchange in found):
+            kind = PlacementKind.TIME
+        else:
+            in_turn = all(isinstance(by, Along) for by in along)
+            kind = PlacementKind.CUBE if in_turn else PlacementKind.HYPERCUBE
+        return Placement(kind, exchanges)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return next((exchange.shape for exchange in self.exchanges.values()), (1,))
+
+    @property
+    def cells(self) -> int:
+        return prod(self.shape)
+
+    def __str__(self) -> str:
+        if self.kind is PlacementKind.ONE:
+            return "one cell"
+        words = {PlacementKind.KEY: "by key", PlacementKind.TIME: "by time"}
+        return f"{words.get(self.kind, self.kind.value)}, {' × '.join(map(str, self.shape))} cells"
+
+    def plain(self) -> dict[str, Any]:
+        """What the journal holds of it."""
+        by = {log: [_words(one) for one in exchange.by] for log, exchange in self.exchanges.items()}
+        return {"kind": self.kind.value, "shape": list(self.shape), "by": by}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A placement and what it costs."""
+
+    placement: Placement
+    cost: PlacementCost
+
+
+ONE_CELL = Placement(PlacementKind.ONE, {})
+
+
+def placement_named(name: str) -> PlacementKind | None:
+    """The kind of placement of that name; None for `auto`, where each unit gets the cheapest."""
+    if name == AUTO:
+        return None
+    known = {kind.value: kind for kind in PlacementKind}
+    if name not in known:
+        raise SlicemillError(f"there is no placement {name!r}; known are {', '.join((AUTO, *known))}")
+    return known[name]
+
+
+def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
+    """All placements with so many cells that give a unit's results, and that in one cell."""
+    found = [ONE_CELL]
+    if cells == 1 or not unit.stateful:
+        return found
+    keyed = by_key(unit, graph, cells)
+    if keyed:
+        found.append(Placement(PlacementKind.KEY, keyed))
+    joined = joined_inputs(unit, graph)
+    if joined is None:
+        return found
+    if len(joined.inputs) == 2:
+        in_turn = by_time(unit, graph, cells)
+        if in_turn:
+            found.append(Placement(PlacementKind.TIME, in_turn))
+        if in_turn and may_spread_keys(unit, graph, keyed):
+            found.append(Placement(PlacementKind.HYBRID, keyed))
+    elif not joined.counts_rows:
+        found += (_grid(unit, dimensions) for dimensions in _grids(joined, cells))
+    return found
+
+
+def candidates(
+    unit: Unit, graph: QueryGraph, cells: int, statistics: PlacementStatistics = ASSUMED
+) -> list[Candidate]:
+    """The placements of a unit with their costs, the cheapest first."""
+    joined = joined_inputs(unit, graph)
+    found = [
+        Candidate(placement, _cost(placement, unit, joined, statistics))
+        for placement in placements_of(unit, graph, cells)
+    ]
+    return sorted(found, key=lambda candidate: candidate.cost.price(cells))
+
+
+def _cost(
+    placement: Placement, unit: Unit, joined: JoinedInputs | None, statistics: PlacementStatistics
+) -> PlacementCost:
+    hybrid = placement.kind is PlacementKind.HYBRID
+    return cost_of(placement.exchanges, unit.inputs, joined, statistics, hybrid=hybrid)
+
+
+def chosen(
+    unit: Unit,
+    graph: QueryGraph,
+    cells: int,
+    statistics: PlacementStatistics = ASSUMED,
+    kind: PlacementKind | None = None,
+) -> Placement:
+    """The cheapest placement of a unit that may have so many cells, or the cheapest of a kind.
+
+    A unit that keeps nothing has one cell, whatever is asked for.
+    """
+    if not unit.stateful or cells == 1:
+        return ONE_CELL
+    known = candidates(unit, graph, cells, statistics)
+    found = next((one.placement for one in known if kind in (None, one.placement.kind)), None)
+    if found is None:
+        assert kind is not None, "one is the cheapest"
+        kinds = ", ".join(dict.fromkeys(one.placement.kind.value for one in known))
+        raise SlicemillError(
+            f"{unit.id} cannot be placed as {kind.value} in {cells} cells; it can be placed as: {kinds}"
+        )
+    return found
+
+
+def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
+    """The placement that a journal holds."""
+    for placement in placements_of(unit, graph, prod(plain["shape"])):
+        if placement.plain() == plain:
+            return placement
+    raise SlicemillError(
+        f"the state of {unit.id} is spread over cells in a way that its queries do not allow any more"
+    )
+
+
+# -- hypercubes and cubes ------------------------------------------------------------------------------
+
+
+def _grids(joined: JoinedInputs, cells: int) -> Iterator[list[tuple[int, _Dimension]]]:
+    """Ways to divide cells among dimensions: of keys in which inputs agree, and of the turns of an input."""
+    dimensions: list[_Dimension] = [
+        by_log for one in joined.classes if (by_log := one.of_logs(joined.inputs))
+    ]
+    logs = [log for one in joined.inputs for log in one.logs]
+    keyed = [one for one in dimensions if len(one) == len(set(logs))]
+    dealt = [one.logs[0] for one in joined.inputs if not one.computed]
+    dimensions += [{log: Along.STRIPE} for log in dealt if logs.count(log) == 1]
+    most = next(most for up_to, most in _MOST_DIMENSIONS if cells <= up_to)
+    for number in range(1, min(most, len(dimensions)) + 1):
+        for used in combinations(dimensions, number):
+            # Along one dimension that all have, it is the placement by key.
+            if number > 1 or used[0] not in keyed:
+                yield from (list(zip(counts, used, strict=True)) for counts in _factors(cells, number))
+
+
+def _factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write a number as a product of so many, none of which is 1.
+
+    >>> list(_factors(8, 2))
+    [(2, 4), (4, 2)]
+    """
+    if parts == 1 and number > 1:
+        yield (number,)
+    for first in range(2, number // 2 + 1) if parts > 1 else ():
+        if number % first == 0:
+            yield from ((first, *rest) for rest in _factors(number // first, parts - 1))
+
+
+def _grid(unit: Unit, dimensions: Sequence[tuple[int, _Dimension]]) -> Placement:
+    shape = tuple(count for count, _ in dimensions)
+    by = {log: tuple(one.get(log, Along.EVERY) for _, one in dimensions) for log in unit.inputs}
+    return Placement.of({log: Exchange(shape, own) for log, own in by.items()})
+
+
+def _words(by: Keys | Along) -> str:
+    return by.name.lower() if isinstance(by, Along) else ", ".join(render(key) for key in by)

@@ -1,0 +1,316 @@
+"""What a placement costs: processor time of all cells and of the slowest, rows kept and read (S35, S38, S51).
+
+A unit's results are found by rows that probe the windows of the other inputs, one after the other. A partial
+result meets so many rows of a window (S35, with the shares that selections let pass in the rates):
+
+    rate × window × share of pairs that match        where there is an equality
+    rate × window                                    where there is none, and all are compared
+
+A cell has a share of the rows of each input: the product, along the dimensions by which the input is spread,
+of 1/n, or of more where a heavy key is, since the slowest cell governs (S38). Of the rows that a partial
+result would meet it has that share, too, except along dimensions that go by a key in which both agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from slicemill.esl.types.query import FrameUnit
+from slicemill.operators.kind import Keys
+from slicemill.plan.joined_inputs import JoinedInput, JoinedInputs
+from slicemill.plan.partitions import Along, Exchange
+
+_US = 1e-6
+# A window without end is taken for one of so many seconds.
+_FOREVER_S = 3600.0
+# Keeping a row for its window is as dear as writing it so often: the slices of joins are cut by that, too.
+_KEEPING = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class RowCosts:
+    """Processor microseconds: of a row that is read, stored, or probes, of a comparison of two rows without
+    an equality, of a pair that is found; of a row that may have a heavy key, to find out; and of a cell in
+    each second that it runs."""
+
+    read: float = 0.5
+    store: float = 0.5
+    probe: float = 0.3
+    compare: float = 0.008
+    pair: float = 0.15
+    sift: float = 0.05
+    cell: float = 20_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementStatistics:
+    """What the choice goes by: rows per second by log, of those that selections let pass.
+
+    `matching` is the share of pairs that agree in their keys, by join; where nothing is known, so many that
+    a row meets one of each window. `selected` is the share of pairs that hold where nothing must be equal.
+    `heavy` has, by log and its keys, the shares of rows that have each of the keys which are a good part of
+    a cell's work, heaviest first.
+    """
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+    matching: Mapping[str, float] = field(default_factory=dict)
+    selected: float = 0.01
+    heavy: Mapping[tuple[str, Keys], tuple[float, ...]] = field(default_factory=dict)
+    assumed_rate: float = 50_000.0
+    costs: RowCosts = RowCosts()
+
+    @property
+    def measured(self) -> bool:
+        return bool(self.rates)
+
+    def rate(self, *logs: str) -> float:
+        return sum(self.rates.get(log, self.assumed_rate) for log in logs)
+
+    def kept(self, joined: JoinedInput) -> float:
+        """Rows in its window."""
+        window = joined.window
+        if window.frame is FrameUnit.ROWS and window.extent is not None:
+            return float(window.extent)
+        seconds = _FOREVER_S if window.extent is None else window.extent * _US
+        return self.rate(*joined.logs) * seconds
+
+    def heaviest(self, log: str, keys: Keys) -> float:
+        return max(self.heavy.get((log, keys), ()), default=0.0)
+
+
+# Who asks for several cells expects more than one can do: so much is assumed until it is measured.
+ASSUMED = PlacementStatistics()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementCost:
+    """In a second: processor seconds of all cells and of the slowest, rows that cells read, and that they
+    store; and rows that are kept, in all and in the fullest cell."""
+
+    cpu_s: float
+    slowest_s: float
+    rows_read: float
+    rows_stored: float
+    rows_kept: float
+    most_kept: float
+    keeping_s: float
+
+    def price(self, cells: int) -> float:
+        """What is made small: the time of the slowest cell, and what all take of so many cores' time.
+
+        Rows that are stored in several cells cost memory in each.
+        """
+        return self.slowest_s + (self.cpu_s + self.keeping_s) / cells
+
+
+def cost_of(
+    exchanges: Mapping[str, Exchange],
+    logs: Sequence[str],
+    joined: JoinedInputs | None,
+    statistics: PlacementStatistics,
+    *,
+    hybrid: bool = False,
+) -> PlacementCost:
+    """The cost of a unit that reads logs, with a placement's exchanges; None is joined where it aggregates.
+
+    In a hybrid, rows with heavy keys go everywhere, and are stored in turn.
+    """
+    shape = next((exchange.shape for exchange in exchanges.values()), (1,))
+    even = _work(exchanges, logs, joined, statistics, None, hybrid)
+    along = range(len(shape)) if statistics.heavy and not hybrid else ()
+    slow = [_work(exchanges, logs, joined, statistics, one, hybrid) for one in along]
+    cells = prod(shape)
+    return PlacementCost(
+        cells * even.cpu_s(statistics.costs),
+        max(work.cpu_s(statistics.costs) for work in (even, *slow)),
+        cells * even.read,
+        cells * even.stored,
+        cells * even.kept,
+        max(work.kept for work in (even, *slow)),
+        cells * even.stored * _KEEPING * statistics.costs.store * _US,
+    )
+
+
+@dataclass(slots=True)
+class _CellWork:
+    """What a cell does in a second."""
+
+    read: float = 0.0
+    stored: float = 0.0
+    kept: float = 0.0
+    probes: float = 0.0
+    compared: float = 0.0
+    pairs: float = 0.0
+    sifted: float = 0.0
+
+    def cpu_s(self, costs: RowCosts) -> float:
+        rows = self.read * costs.read + self.stored * costs.store + self.probes * costs.probe
+        rows += self.sifted * costs.sift
+        return (rows + self.compared * costs.compare + self.pairs * costs.pair + costs.cell) * _US
+
+
+def _work(
+    exchanges: Mapping[str, Exchange],
+    logs: Sequence[str],
+    joined: JoinedInputs | None,
+    statistics: PlacementStatistics,
+    slow: int | None,
+    hybrid: bool,
+) -> _CellWork:
+    """The work of a cell; along the dimension `slow` it is that of the heaviest key."""
+    if joined is None:
+        return _keyed(exchanges, logs, statistics, slow)
+    cell = _Cell(exchanges, joined, statistics, slow, hybrid)
+    work = _CellWork()
+    for number, one in enumerate(joined.inputs):
+        read, stored = cell.share(number), cell.stored(number)
+        work.read += statistics.rate(*one.logs) * read
+        work.stored += statistics.rate(*one.logs) * stored
+        work.kept += statistics.kept(one) * stored
+        cell.probe_from(number, work)
+    work.sifted = work.read if hybrid else 0.0
+    return work
+
+
+def _keyed(
+    exchanges: Mapping[str, Exchange],
+    logs: Sequence[str],
+    statistics: PlacementStatistics,
+    slow: int | None,
+) -> _CellWork:
+    """Aggregates by key, and what is behind joins by their key: each row is worked on once."""
+    work = _CellWork()
+    for log in logs:
+        rows = statistics.rate(log)
+        if log in exchanges:
+            rows *= prod(_shares(exchanges[log], log, statistics, slow))
+        work.read += rows
+        work.stored += rows
+        work.kept += rows
+        work.probes += rows
+    return work
+
+
+def _shares(exchange: Exchange, log: str, statistics: PlacementStatistics, slow: int | None) -> list[float]:
+    """Along each dimension, the share of a log's rows that a cell has."""
+    found = []
+    for along, (count, by) in enumerate(zip(exchange.shape, exchange.by, strict=True)):
+        if by is Along.EVERY:
+            found.append(1.0)
+        else:
+            heavy = statistics.heaviest(log, by) if along == slow and not isinstance(by, Along) else 0.0
+            found.append(heavy + (1 - heavy) / count)
+    return found
+
+
+class _Cell:
+    """What a cell has of each input, and what rows meet there."""
+
+    def __init__(
+        self,
+        exchanges: Mapping[str, Exchange],
+        joined: JoinedInputs,
+        statistics: PlacementStatistics,
+        slow: int | None,
+        hybrid: bool,
+    ) -> None:
+        self._inputs, self._classes = joined.inputs, joined.classes
+        self._statistics, self._slow = statistics, slow
+        # All logs that an input is computed from go everywhere, or all by its key.
+        firsts = [one.logs[0] for one in joined.inputs]
+        self._by = [exchanges[log].by if exchanges else () for log in firsts]
+        self._shares = [_shares(exchanges[log], log, statistics, slow) if exchanges else [] for log in firsts]
+        self._by_key = all(exchange.by_key for exchange in exchanges.values())
+        self._shape = next((exchange.shape for exchange in exchanges.values()), ())
+        by_time = bool(exchanges) and all(exchange.parts == 1 for exchange in exchanges.values())
+        self._in_turn = by_time or hybrid
+        if hybrid:
+            self._shares = [[self._everywhere(number)] for number in range(len(joined.inputs))]
+
+    def _everywhere(self, number: int) -> float:
+        """Of the rows of an input, those of heavy keys, and a cell's part of the others."""
+        (by,) = self._by[number]
+        assert not isinstance(by, Along)
+        heavy = sum(self._statistics.heavy.get((self._inputs[number].logs[0], by), ()))
+        return heavy + (1 - heavy) / prod(self._shape)
+
+    def share(self, number: int) -> float:
+        """Of the rows of an input, those that come to the cell."""
+        return prod(self._shares[number])
+
+    def stored(self, number: int) -> float:
+        return 1 / prod(self._shape) if self._in_turn else self.share(number)
+
+    def probe_from(self, first: int, work: _CellWork) -> None:
+        """New rows of an input meet those of the others, one input after the other, linked ones first."""
+        partial = self._statistics.rate(*self._inputs[first].logs) * self.share(first)
+        seen, left = [first], [number for number in range(len(self._inputs)) if number != first]
+        while left:
+            number = next((n for n in left if self._links(n, seen)), left[0])
+            links = self._links(number, seen)
+            met = self._statistics.kept(self._inputs[number]) * self._met(number, seen, links)
+            work.probes += partial
+            if not links:
+                work.compared += partial * met
+                met *= self._statistics.selected
+            partial *= met
+            work.pairs += partial
+            seen.append(number)
+            left.remove(number)
+
+    def _links(self, number: int, seen: Sequence[int]) -> list[Mapping[int, Keys | None]]:
+        return [
+            one.keys
+            for one in self._classes
+            if number in one.keys and any(other in one.keys for other in seen)
+        ]
+
+    def _met(self, number: int, seen: Sequence[int], links: Sequence[Mapping[int, Keys | None]]) -> float:
+        """Of the rows in the window of an input, those that a partial result meets in this cell."""
+        met = matching = self._matching(number, links)
+        if self._in_turn:
+            return matching / (prod(self._shape) * self.share(seen[0]))
+        for along, (by, share) in enumerate(zip(self._by[number], self._shares[number], strict=True)):
+            if by is Along.EVERY:
+                continue
+            agreeing = [
+                other
+                for keys in links
+                for other in seen
+                if other in keys
+                and (self._by_key or (keys[number] == by and self._by[other][along] == keys[other]))
+            ]
+            if not agreeing:
+                met *= share
+            elif along == self._slow:
+                met *= self._gathered(number, agreeing[0], along, matching)
+        return met
+
+    def _matching(self, number: int, links: Sequence[Mapping[int, Keys | None]]) -> float:
+        """The share of all pairs that agree in their keys: at least those of keys that are heavy in both."""
+        if not links:
+            return 1.0
+        joined = self._inputs[number]
+        kept = max(self._statistics.kept(joined), 1.0)
+        least = max((self._heavy_pairs(keys) for keys in links), default=0.0)
+        return max(self._statistics.matching.get(joined.join, 1 / kept), least)
+
+    def _heavy_pairs(self, keys: Mapping[int, Keys | None]) -> float:
+        shares = [
+            self._statistics.heavy.get((self._inputs[number].logs[0], own), ())
+            for number, own in keys.items()
+            if own is not None
+        ]
+        return max((left * right for left, right in zip(*shares[:2], strict=False)), default=0.0)
+
+    def _gathered(self, number: int, other: int, along: int, matching: float) -> float:
+        """How many times as many rows a row meets in the cell of the heaviest key as elsewhere."""
+        by, others = self._by[number][along], self._by[other][along]
+        assert not isinstance(by, Along) and not isinstance(others, Along)
+        statistics, count = self._statistics, self._shape[along]
+        own = statistics.heaviest(self._inputs[number].logs[0], by)
+        its = statistics.heaviest(self._inputs[other].logs[0], others)
+        pairs = own * its + max(matching - own * its, 0.0) / count
+        return pairs / (matching * self._shares[other][along]) if matching else 1.0

@@ -1,0 +1,101 @@
+"""Placements in a mill: asked for, kept over a restart, told by explain; rows are the same in all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slicemill.engine.mill import Mill
+from slicemill.errors import SlicemillError
+from slicemill.rows import Timed
+from support.engine import Clock, feed_rows, inline_pool
+
+SECOND = 1_000_000
+STREAMS = "".join(f"CREATE STREAM {name} (k int, v int, ts timestamp) ORDER BY ts;" for name in "abc")
+WINDOWS = ", ".join(f"{name} [RANGE 4 SECONDS]" for name in "abc")
+TWO_KEYS = f"SELECT a.v, b.v AS w, c.v AS z FROM {WINDOWS} WHERE a.k = b.k AND b.v = c.v"
+THETA = "SELECT a.v, b.v AS w FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE a.v < b.v"
+PAIR = "SELECT a.v, b.v AS w FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE a.k = b.k"
+
+
+def mill_in(folder: Path, clock: Clock, placement: str = "auto") -> Mill:
+    return Mill(
+        home=folder, pool=inline_pool(2), clock=clock, cells=4, placement=placement, read_sources=False
+    )
+
+
+def feed(mill: Mill, clock: Clock, first: int, last: int) -> None:
+    for number in range(first, last):
+        clock.now += SECOND // 4
+        for place, name in enumerate("abc"):
+            if name in mill.streams:
+                ts = number * SECOND // 4
+                feed_rows(mill, name, [((number + place + n) % 3, (number + n) % 4, ts) for n in (0, 1)])
+        if number % 4 == 3:
+            mill.dispatcher.run_all()
+
+
+def results(
+    folder: Path, query: str, placement: str, cells: int = 4
+) -> tuple[list[Timed], dict[str, object]]:
+    """All rows, with a restart in between that asks for nothing, and the placement of the unit."""
+    clock = Clock()
+    with mill_in(folder, clock, placement) as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {query};")
+        mill.open()
+        feed(mill, clock, 0, 10)
+    with mill_in(folder, clock) as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {query};")
+        mill.open()
+        feed(mill, clock, 10, 20)
+        mill.drain()
+        ((_, fields),) = mill.home.units.items()
+        return list(mill.queries["q"].rows()), fields["placement"]
+
+
+@pytest.mark.parametrize(
+    ("query", "placements"),
+    [
+        (TWO_KEYS, ("hypercube", "cube", "auto")),
+        (THETA, ("time", "auto")),
+        (PAIR, ("key", "time", "auto")),
+    ],
+)
+def test_rows_are_those_of_one_cell_and_the_placement_outlives_the_mill(
+    tmp_path: Path, query: str, placements: tuple[str, ...]
+) -> None:
+    alone, kept = results(tmp_path / "one", query, "one")
+    assert kept == {"kind": "one", "shape": [1], "by": {}}
+    assert len(alone) > 50
+    for placement in placements:
+        rows, kept = results(tmp_path / placement, query, placement)
+        assert rows == alone
+        assert kept["kind"] == placement or (placement == "auto" and kept["kind"] != "one")
+
+
+def test_a_placement_that_is_none_is_told_before_anything_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(SlicemillError, match="there is no placement 'ring'; known are auto, one, key"):
+        Mill(home=tmp_path / "home", placement="ring")
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_unit_that_cannot_be_placed_so_is_told_and_registers_nothing(tmp_path: Path) -> None:
+    with mill_in(tmp_path, Clock(), "key") as mill:
+        mill.open()
+        with pytest.raises(SlicemillError, match="joins of a and b cannot be placed as key in 4 cells"):
+            mill.execute(f"{STREAMS} CREATE QUERY q AS {THETA};")
+        assert not mill.queries and not mill.home.units
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
+        assert list(mill.queries) == ["q"]
+
+
+def test_explain_tells_the_placement_that_a_unit_has(tmp_path: Path) -> None:
+    clock = Clock()
+    with mill_in(tmp_path, clock, "time") as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
+        mill.open()
+        feed(mill, clock, 0, 4)
+        text = mill.queries["q"].explain()
+    assert "placement  by time, 4 cells: a everywhere, b everywhere" in text
+    assert "instead    by key, 4 cells:" in text

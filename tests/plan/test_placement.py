@@ -1,0 +1,317 @@
+"""Placements of units: each finds every result exactly once, and the cheapest is taken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.columns.cells import stripes_of
+from slicemill.engine.exchange import SpreadRows
+from slicemill.errors import SlicemillError
+from slicemill.esl import bind
+from slicemill.esl.render.expressions import render
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.build import build_graph
+from slicemill.plan.joined_inputs import joined_inputs
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.partitions import Along, Exchange
+from slicemill.plan.placement import (
+    ONE_CELL,
+    Placement,
+    PlacementKind,
+    candidates,
+    chosen,
+    placement_named,
+    placements_of,
+    restored,
+)
+from slicemill.plan.placement_cost import PlacementStatistics
+from slicemill.plan.units import Unit, cut
+
+COLUMNS = ("x", "y", "z")
+STREAMS = "".join(
+    f"CREATE STREAM {name} (x INT, y INT, z INT, ts TIMESTAMP) ORDER BY ts;\n" for name in "abcd"
+)
+
+
+def from_clause(names: str) -> str:
+    return ", ".join(f"{name} [RANGE 10 SECONDS]" for name in names)
+
+
+PAIR = f"SELECT a.z FROM {from_clause('ab')} WHERE a.x = b.x"
+THETA = f"SELECT a.z FROM {from_clause('ab')} WHERE a.x < b.x"
+ONE_KEY = f"SELECT a.z FROM {from_clause('abc')} WHERE a.x = b.x AND b.x = c.x"
+TWO_KEYS = f"SELECT a.z FROM {from_clause('abc')} WHERE a.x = b.x AND b.y = c.y"
+THREE_THETA = f"SELECT a.z FROM {from_clause('abc')} WHERE a.x < b.x AND b.y < c.y"
+
+
+def planned(query: str) -> tuple[Unit, QueryGraph]:
+    catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
+    graph = share(optimize(build_graph(catalog)), catalog)
+    (unit,) = cut(graph)
+    return unit, graph
+
+
+def kinds(query: str, cells: int) -> set[str]:
+    return {placement.kind.value for placement in placements_of(*planned(query), cells)}
+
+
+# -- what is right -------------------------------------------------------------------------------------
+
+
+Equality = tuple[str, str, str, str]
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> tuple[str, dict[str, str], list[Equality]]:
+    """A join of two to four inputs, of which some may be the same stream, on any equalities."""
+    number = draw(st.integers(2, 4))
+    logs = {f"i{n}": draw(st.sampled_from("abcd")) for n in range(number)}
+    names = st.sampled_from(sorted(logs))
+    columns = st.sampled_from(COLUMNS)
+    drawn = draw(st.lists(st.tuples(names, columns, names, columns), max_size=4))
+    equal = [one for one in drawn if one[0] != one[2]]
+    conditions = [f"{left}.{own} = {right}.{its}" for left, own, right, its in equal]
+    conditions += draw(st.lists(st.just("i0.z <= i1.z"), max_size=1))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    windows = ", ".join(f"{log} {name} [RANGE 5 SECONDS]" for name, log in logs.items())
+    return f"SELECT i0.z FROM {windows}{where}", logs, equal
+
+
+rows_of_logs = st.fixed_dictionaries(
+    {name: st.lists(st.tuples(*[st.integers(0, 2)] * 3), min_size=1, max_size=5) for name in "abcd"}
+)
+
+
+def cells_by_row(rows: Sequence[tuple[int, ...]], by: Exchange) -> list[set[int]]:
+    """By row, the cells that read it."""
+    schema = pa.schema([pa.field(name, pa.int32()) for name in COLUMNS])
+    columns = [pa.array([row[n] for row in rows], pa.int32()) for n in range(len(COLUMNS))]
+    numbers = pa.array(range(len(rows)), pa.int64())
+    table = pa.table([numbers, numbers, numbers, *columns], names=["_ts", "_seq", "_arr", *COLUMNS])
+    spread = SpreadRows(by, schema, [(table, 0)])
+    found: list[set[int]] = [set() for _ in rows]
+    for cell in range(by.cells):
+        for number in spread.part(cell)["_seq"].to_pylist():
+            found[number].add(cell)
+    return found
+
+
+def results(
+    logs: Mapping[str, str], equal: Sequence[Equality], rows: Mapping[str, Sequence[tuple[int, ...]]]
+) -> Iterator[dict[str, int]]:
+    """Every combination of rows that agree, by the numbers of its rows."""
+    for numbers in product(*(range(len(rows[log])) for log in logs.values())):
+        found = dict(zip(logs, numbers, strict=True))
+
+        def value(name: str, column: str, found: Mapping[str, int] = found) -> int:
+            return rows[logs[name]][found[name]][COLUMNS.index(column)]
+
+        if all(value(left, own) == value(right, its) for left, own, right, its in equal):
+            yield found
+
+
+@given(joins(), rows_of_logs, st.sampled_from([2, 3, 4, 6, 8]))
+@settings(max_examples=60, deadline=None)
+def test_every_placement_finds_each_result_exactly_once(
+    join: tuple[str, dict[str, str], list[Equality]],
+    rows: dict[str, list[tuple[int, ...]]],
+    cells: int,
+) -> None:
+    query, logs, equal = join
+    for placement in placements_of(*planned(query), cells):
+        if placement.kind is PlacementKind.ONE:
+            continue
+        assert placement.cells == cells
+        assert placement.exchanges.keys() == set(logs.values())
+        reading = {log: cells_by_row(rows[log], by) for log, by in placement.exchanges.items()}
+        for found in results(logs, equal, rows):
+            meeting = set.intersection(*(reading[logs[name]][row] for name, row in found.items()))
+            if placement.kind is PlacementKind.TIME:
+                # All read all rows; the cell that has stored the older one finds the pair, whichever it is.
+                assert meeting == set(range(cells))
+                stored = stripes_of(np.array(list(found.values())), cells)
+                meeting = {int(stored[0])}
+            assert len(meeting) == 1, placement.plain()
+
+
+def test_which_placements_a_unit_has() -> None:
+    assert kinds(PAIR, 8) == {"one", "key", "time", "hybrid"}
+    assert kinds(THETA, 8) == {"one", "time"}
+    assert kinds(ONE_KEY, 8) == {"one", "key", "hypercube", "cube"}
+    assert kinds(TWO_KEYS, 8) == {"one", "hypercube", "cube"}
+    assert kinds(THREE_THETA, 8) == {"one", "cube"}
+    assert kinds("SELECT sum(z) OVER (PARTITION BY x ROWS 5 PRECEDING) AS s FROM a", 8) == {"one", "key"}
+    assert kinds("SELECT sum(z) OVER (ROWS 5 PRECEDING) AS s FROM a", 8) == {"one"}
+    assert kinds("SELECT z FROM a WHERE x > 1", 8) == {"one"}
+    by_rows = "SELECT a.z FROM a [ROWS 5], b [RANGE 5 SECONDS] WHERE a.x = b.x"
+    assert kinds(by_rows, 8) == {"one", "time"}
+
+
+def test_a_join_that_others_keep_something_behind_is_split_by_its_key_or_not_at_all() -> None:
+    grouped = f"SELECT a.{{}}, count(*) AS n FROM {from_clause('ab')} WHERE a.x = b.x GROUP BY a.{{}}"
+    assert kinds(grouped.format("x", "x"), 8) == {"one", "key"}
+    assert kinds(grouped.format("y", "y"), 8) == {"one"}
+
+
+def test_keys_that_go_through_projections_are_found_in_the_logs() -> None:
+    inner = "SELECT x AS p, y AS q FROM b WHERE z > 0"
+    unit, graph = planned(
+        f"SELECT t.p FROM a [RANGE 5 SECONDS], ({inner}) t [RANGE 5 SECONDS], c [RANGE 5 SECONDS] "
+        "WHERE t.p = a.x AND t.q = c.y"
+    )
+    joined = joined_inputs(unit, graph)
+    assert joined is not None
+    assert [one.logs for one in joined.inputs] == [("a",), ("b",), ("c",)]
+    found = [one.of_logs(joined.inputs) for one in joined.classes]
+    assert [{log: [render(key) for key in keys] for log, keys in one.items()} for one in found] == [
+        {"a": ["x"], "b": ["x"]},
+        {"b": ["y"], "c": ["y"]},
+    ]
+
+
+def test_what_is_computed_before_it_is_joined_goes_everywhere() -> None:
+    """All cells that get all rows compute the same; those of other inputs may be spread."""
+    union = "(SELECT x, y FROM a UNION SELECT x, y FROM d) t [RANGE 5 SECONDS]"
+    query = f"SELECT t.x FROM {union}, b [RANGE 5 SECONDS], c [RANGE 5 SECONDS] WHERE t.x = b.x AND b.y = c.y"
+    found = placements_of(*planned(query), 8)[1:]
+    assert found
+    for placement in found:
+        for log in "ad":
+            assert set(placement.exchanges[log].by) == {Along.EVERY}
+
+
+def test_a_stream_that_is_joined_with_itself_on_other_columns_goes_everywhere() -> None:
+    """Of such a log one row is in two places of a result: they do not agree in one key."""
+    query = "SELECT p.z FROM a p [RANGE 5 SECONDS], a q [RANGE 5 SECONDS], b [RANGE 5 SECONDS] "
+    for placement in placements_of(*planned(f"{query} WHERE p.x = q.y AND q.z = b.z"), 8)[1:]:
+        assert set(placement.exchanges["a"].by) == {Along.EVERY}
+
+
+# -- what is chosen ------------------------------------------------------------------------------------
+
+
+def heavy(query: str, share: float, cells: int) -> PlacementStatistics:
+    """One key with that share of the rows of all streams."""
+    (by_key,) = [one for one in placements_of(*planned(query), cells) if one.kind is PlacementKind.KEY]
+    shares = {}
+    for log, exchange in by_key.exchanges.items():
+        (keys,) = exchange.by
+        assert not isinstance(keys, Along)
+        shares[log, keys] = (share,)
+    return PlacementStatistics(rates=dict.fromkeys(by_key.exchanges, 50_000.0), heavy=shares)
+
+
+def test_uniform_keys_go_by_key_and_by_time_they_would_cost_almost_as_often_as_there_are_cells() -> None:
+    found = {one.placement.kind: one.cost for one in candidates(*planned(PAIR), 8)}
+    assert chosen(*planned(PAIR), 8).kind is PlacementKind.KEY
+    assert found[PlacementKind.TIME].rows_read == 8 * found[PlacementKind.KEY].rows_read
+    assert found[PlacementKind.TIME].rows_kept == found[PlacementKind.KEY].rows_kept
+
+
+def test_a_heavy_key_is_spread_by_time_and_the_others_by_key() -> None:
+    statistics = heavy(PAIR, 0.3, 8)
+    found = {one.placement.kind: one.cost for one in candidates(*planned(PAIR), 8, statistics)}
+    assert chosen(*planned(PAIR), 8, statistics).kind is PlacementKind.HYBRID
+    one = found[PlacementKind.ONE].slowest_s
+    assert found[PlacementKind.KEY].slowest_s > 0.9 * one
+    assert found[PlacementKind.HYBRID].slowest_s < one / 5
+
+
+def test_three_streams_on_one_key_go_by_key() -> None:
+    assert chosen(*planned(ONE_KEY), 8).kind is PlacementKind.KEY
+
+
+def test_three_streams_on_one_heavy_key_are_spread_by_the_turns_of_some_as_well() -> None:
+    statistics = heavy(ONE_KEY, 0.3, 8)
+    placement = chosen(*planned(ONE_KEY), 8, statistics)
+    assert placement.kind in (PlacementKind.HYPERCUBE, PlacementKind.CUBE)
+    assert any(Along.STRIPE in exchange.by for exchange in placement.exchanges.values())
+
+
+def test_three_streams_on_two_keys_are_a_square() -> None:
+    placement = chosen(*planned(TWO_KEYS), 16)
+    assert placement.kind is PlacementKind.HYPERCUBE
+    assert placement.plain()["by"] == {"a": ["x", "every"], "b": ["x", "y"], "c": ["every", "y"]}
+    assert placement.shape == (4, 4)
+
+
+def test_shares_go_by_rates_and_windows() -> None:
+    """What a long window holds should be divided most: a replica of it is dear."""
+    rates = PlacementStatistics(rates={"a": 40_000.0, "b": 10_000.0, "c": 2_500.0})
+    placement = chosen(*planned(TWO_KEYS), 16, rates)
+    assert placement.shape == (16,)
+    assert placement.plain()["by"] == {"a": ["x"], "b": ["x"], "c": ["every"]}
+
+
+def test_what_has_no_key_goes_by_time() -> None:
+    assert chosen(*planned(THETA), 16).kind is PlacementKind.TIME
+    assert chosen(*planned(THREE_THETA), 16).kind is PlacementKind.CUBE
+
+
+@pytest.mark.parametrize("query", [PAIR, ONE_KEY, TWO_KEYS])
+def test_little_work_stays_in_one_cell(query: str) -> None:
+    assert chosen(*planned(query), 8, PlacementStatistics(rates=dict.fromkeys("abc", 50.0))) == ONE_CELL
+
+
+@given(joins(), st.sampled_from([2, 4, 8]), st.lists(st.floats(1, 1e6), min_size=4, max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_the_cheapest_is_chosen(
+    join: tuple[str, dict[str, str], list[Equality]], cells: int, rates: list[float]
+) -> None:
+    unit, graph = planned(join[0])
+    statistics = PlacementStatistics(rates=dict(zip("abcd", rates, strict=True)))
+    found = candidates(unit, graph, cells, statistics)
+    prices = [one.cost.price(cells) for one in found]
+    assert prices[0] == min(prices)
+    assert chosen(unit, graph, cells, statistics) == found[0].placement
+    for one in found:
+        cost = one.cost
+        assert 0 < cost.slowest_s <= cost.cpu_s * (1 + 1e-9)
+        assert cost.most_kept <= cost.rows_kept * (1 + 1e-9)
+        # Without skew the slowest cell is any cell.
+        assert cost.slowest_s * one.placement.cells == pytest.approx(cost.cpu_s)
+
+
+# -- what is asked for, and what is kept ---------------------------------------------------------------
+
+
+def test_what_a_unit_cannot_have_is_told_with_what_it_can() -> None:
+    unit, graph = planned(THETA)
+    with pytest.raises(SlicemillError, match=r"cannot be placed as key in 8 cells.* time, one"):
+        chosen(unit, graph, 8, kind=PlacementKind.KEY)
+    assert chosen(unit, graph, 8, kind=PlacementKind.TIME).kind is PlacementKind.TIME
+    assert chosen(unit, graph, 8, kind=PlacementKind.ONE) == ONE_CELL
+    assert chosen(*planned("SELECT z FROM a"), 8, kind=PlacementKind.KEY) == ONE_CELL
+
+
+def test_placements_have_names() -> None:
+    assert placement_named("auto") is None
+    assert placement_named("cube") is PlacementKind.CUBE
+    with pytest.raises(SlicemillError, match="known are auto, one, key, time, hybrid, hypercube, cube"):
+        placement_named("ring")
+
+
+@pytest.mark.parametrize("query", [PAIR, THETA, ONE_KEY, TWO_KEYS, THREE_THETA])
+def test_a_placement_outlives_the_journal(query: str) -> None:
+    unit, graph = planned(query)
+    plains = []
+    for placement in placements_of(unit, graph, 8):
+        plain = json.loads(json.dumps(placement.plain()))
+        plains.append(json.dumps(plain, sort_keys=True))
+        assert restored(unit, graph, plain) == placement
+        assert Placement.of(placement.exchanges).kind in (placement.kind, PlacementKind.KEY)
+    assert len(set(plains)) == len(plains)
+
+
+def test_state_that_is_spread_in_a_way_that_cannot_be_is_not_taken_up() -> None:
+    unit, graph = planned(THETA)
+    with pytest.raises(SlicemillError, match="spread over cells"):
+        restored(unit, graph, {"kind": "key", "shape": [4], "by": {"a": ["x"], "b": ["x"]}})
