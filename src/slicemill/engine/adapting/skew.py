@@ -55,50 +55,69 @@ class HeavyKeys:
         before = self.keys
         self._lighten(next_ts)
         self._spread(next_ts)
+        if self.keys != before:
+            # What was seen so far says little of how things are then.
+            self._work, self._by_key = [0.0] * self._cells, {}
+            return True
         # What was known counts half from now on, and what hardly counts is forgotten.
         self._work = [work / 2 for work in self._work]
         halves = {
             key: [(rows / 2, pairs / 2) for rows, pairs in cells] for key, cells in self._by_key.items()
         }
         self._by_key = {key: cells for key, cells in halves.items() if _total(cells)[0] >= 1}
-        return self.keys != before
+        return False
 
     def forget(self, reached: int) -> bool:
         """Keys that were heavy long ago, when no replay will read a row from before this time."""
-        kept = tuple(key for key in self.keys if key.over > reached)
-        kept, self.keys = self.keys, kept
-        return kept != self.keys
+        gone = [key for key in self.keys if key.over <= reached]
+        for key in gone:
+            # Other cells have told of it as well: which one is its home is to be seen.
+            self._by_key.pop(key.hash, None)
+        self.keys = tuple(key for key in self.keys if key not in gone)
+        return bool(gone)
 
     def _lighten(self, next_ts: int) -> None:
         mean = sum(self._work) / self._cells
         if self._longest_us is None:
             return
         for place, key in enumerate(self.keys):
-            rows, pairs = _total(self._by_key.get(key.hash, []))
-            if key.fades == END and rows * ROW_WORK + pairs < _LIGHT * mean:
+            if key.fades == END and _work(*_total(self._by_key.get(key.hash, []))) < _LIGHT * mean:
                 fading = replace(key, fades=next_ts, over=next_ts + self._longest_us)
                 self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
 
     def _spread(self, next_ts: int) -> None:
         """Take the heaviest keys from the cells that have too much, while that makes things more even."""
         work = list(self._work)
-        spread = {key.hash for key in self.keys if key.fades == END}
-        light = {key: cells for key, cells in self._by_key.items() if key not in spread}
+        light: dict[int, dict[int, tuple[float, float]]] = {cell: {} for cell in range(self._cells)}
+        heavy = {key.hash for key in self.keys if key.fades == END}
+        for key, cells in self._by_key.items():
+            if key in heavy:
+                # It is uneven as long as rows from before are at its home.
+                total = sum(_work(*one) for one in cells)
+                work = [own + total / self._cells - _work(*one) for own, one in zip(work, cells, strict=True)]
+            elif (home := self._home(key)) is not None:
+                light[home][key] = _total(cells)
         while len(self.keys) < _MOST_KEYS:
-            cell = max(range(self._cells), key=work.__getitem__)
-            if work[cell] <= _UNEVEN * sum(work) / self._cells:
+            slowest = max(range(self._cells), key=work.__getitem__)
+            keys = light[slowest]
+            if work[slowest] <= _UNEVEN * sum(work) / self._cells or not keys:
                 return
-            taken = {key: _work(*cells[cell]) for key, cells in light.items()}
-            heaviest = max(taken, key=taken.__getitem__, default=None)
-            if heaviest is None:
-                return
-            rows, pairs = light.pop(heaviest)[cell]
+            heaviest = max(keys, key=lambda key: _work(*keys[key]))
+            rows, pairs = keys.pop(heaviest)
             everywhere = _work(rows, pairs / self._cells)
-            if everywhere > taken[heaviest] / 2:
+            if everywhere > _work(rows, pairs) / 2:
                 return
             work = [own + everywhere for own in work]
-            work[cell] -= taken[heaviest]
-            self._begin(heaviest, cell, next_ts)
+            work[slowest] -= _work(rows, pairs)
+            self._begin(heaviest, slowest, next_ts)
+
+    def _home(self, key: int) -> int | None:
+        """The cell that a key's rows go to when it is light; of a listed one, all cells have told."""
+        listed = next((one.home for one in self.keys if one.hash == key), None)
+        if listed is not None:
+            return listed
+        told = [cell for cell, (rows, _) in enumerate(self._by_key[key]) if rows]
+        return told[0] if len(told) == 1 else None
 
     def _begin(self, hash_: int, home: int, next_ts: int) -> None:
         # One that fades is heavy again: its rows went to all cells all the time.
