@@ -15,7 +15,7 @@ from slicemill_lab.bench.inputs.testbeds import quality_of_data, quality_of_serv
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
 from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurn, PolicyTurns
 from slicemill_lab.bench.measuring.ways_to_choose import ways_to_choose_us
-from slicemill_lab.bench.policies import different, ratios
+from slicemill_lab.bench.policies import different, disturbed, ratios
 
 
 def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -40,16 +40,35 @@ def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSessi
         assert all(cost.estimated_s > 0 and cost.real_s > 0 for cost in turn.costs.values())
 
 
-def test_a_figure_is_compared_with_the_lowest_of_its_run() -> None:
+def test_medians_of_figures_relative_to_their_run_are_compared() -> None:
     def turns(*means: float) -> list[PolicyTurn]:
         table = pa.table({"number": [1]})
-        return [PolicyTurn({"mean response": mean}, {"q": table}, 0.5, 0.1, {}) for mean in means]
+        return [PolicyTurn({"mean response": mean}, {"q": table}, 0.5, 1.0, 0.1, {}) for mean in means]
 
     found = {"hr": turns(1, 4, 3), "fcfs": turns(2, 2, 4)}
     assert ratios(found, "mean response") == {"hr": 1, "fcfs": pytest.approx(4 / 3)}
     assert not different(found)
     found["fcfs"][1] = replace(found["fcfs"][1], results={"q": pa.table({"number": [2]})})
     assert different(found) == {"q"}
+
+
+def test_one_lucky_turn_makes_no_other_policy_worse() -> None:
+    def turns(*means: float) -> list[PolicyTurn]:
+        return [PolicyTurn({"mean response": mean}, {}, 0.5, 1.0, 0.1, {}) for mean in means]
+
+    # Each of the others is lucky once, and the recordings are not alike: on the whole all are the same.
+    found = {"hr": turns(1, 2, 3, 4, 5), "fcfs": turns(0.8, 2, 3, 4, 5), "fas": turns(1, 1.6, 3, 4, 4)}
+    assert all(ratio < 1.1 for ratio in ratios(found, "mean response").values())
+
+
+def test_a_turn_that_took_longer_than_its_policy_and_its_recording_do_is_played_again() -> None:
+    def turns(*paces: float) -> list[PolicyTurn]:
+        return [PolicyTurn({}, {}, 0.5, pace, 0.1, {}) for pace in paces]
+
+    # The second recording takes a tenth more, and so does fcfs: that is no disturbance.
+    found = {name: turns(1.0, 1.1, 1.0, 1.0, 1.0) for name in ("hr", "hnr")}
+    found |= {"fas": turns(1.0, 1.1, 1.0, 1.2, 1.3), "fcfs": turns(1.1, 1.21, 1.1, 1.1, 1.1)}
+    assert disturbed(found) == [("fas", 4), ("fas", 3)]
 
 
 def test_classes_are_equally_frequent_and_recordings_are_always_the_same() -> None:

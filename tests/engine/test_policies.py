@@ -102,6 +102,27 @@ def run_with(
         return {name: query.rows() for name, query in mill.queries.items()}
 
 
+def test_metrics_tell_by_which_policy_a_query_s_component_runs(tmp_path: Path) -> None:
+    def shown() -> dict[str, str]:
+        found = mill.metrics().plain()
+        return {"": found["policy"]} | {query["query"]: query["policy"] for query in found["queries"]}
+
+    with mill_in(tmp_path) as mill:
+        mill.execute(
+            "CREATE STREAM other (x int, ts timestamp) ORDER BY ts; CREATE QUERY apart AS SELECT x FROM other"
+        )
+        names = [name for name in mill.queries if name != "apart"]
+        mill.policy = "hnr"
+        assert shown() == dict.fromkeys(["", "apart", *names], "hnr")
+        mill.execute("SET policy = 'chain' FOR dear")
+        assert shown() == {"": "hnr", "apart": "hnr", **dict.fromkeys(names, "chain")}
+        assert mill.queries["apart"].metrics().policy == "hnr"
+        mill.execute("SET policy = 'lsf' FOR bid; SET policy = 'fas'")
+        assert shown() == {"": "fas", "apart": "fas", **dict.fromkeys(names, "lsf")}
+        mill.execute("SET policy = 'default' FOR bid; SET policy = 'default' FOR dear")
+        assert set(shown().values()) == {"fas"}
+
+
 def test_a_policy_of_a_component_decides_within_it_and_not_when_it_is_its_turn(tmp_path: Path) -> None:
     with mill_in(tmp_path) as mill:
         mill.execute(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from slicemill.engine.mill import Mill
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool, rows_as_table
@@ -48,6 +50,41 @@ def test_state_stays_split_as_it_was_whatever_the_number_of_cores(tmp_path: Path
         mill.execute(f"{BID}; {TOTAL}")
         read(mill)
         assert values(mill, "total") == sorted((item, s) for item in range(10) for s in (1.0, 2.0))
+
+
+HOT = "CREATE QUERY hot AS SELECT item, count(*) OVER (ROWS 99 PRECEDING) AS n FROM bid"
+LOW = "CREATE QUERY low AS SELECT item FROM bid WHERE price < 5"
+ALL = "CREATE QUERY all_ AS SELECT item FROM bid"
+
+
+@pytest.mark.parametrize("kept", [LOW, HOT], ids=["shares a unit", "alone in its unit"])
+def test_a_query_that_a_start_leaves_out_and_another_declares_again_is_told_to_have_a_hole(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: str
+) -> None:
+    name = kept.split()[2]
+
+    def start(number: int, *statements: str) -> list[str]:
+        """What a start with some statements says; each reads a row."""
+        caplog.clear()
+        write(tmp_path, f"{number}.json", (number, 1.0, number))
+        with mill_in(tmp_path) as mill:
+            for statement in statements:
+                mill.execute(statement)
+            read(mill)
+        return [record.getMessage() for record in caplog.records if record.name == "slicemill"]
+
+    left_out = f"{name} is kept in {tmp_path / 'home'} and is not declared: it does not run"
+    assert start(1, BID, ALL, kept) == start(2, BID, ALL, kept) == []
+    for number in (3, 4):
+        (said,) = start(number, BID, ALL)
+        assert said.startswith(left_out)
+    (said,) = start(5, BID, ALL, kept)
+    assert said.startswith(f"{name}, kept in {tmp_path / 'home'}, was not declared for a while")
+    assert start(6, BID, ALL, kept) == []
+    # The hint works when followed.
+    assert start(7, BID, ALL)[0].startswith(left_out)
+    assert start(8, f"DROP QUERY {name}", BID, ALL, kept) == []
+    assert start(9, BID, ALL, kept) == []
 
 
 def test_queries_registered_one_by_one_are_taken_up_together(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from slicemill.engine.live import problems
 from slicemill.engine.mill import Mill
 from slicemill.engine.streams import SourceFailed
 from slicemill.errors import SlicemillError
-from support.engine import Clock, inline_pool
+from support.engine import Clock, feed_rows, inline_pool, rows_as_table
 
 SECOND = 1_000_000
 HINT = "a number needs its unit: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
@@ -168,6 +168,42 @@ def test_a_source_that_fails_stops_only_what_reads_it_and_is_tried_again_ever_le
         assert stream.error is None and mill.metrics().plain()["failing_sources"] == {}
         mill.drain()
         assert rows(mill, "of_a") == [(1,), (2,)]
+
+
+def test_rows_that_were_handed_over_and_cannot_be_read_are_tried_again_ever_less_often(
+    tmp_path: Path,
+) -> None:
+    clock = Clock(10 * SECOND)
+    with mill_in(tmp_path, clock) as mill:
+        mill.execute(
+            "CREATE STREAM a (n int); CREATE QUERY of_a AS SELECT n FROM a;"
+            "CREATE STREAM b (n int); CREATE QUERY of_b AS SELECT n FROM b;"
+        )
+        mill.open()
+        feed_rows(mill, "b", [(7,)])
+        mill.feed("a", rows_as_table(mill, "a", [(1,)]))
+        stream = mill.streams["a"]
+        (handed,) = stream.handed_folder.iterdir()
+        handed.rename(tmp_path / "kept")
+        tried: list[int] = []
+        for _ in range(1_000):
+            with mill.dispatcher.paused():
+                if stream.wants_read(clock.now):
+                    tried.append(clock.now)
+                mill.dispatcher._give_reads()
+                mill.dispatcher._finish_asked()
+            clock.now += SECOND // 10
+        assert [(after - before) / SECOND for before, after in pairwise(tried)] == [
+            0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0,
+        ]  # fmt: skip
+        # Whoever waits for it is told, and does not wait for ever; others go on.
+        with pytest.raises(SourceFailed, match="reading a stopped: "):
+            mill.drain()
+        assert rows(mill, "of_b") == [(7,)] and rows(mill, "of_a") == []
+        (tmp_path / "kept").rename(handed)
+        clock.now += 30 * SECOND
+        mill.drain()
+        assert rows(mill, "of_a") == [(1,)] and stream.error is None
 
 
 def test_what_does_not_read_a_failing_source_is_complete_at_the_end(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ NOT_REPRODUCED = {
     "sched-E14": {"load 0.7: BRT below HR by"},
     "sched-E16": {"logarithmic, the best number: below HNR by"},
     "sched-E19": {"deviation 5: who gains most", "deviation 25: who gains most"},
-    "sched-E21": {"HR: most is worse"},
+    "sched-E20": {"HR: least is worse"},
+    "sched-E21": {"BSD: least is worse"},
     "slice-E13": {"state with eight in flight / with one: least over lengths of 4 and more"},
     "slice-E18": {"to 100/s: response of the last third / before, with adaptation"},
 }

@@ -96,7 +96,6 @@ def test_a_hypercube_goes_on_from_checkpoints(tmp_path: Path) -> None:
     events = [
         Event(n, "abc"[n % 3], n // 6 * 1_000_000, (n // 3 % 2, n, n % 2, n // 6 * 1_000_000))
         for n in range(60)
-        for n in range(60)
     ]
 
     def exchanges(unit: Unit, graph: QueryGraph, cells: int) -> Mapping[str, Exchange]:

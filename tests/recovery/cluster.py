@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recovery.clusters import standalone
 from recovery.executors import CORES, cases, check_that_killed_executors_change_nothing
+from slicemill_lab.spark_clusters import standalone
 
 
 def test_executors_of_a_standalone_cluster_that_are_killed_change_nothing(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from recovery import on_cluster, scenario
 from recovery.child import Work
-from recovery.clusters import EXECUTORS, Cluster
 from recovery.drivers import environment
+from slicemill_lab.spark_clusters import EXECUTORS, Cluster
 from support.corpus import read_cases
 
 _POLL_S = 0.1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recovery.clusters import local_cluster
 from recovery.executors import CORES, check_that_killed_executors_change_nothing
+from slicemill_lab.spark_clusters import local_cluster
 
 
 def test_an_executor_that_is_killed_changes_nothing(database: str, tmp_path: Path) -> None:

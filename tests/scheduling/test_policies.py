@@ -7,7 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from simulator.queues import queue
@@ -122,16 +122,22 @@ def test_descending_priority_is_the_best_order_for_its_aim(given_batches: Batche
         assert cost(chosen, weights) == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
+@example(batches(2, wait=[1, 2], slack=2.0, per_row=2.0, selectivity=[0.05, 0.1]))
 @given(some_batches(most=8))
 @settings(max_examples=60)
 def test_the_hybrid_picks_as_it_does_with_lists(given_batches: Batches) -> None:
-    """The rule of P25, head by head, against the one sort that puts all of them in order."""
+    """The rule of P25, head by head, against the one sort that puts all of them in order.
+
+    Of equals, who has waited longest.
+    """
     left = list(range(len(given_batches)))
-    work, rate = given_batches.time, policy_named("hr").priority(given_batches)
+    work, rate, wait = given_batches.time, policy_named("hr").priority(given_batches), given_batches.wait
     expected = []
     while left:
-        late = sorted((i for i in left if work[i] > given_batches.slack[i]), key=lambda i: -rate[i])
-        timely = sorted((i for i in left if i not in late), key=lambda i: given_batches.slack[i])
+        late = sorted(
+            (i for i in left if work[i] > given_batches.slack[i]), key=lambda i: (-rate[i], -wait[i])
+        )
+        timely = sorted((i for i in left if i not in late), key=lambda i: (given_batches.slack[i], -wait[i]))
         late_first = late and (not timely or work[late[0]] < given_batches.slack[timely[0]])
         expected.append(late[0] if late_first else timely[0])
         left.remove(expected[-1])
@@ -284,12 +290,3 @@ def test_names_are_found_and_mistakes_explained() -> None:
     ):
         with pytest.raises(UnknownPolicyError, match=message):
             policy_named(wrong)
-
-
-def test_a_job_takes_the_first_and_those_behind_it_that_find_a_core() -> None:
-    given_batches = batches(4, wait=[4, 3, 2, 1])
-    chooser = Chooser(policy_named("fcfs"))
-    assert chooser.choose_job(given_batches, [1, 1, 1, 1], 3) == [0, 1, 2]
-    assert chooser.choose_job(given_batches, [2, 1, 1, 1], 3) == [0, 1]
-    assert chooser.choose_job(given_batches, [1, 3, 1, 1], 3) == [0]  # nobody overtakes who finds none
-    assert chooser.choose_job(given_batches, [8, 1, 1, 1], 3) == [0]

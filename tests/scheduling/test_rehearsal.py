@@ -60,6 +60,29 @@ def test_the_choice_is_the_policy_s() -> None:
     assert responses["hnr"] == {"qdear": pytest.approx(21.0), "qcheap": pytest.approx(6.0)}
 
 
+def test_a_run_takes_what_fits_into_a_quantum_while_others_wait() -> None:
+    """Ten polls of a dear unit wait when a row comes for a cheap one, which has a higher rate."""
+    costs = Costs(0.0, (unit("dear", 0.01, 0.5), unit("cheap", 0.001, reads="t")))
+    arrivals = [*(Poll(0.0, "s", 1) for _ in range(10)), Poll(0.0, "t", 1), Poll(0.015, "t", 1)]
+    outcome = played(costs, arrivals, "hr")
+    # Two jobs have the cheap unit's row and two of the dear ones. The second row of the cheap unit waits for
+    # the end of the first job and goes with the other; then the dear unit waits alone, and takes the rest.
+    assert outcome.queries["qcheap"].figures.response.largest == pytest.approx(0.042 - 0.015)
+    assert outcome.queries["qdear"].figures.response.largest == pytest.approx(0.102)
+    alone = played(costs, [*(Poll(0.0, "s", 1) for _ in range(10))], "hr")
+    assert alone.jobs == 1, "who waits alone takes all"
+
+
+def test_cheap_units_share_a_job_until_its_quantum_is_full() -> None:
+    units = tuple(unit(str(n), 0.004) for n in range(12))
+    outcome = played(Costs(0.001, units), [Poll(0.0, "s", 1)])
+    assert outcome.jobs == 3
+    ended = sorted(query.figures.response.mean for query in outcome.queries.values())
+    assert ended == pytest.approx([0.021] * 5 + [0.042] * 5 + [0.051] * 2)
+    two = played(Costs(0.001, units), [Poll(0.0, "s", 1)], cores=2)
+    assert two.jobs == 2 and two.lasted_s == pytest.approx(0.021 + 0.005)
+
+
 def test_units_run_side_by_side_and_end_together() -> None:
     outcome = played(Costs(0.0, (unit("a", 1.0), unit("b", 3.0))), [Poll(0.0, "s", 1)], cores=2)
     assert outcome.jobs == 1
@@ -165,10 +188,10 @@ def test_on_one_core_the_order_of_units_does_not_change_the_work_of_rows(
 @pytest.mark.parametrize("policy", POLICIES)
 def test_no_unit_starves_where_the_guard_watches(policy: str) -> None:
     """A unit without any result has no priority under most policies, and the others always have work."""
-    costs = Costs(0.1, (*(unit(name, 0.0015) for name in "abc"), unit("empty", 1e-5, 0.0)))
+    costs = Costs(0.01, (*(unit(name, 0.0015) for name in "abc"), unit("empty", 1e-5, 0.0)))
     arrivals = polls({"s": Traffic(210.0)}, 0.25, 120.0)
     guarded = rehearse(costs, 1, Chooser(policy_named(policy), patience=5.0), arrivals)
-    # The patience, then up to three others that have waited longer: ten jobs of about a second for each.
+    # The patience, then up to three others that have waited longer: ten jobs for each.
     assert guarded.queries["qempty"].most_waiting < 210 * 40
     if policy in ("hr", "hnr", "brt", "bsd", "fas"):
         alone = rehearse(costs, 1, Chooser(policy_named(policy), patience=math.inf), arrivals)

@@ -212,3 +212,21 @@ def test_accuracy_of_independent_retention_is_the_closed_form() -> None:
     closed_form = q / (q + q * (1 - q) * p / (1 - p) + (1 - p) * (1 - q) / (1 - p * (1 - q)))
     assert closed_form == pytest.approx(0.452, abs=0.001)
     assert float(accuracy_of(tuples, kept)) == pytest.approx(closed_form, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("weights", "form", "dropped"),
+    [
+        (None, FastMemory, 1),
+        ((2.0, 1.0), FastMemory, 1),
+        ((0.2, 1.0), ScanMemory, 2),
+        ((0.0, 1.0), FastMemory, 2),
+    ],
+)
+def test_weights_say_what_is_worse(
+    weights: tuple[float, float] | None, form: type[ChainMemory], dropped: int
+) -> None:
+    """A short tuple inside a run goes where splitting it counts less than the time of an end."""
+    memory = memory_of(Budget(3, method="cals", weights=weights))
+    assert type(memory) is form
+    assert feed(memory, closed("baaac", [0, 100, 104, 105, 110, 200]))[3] == dropped

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+_say: Callable[[str], None] | None = None
+
 
 @contextmanager
 def running(name: str, console: Console) -> Iterator[None]:
     """Shown while the block runs, and gone after it."""
+    global _say
     columns = (SpinnerColumn(), TextColumn("running {task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        progress.add_task(name, total=None)
-        yield
+        task = progress.add_task(name, total=None)
+        before, _say = _say, lambda what: progress.update(task, description=f"{name}: {what}")
+        try:
+            yield
+        finally:
+            _say = before
+
+
+def say(what: str) -> None:
+    """Show which part of it runs now; where nobody looks, nothing."""
+    if _say is not None:
+        _say(what)

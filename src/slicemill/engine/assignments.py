@@ -152,6 +152,12 @@ class Assignments:
         for cell in [cell for cell in self._loaded if cell[0] == unit_id]:
             del self._loaded[cell]
 
+    def release(self, unit_id: str) -> None:
+        """A unit is gone, or has other cells: no worker has any of it."""
+        self.unload(unit_id)
+        for cell in [cell for cell in self._pinned if cell[0] == unit_id]:
+            del self._pinned[cell]
+
     def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
         """The worker that reads a stream: always the same while it lives."""
         if stream.loaded is not None and stream.loaded[0] in self._workers:

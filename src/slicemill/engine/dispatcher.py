@@ -45,6 +45,7 @@ from slicemill.engine.workers.sharing import Pool
 from slicemill.errors import SlicemillError
 from slicemill.metrics.figures import Summary
 from slicemill.metrics.stages import spent, stage
+from slicemill.scheduling.batches import QUANTUM_S
 from slicemill.scheduling.chooser import Chooser
 from slicemill.storage.changes import Change
 from slicemill.storage.files import StorageFull
@@ -75,7 +76,7 @@ class Dispatcher:
         chooser: Chooser,
         after_run: AfterRun,
         *,
-        quantum_s: float = 0.02,
+        quantum_s: float = QUANTUM_S,
     ) -> None:
         self.chooser = chooser
         self.changed = threading.Condition()
@@ -86,6 +87,7 @@ class Dispatcher:
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningUnits([], home.logs, {}, clock())
         self.quantum_s = quantum_s
+        self.between_rounds: Callable[[], None] = lambda: None  # called by the loop
         self._pool = pool
         self._home = home
         self._mill = mill
@@ -128,14 +130,18 @@ class Dispatcher:
         self._pool.resize(count)
         self._take(self._pool.wait(0))
 
-    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal]) -> None:
-        """Run these units from now on, for the queries that have these goals; while paused."""
+    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal] | None = None) -> None:
+        """Run these units from now on, for the queries that have these goals, or those of before; while
+        paused."""
         fresh = list(units)
         kept = {(unit.id, unit.digest) for unit in fresh}
+        cells = {unit.id: unit.cells for unit in fresh}
         gone = [unit for unit in self.running.units if (unit.id, unit.digest) not in kept]
         for unit in gone:
-            self._assignments.unload(unit.id)
+            same = cells.get(unit.id) == unit.cells
+            (self._assignments.unload if same else self._assignments.release)(unit.id)
         self.balancing.forget({unit.id for unit in gone})
+        goals = self.running.goals if goals is None else goals
         self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
 
     def notify(self) -> None:
@@ -213,8 +219,7 @@ class Dispatcher:
     def admit_handed(self) -> None:
         """Admit what was handed over for streams, and run nothing."""
         with self.paused():
-            while self._give_reads(handed_only=True):
-                self._finish_asked()
+            self._read_while_wanted(handed_only=True)
 
     def read_all(self) -> None:
         """Read all that the sources hold now, and run nothing."""
@@ -222,11 +227,15 @@ class Dispatcher:
             for stream in self.streams.values():
                 if not stream.handed and not stream.ended:
                     stream.next_read_us = 0
-            while self._give_reads(every=True):
-                self._finish_asked()
-                for stream in self.streams.values():
-                    if 0 < stream.failures < _TRIES and not stream.handed:
-                        stream.next_read_us = 0
+            self._read_while_wanted(every=True)
+
+    def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
+        """Read, while paused; what fails is tried again at once, and then left to the loop."""
+        while self._give_reads(every=every, handed_only=handed_only):
+            self._finish_asked()
+            for stream in self.streams.values():
+                if 0 < stream.failures < _TRIES and (stream.handed or not handed_only):
+                    stream.retry_now()
 
     def end_streams(self) -> None:
         """The input has ended for good: admit what is held back. One that cannot be read has not ended."""
@@ -254,8 +263,7 @@ class Dispatcher:
     def run_some(self) -> bool:
         """Run the units that the policy picks, as much as fits into a quantum; False if none can run."""
         with self.paused():
-            while self._give_reads(handed_only=True):
-                self._finish_asked()
+            self._read_while_wanted(handed_only=True)
             asked = self._give_runs(self._ranked(), self.quantum_s)
             self._finish_asked()
             return asked
@@ -294,7 +302,14 @@ class Dispatcher:
         while self._assignments.busy:
             self._take(self._pool.wait(POLL_S))
 
+    def turn(self) -> None:
+        """What the loop does at one moment, for who has a clock of its own: note answers, and give work."""
+        self._take(self._pool.wait(0))
+        self._give_reads(handed_only=True)
+        self._give()
+
     def _give(self) -> None:
+        self.between_rounds()
         asked = False
         if self._reads_sources and self._pace.is_time:
             asked = self._give_reads()
@@ -318,8 +333,7 @@ class Dispatcher:
             elif isinstance(event, WorkerLeft):
                 self._undo(self._assignments.leave(event, self.streams.values()), event.reason, change)
             elif isinstance(event, Notice):
-                stream = self.streams.get(str(event.payload))
-                if stream is not None:
+                if (stream := self.streams.get(str(event.payload))) is not None:
                     stream.noticed()
             elif isinstance(event, WorkerAnswer):
                 self._answered(event, change, finished, handed)
@@ -389,8 +403,7 @@ class Dispatcher:
                 spent(done.seconds)
                 self._ran(done, now, change, finished)
             elif isinstance(done, CheckpointDone):
-                unit = self._unit(done.unit)
-                if unit is not None:
+                if (unit := self._unit(done.unit)) is not None:
                     unit.checkpointed(done, change)
             elif isinstance(done, ItemFailed):
                 self._item_failed(done, change, now)
@@ -410,8 +423,7 @@ class Dispatcher:
 
     def _item_failed(self, failed: ItemFailed, change: Change, now: int) -> None:
         if failed.item == "read":
-            stream = self.streams.get(failed.name)
-            if stream is not None:
+            if (stream := self.streams.get(failed.name)) is not None:
                 stream.failed(failed.error, now)
             return
         unit = self._unit(failed.name)
@@ -466,9 +478,8 @@ class Dispatcher:
         now = self._clock()
         queues: dict[int, list[Item]] = {}
         for stream in self.streams.values():
-            if handed_only and not stream.handed:
-                continue
-            if stream.wants_read(now) or (every and stream.behind and stream.reading_us is None):
+            wanted = stream.wants_read(now) or (every and stream.behind and stream.reading_us is None)
+            if wanted and (stream.handed or not handed_only):
                 self._wait_for_workers()
                 worker = self._assignments.reader_of(stream, self.streams.values())
                 if self._assignments.is_idle(worker):
@@ -477,8 +488,7 @@ class Dispatcher:
         return bool(queues)
 
     def _read_item(self, stream: RunningStream, worker: int, *, flush: bool = False) -> Item:
-        first = self._assignments.begin_reading(stream, worker)
-        return stream.item(self._clock(), first=first, flush=flush)
+        return stream.item(self._clock(), first=self._assignments.begin_reading(stream, worker), flush=flush)
 
     def _give_runs(
         self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False

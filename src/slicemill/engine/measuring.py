@@ -43,7 +43,8 @@ class Measuring:
     def now(self, metrics: QueryMetrics, graph: QueryGraph) -> QueryMetrics:
         """A query's figures as of now."""
         metrics.seen_s = self._clock() / US
-        running = self._dispatcher.running
+        running, chooser = self._dispatcher.running, self._dispatcher.chooser
+        metrics.policy = (running.policy_within(chooser.components, metrics.query) or chooser.policy).name
         unit = running.writers.get(metrics.query)
         if unit is not None:
             metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)

@@ -24,6 +24,8 @@ from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.engine.adapting.placing import Placing
+from slicemill.engine.adapting.replacing import Replacing
 from slicemill.engine.changing.joining import complete_from_of, without_log
 from slicemill.engine.changing.statements import KeptStatements, new_entries
 from slicemill.engine.changing.tables import TableVersions
@@ -36,7 +38,7 @@ from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, explained, slices_of
-from slicemill.engine.streams import HELD, RunningStream, SourceFailed, Supply, check_sources, logs_of
+from slicemill.engine.streams import RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import compile_beside
 from slicemill.engine.work import RunDone
@@ -45,6 +47,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import (
     ERRORS,
+    HELD,
     Catalog,
     DroppedName,
     QueryDefinition,
@@ -155,6 +158,9 @@ class Mill:
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
         )
         self._measuring = Measuring(self.dispatcher, clock)
+        self.replacing = Replacing(self.home, self.dispatcher, self._id)
+        if cells is None and kind is None:
+            self.dispatcher.between_rounds = Placing(self.replacing, self._pool, clock).look
         cells = cells or self._default_cells()
         self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells, kind)
         self.sinks = SinkRunner(self.home)
@@ -285,6 +291,7 @@ class Mill:
         """
         with self.dispatcher.paused():
             if not self._opened:
+                self._changes.note_left_out(self._plan)
                 self._run_units(self._plan, self.catalog)
                 self._opened = True
 

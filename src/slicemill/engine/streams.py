@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, LATE, Stream, TimestampKind
+from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, HELD, LATE, Stream
 from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.columns import check_columns, checked_table
 from slicemill.ingest.intake import ONLY
@@ -48,8 +48,6 @@ from slicemill.time import END, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# The log of rows that wait to be put in order (SLACK, partitions that are behind).
-HELD = "_held"
 # A read takes at most so many rows, so that a large file does not keep others waiting for long.
 ROWS_PER_READ = 200_000
 # So many rows are worth a round at once; fewer may gather.
@@ -78,7 +76,7 @@ def logs_of(stream: Stream) -> dict[str, Any]:
     """The logs of a stream, by role: name and columns."""
     columns = to_arrow(stream.schema)
     logs = {"rows": (stream.name, columns), "errors": (stream.name + ERRORS, to_arrow(ERROR_SCHEMA))}
-    if stream.kind is TimestampKind.EXTERNAL:
+    if HELD in stream.sides:
         logs["late"] = (stream.name + LATE, columns)
         logs["held"] = (stream.name + HELD, columns)
     return logs
@@ -123,6 +121,7 @@ class RunningStream:
         # None: when the reader says that there is something, or somebody hands it over.
         self.next_read_us: int | None = 0 if supply is Supply.READER else None
         self.retry_us = 0  # when a source that has failed is tried again
+        self._admit_us = 0  # … and when rows that were handed over are, whose read has failed
         self.behind = False  # the last read left something that is there already
         self.catching_up = False  # … and brought much
         self._inbox: deque[HandedRows] = deque()
@@ -212,7 +211,7 @@ class RunningStream:
         if self.reading_us is not None or self.ended:
             return False
         if self.handed:
-            return bool(self._inbox) or self._lets_out(now)
+            return self._admit_us <= now and (bool(self._inbox) or self._lets_out(now))
         return self.next_read_us is not None and self.next_read_us <= now
 
     def _lets_out(self, now: int) -> bool:
@@ -323,8 +322,16 @@ class RunningStream:
         self.reading_us = None
         self.lost()
         self.source_failed(error, now)
-        if not self.handed:
+        if self.handed:
+            self._admit_us = self.retry_us
+        else:
             self.next_read_us = self.retry_us
+
+    def retry_now(self) -> None:
+        """Somebody waits for a read that has failed: it does not wait for its pause."""
+        self._admit_us = 0
+        if not self.handed:
+            self.next_read_us = 0
 
     def source_failed(self, error: str, now: int) -> None:
         """Its source has failed, whoever reads it."""

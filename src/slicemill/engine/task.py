@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from slicemill.connectors.readers import open_readers
+from slicemill.engine.adapting.redistribution import redistributed
 from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
@@ -38,6 +39,7 @@ from slicemill.engine.work import (
     ReadDone,
     ReadStream,
     Reply,
+    Restore,
     RunDone,
     RunUnit,
     failed_item,
@@ -178,7 +180,7 @@ class Worker:
         if item.restore is None:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
         plan = cast(UnitPlan, cloudpickle.loads(self._plans[item.plan]))
-        states = read_checkpoint(item.state_folder, item.restore.files) if item.restore.files else {}
+        states = self._restored(item, item.restore, plan)
         program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states, item.cell)
         if item.restore.replay:
             spans = item.restore.replay
@@ -186,6 +188,13 @@ class Worker:
             inputs = self._inputs(spans, program, item)
             program.run(inputs, watermarks, latest=item.latest, heavy=item.heavy)
         return program
+
+    def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
+        """What a cell kept at the checkpoint, by node."""
+        if restore.before is None:
+            return read_checkpoint(item.state_folder, restore.files) if restore.files else {}
+        kept = [read_checkpoint(item.state_folder, files) for files in restore.files]
+        return redistributed(plan, item.cell, restore.before, restore.heavy, kept)
 
     def _inputs(
         self, spans: Mapping[str, LogSpan], program: UnitProgram, item: RunUnit

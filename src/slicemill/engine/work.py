@@ -44,12 +44,15 @@ class LogSpan:
 class Restore:
     """How a worker restores a cell's state: a checkpoint, and the epochs to replay after it.
 
-    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint.
+    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint. Where the
+    unit had other cells `before`, by the exchanges and heavy keys that they had, `files` are those of all.
     """
 
     files: tuple[Any, ...]
     replay: Mapping[str, LogSpan]
     newcomers: Covers
+    before: Mapping[str, Exchange] | None = None
+    heavy: tuple[HeavyKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

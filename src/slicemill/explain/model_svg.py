@@ -62,12 +62,16 @@ class _Chapter:
     describe: DescribeNode
 
 
-def model_svg(name: str, model: Model, use: Use) -> str:
-    """The graphs of a model as an SVG document. The same model always gives the same text."""
-    chapters = _chapters(model, use)
+def model_svg(name: str, model: Model, use: Use, *, compact: bool = False) -> str:
+    """The graphs of a model as an SVG document. The same model always gives the same text.
+
+    If `compact`, only the graph that runs, without a key.
+    """
+    chapters = _chapters(model, use)[-1 if compact else 0 :]
     pictures = [picture(chapter.graph, chapter.describe) for chapter in chapters]
     heading = _heading(name, model)
-    key, key_width, key_height = _legend(chapters, max(640.0, *(drawn.width for drawn in pictures)))
+    shown = [] if compact else chapters
+    key, key_width, key_height = _legend(shown, max(640.0, *(drawn.width for drawn in pictures)))
     widths = [text_width(chapter.title, _SUBTITLE, bold=True) for chapter in chapters]
     widths += [text_width(heading[0], _TITLE, bold=True), *(text_width(t, 12.0) for t in heading[1:])]
     width = max(key_width, *widths, *(drawn.width for drawn in pictures)) + 2 * _MARGIN
@@ -135,6 +139,8 @@ def _heading(name: str, model: Model) -> list[str]:
 
 def _legend(chapters: Sequence[_Chapter], width: float) -> tuple[str, float, float]:
     """The key, in rows that fit `width`: only what occurs."""
+    if not chapters:
+        return "", 0.0, 0.0
     kinds = {chapter.describe(node)[0] for chapter in chapters for node in chapter.graph.nodes}
     frame = Rectangle(0.0, 0.0, _ICON, 20.0)
     entries = [

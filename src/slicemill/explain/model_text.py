@@ -16,6 +16,7 @@ from slicemill.model.cost import SlideCost, cost_table, estimate, ways_table
 from slicemill.model.graphs.canonical import blocking_graph
 from slicemill.model.graphs.kept import kept_graph
 from slicemill.model.model import Model
+from slicemill.model.rules import rule_words
 from slicemill.model.terms import DIMENSION, WindowAggregation, walk
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.windowed_group.spec import RelationAggregate
@@ -50,6 +51,8 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
     model, found = definition.model, definition.model.classification
     lines = [
         f"{definition.name}{definition.arguments} = {model.text}",
+        *([f"letters {definition.letters}"] if definition.letters else []),
+        *(f"  by {name}: {rule_words(name)}" for name in definition.rules),
         "",
         f"class   {found.kind}: {found.reason}",
         f"state   {found.state_text} beside the elements of the window",
@@ -86,6 +89,8 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
         "version": 1,
         "name": definition.name,
         "text": model.text,
+        "letters": definition.letters or None,
+        "rules": list(definition.rules),
         "parameters": list(definition.arguments.names),
         "class": model.classification.kind,
         "reason": model.classification.reason,

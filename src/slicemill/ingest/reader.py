@@ -49,10 +49,6 @@ class SourceReader(Protocol):
         """All up to this offset is safe in the journal; a spool may free it."""
         ...
 
-    def at_end(self) -> bool:
-        """Whether a run to the end of what there is may stop here, after a read that left nothing."""
-        ...
-
     def close(self) -> None: ...
 
 

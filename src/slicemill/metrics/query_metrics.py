@@ -34,12 +34,16 @@ class MemoryUse:
 
 @dataclass(slots=True)
 class QueryMetrics:
-    """`since_s` is when the query came; `ideal_s` what the rows of a result take with nothing else there."""
+    """`since_s` is when the query came; `ideal_s` what the rows of a result take with nothing else there.
+
+    `policy` is the one that picks among the units of its component.
+    """
 
     query: str
     since_s: float
     weight: float = 1.0
     slo: ServiceLevel | None = None
+    policy: str = ""
     rows: int = 0
     ideal_s: float = math.nan
     figures: QueryFigures = field(default_factory=QueryFigures)
@@ -125,6 +129,7 @@ class QueryMetrics:
         found: dict[str, Any] = {
             "query": self.query,
             "weight": self.weight,
+            "policy": self.policy,
             "rows": self.rows,
             "response_s": {
                 **_plain(response),

@@ -163,6 +163,14 @@ def _position_of_greatest(values: Sequence[Any]) -> Any:
     return Fraction(values.index(max(values)) + 1) if values else None
 
 
+def _position_of_least(values: Sequence[Any]) -> Any:
+    return Fraction(values.index(min(values)) + 1) if values else None
+
+
+def _before_the_newest(values: Sequence[Any], count: Fraction) -> Any:
+    return values[-1 - int(count)] if count < len(values) else None
+
+
 DEQUE, QUEUE, RANKED = "deque", "queue", "two heaps"
 
 # Machine code counts with 64 bits: elements times the parts of a share.
@@ -176,13 +184,20 @@ _RANK = ArgumentRange(
     lambda rank: 1 <= rank < 2**31 and rank.denominator == 1,
     lambda _rank: "1 is the greatest, 2 the one after it",
 )
+_BACK = ArgumentRange(
+    "a whole number from 0 on",
+    lambda back: 0 <= back < 2**31 and back.denominator == 1,
+    lambda _back: "0 is the newest element, 1 the one before it",
+)
 
 SEARCHES: dict[str, Search] = {
     "max": Search(_greatest, "a deque of candidates, at most n", DEQUE, ordered=True),
     "min": Search(_least, "a deque of candidates, at most n", DEQUE, ordered=True),
     "argmax": Search(_position_of_greatest, "a deque of candidates, at most n", DEQUE),
+    "argmin": Search(_position_of_least, "a deque of candidates, at most n", DEQUE),
     "first": Search(_first, "a queue of the elements, n", QUEUE),
     "last": Search(_last, "a queue of the elements, n", QUEUE),
+    "lag": Search(_before_the_newest, "a queue of the elements, n", QUEUE, options=(_BACK,)),
     "median": Search(median, "two heaps of the elements, n", RANKED),
     "quantile": Search(quantile, "two heaps of the elements, n", RANKED, options=(_SHARE,)),
     "topk": Search(nth_greatest, "two heaps of the elements, n", RANKED, options=(_RANK,)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from slicemill.aggregate.definition import RowAggregate, declared
@@ -71,7 +71,11 @@ def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
 def input_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
     """The bits of the numbers that an operator is given."""
     kind = kind_of(node.operator)
-    sources = (kind.numbered_by or kind.fed_by)(node.operator, node, graph)
+    return bits_of((kind.numbered_by or kind.fed_by)(node.operator, node, graph), graph, catalog)
+
+
+def bits_of(sources: Iterable[str], graph: QueryGraph, catalog: Catalog) -> int:
+    """The bits of the numbers of some nodes' rows."""
     return max((_output_bits(graph[source], graph, catalog) for source in sources), default=SEQ_BITS)
 
 

@@ -106,11 +106,13 @@ class OperatorKind(Generic[S]):
     | `computes` | is no drop box, which lets a share of all tuples pass |
     | `unit` | which queries run as one with it |
     | `keys` | by input, the expressions by whose values its work can be split; None if it cannot |
-    | `joins` | what it joins, if each result has one row of each input, whatever else there is |
+    | `split_by_any` | its work can be split by any keys, which those who read it have |
+    | `joins` | what it joins, if each of its results has one row of each input |
     | `keys_below` | keys over its output, by the nodes below it as keys over theirs; None if they lack them |
     | `history_us` | how far back its results depend on tuples; None where no length of time says it |
     | `seq_bits`, `numbered_by` | how many bits its rows' numbers have, and whose they are (`columns.order`) |
     | `ties` | gives rows that several cells find together their ties, or hands them on (`storage.ties`) |
+    | `redistribute` | the function that makes the state of a new cell from those of all cells before |
     | `last_words` | gives rows at the end of input, at the time of the last tuple |
     | `member` | what is asked about one of its members, if it is shared |
     | `stored` | its classes that states hold, by the names under which checkpoints know them |
@@ -138,12 +140,14 @@ class OperatorKind(Generic[S]):
     computes: bool = True
     unit: UnitOf = UnitOf.QUERY
     keys: Callable[[S], tuple[Keys, ...] | None] = lambda _: None
-    joins: Callable[[S], InnerJoin] | None = None
+    split_by_any: Callable[[S, Node, QueryGraph], bool] = lambda *_: False
+    joins: Callable[[S], InnerJoin | None] = lambda _: None
     keys_below: Callable[[S, Node, QueryGraph, Keys], KeysBelow | None] = lambda *_: None
     history_us: Callable[[S, Node, QueryGraph], int | None] = lambda *_: 0
     seq_bits: Callable[[S, int, Catalog, Node, QueryGraph], int] = lambda _, bits, *__: bits
     numbered_by: Callable[[S, Node, QueryGraph], Iterable[str]] | None = None
     ties: bool = False
+    redistribute: str | None = None
     last_words: bool = False
     member: MemberKind | None = None
     stored: Mapping[str, type] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from slicemill.operators.join import spec as join
 from slicemill.operators.kind import Keys, OperatorKind
 from slicemill.operators.lookup import spec as lookup
 from slicemill.operators.models import spec as models
+from slicemill.operators.multijoin import spec as multijoin
 from slicemill.operators.operator import Operator
 from slicemill.operators.over import spec as over
 from slicemill.operators.panes import spec as panes
@@ -31,6 +32,7 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *union.KINDS,
     *lookup.KINDS,
     *join.KINDS,
+    *multijoin.KINDS,
     *group.KINDS,
     *windowed_group.KINDS,
     *over.KINDS,

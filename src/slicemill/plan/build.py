@@ -212,6 +212,7 @@ class _Builder:
             coalesce.before,
             coalesce.budget,
             coalesce.after if coalesce.budget is not None else None,
+            coalesce.tells_open,
         )
         node = self.add(f"{name}: coalesce", operator, (node,), coalesce.schema)
         return self._filter(node, coalesce.after, f"{name}: valid")

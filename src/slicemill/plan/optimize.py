@@ -12,6 +12,7 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
 from slicemill.plan.rules.drop_boxes import drop_boxes
+from slicemill.plan.rules.multi_joins import multi_joins
 from slicemill.plan.rules.name_by_content import name_by_content
 from slicemill.plan.rules.push_selections import push_selections
 from slicemill.plan.rules.share_joins import share_joins
@@ -24,6 +25,7 @@ SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
     drop_boxes,
     name_by_content,
     arrivals_to_over,
+    multi_joins,
     split_joins,
     share_joins,
     share_windows,

@@ -148,6 +148,18 @@ def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
     return found
 
 
+def key_places(node: Node, graph: QueryGraph, exchanges: Mapping[str, Exchange]) -> tuple[int, ...]:
+    """By which of a node's keys, by their places, rows go to cells, where all logs are spread by key."""
+    together = list(zip(*(partition_keys(node.operator) or ()), strict=True))
+    in_logs = [_in_logs(graph, zip(node.inputs, keys, strict=True)) for keys in together]
+    for log, exchange in exchanges.items():
+        (by,) = exchange.by
+        assert not isinstance(by, Along), "rows go by key"
+        if any(log in keys for keys in in_logs):
+            return tuple(next(n for n, keys in enumerate(in_logs) if keys.get(log) == key) for key in by)
+    raise ValueError(f"{node.id} has none of the keys by which rows go to cells")
+
+
 def _in_logs(graph: QueryGraph, keys: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
     """Keys of nodes that are equal, by the logs these are made from; empty where a log has none, or two."""
     found: dict[str, Expr] = {}
@@ -172,6 +184,10 @@ def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[
 
 
 def _computing(unit: Unit, graph: QueryGraph) -> list[Node]:
-    """What keeps state by which results differ; a drop box lets a share of all keys pass."""
-    nodes = (graph[node_id] for node_id in unit.stateful_nodes)
-    return [node for node in nodes if kind_of(node.operator).computes]
+    """What keeps state by which results differ, and asks for keys; a drop box lets a share of all pass."""
+    found = []
+    for node in (graph[node_id] for node_id in unit.stateful_nodes):
+        kind = kind_of(node.operator)
+        if kind.computes and not kind.split_by_any(node.operator, node, graph):
+            found.append(node)
+    return found

@@ -154,6 +154,13 @@ def _cost(
     return cost_of(placement.exchanges, unit.inputs, joined, statistics, hybrid=hybrid)
 
 
+def price_of(
+    placement: Placement, unit: Unit, graph: QueryGraph, statistics: PlacementStatistics, cores: int
+) -> float:
+    """What is made small, of placements with any number of cells, on so many cores."""
+    return _cost(placement, unit, joined_inputs(unit, graph), statistics).price(cores)
+
+
 def chosen(
     unit: Unit,
     graph: QueryGraph,

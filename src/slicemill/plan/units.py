@@ -8,7 +8,7 @@ where that lets a tuple be read once for all of them:
 |---|---|
 | select from bid | all that only select, project or look up tables, of the same logs |
 | aggregates of bid by item | OVER windows, panes and groups of one log that are split by the same keys |
-| joins of open and bid on item = item | window joins that share one chain of slices |
+| joins of open and bid on item = item | window joins that share slices, or one state per stream |
 | q | any other query, alone |
 
 A unit's id says what its queries have in common, so it lasts while queries come and go. State is kept by the

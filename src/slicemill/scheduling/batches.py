@@ -17,6 +17,8 @@ import numpy.typing as npt
 from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.portions import Aim, UnitFigures
 
+QUANTUM_S = 0.02
+"""What a message to a worker, and a run that leaves others waiting, may take by what is estimated."""
 _MOST_OVERHEAD = 0.2
 """Of the time of a run that leaves rows for later. Cutting work into ever shorter runs would cost more than
 choosing between them can gain."""

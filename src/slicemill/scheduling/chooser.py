@@ -6,7 +6,7 @@ chooser.choose(batches, 2)      # positions of the two batches to run now, the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,14 +81,3 @@ class Chooser:
                 self._since_guarded = 0
                 order = [oldest, *(position for position in order if position != oldest)][:count]
         return order
-
-    def choose_job(self, batches: Batches, tasks: Sequence[int], cores: int) -> list[int]:
-        """Positions of the batches of one job: the first, and those behind it whose tasks find a core."""
-        chosen: list[int] = []
-        free = cores
-        for position in self.choose(batches, cores):
-            free -= tasks[position]
-            if chosen and free < 0:
-                break
-            chosen.append(position)
-        return chosen

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from slicemill.metrics.figures import IdealTime
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin, WindowJoin
+from slicemill.operators.multijoin.spec import SharedMultiJoin
 from slicemill.scheduling.unit_statistics import UnitStatistics
 
 
@@ -41,7 +42,7 @@ def made_of(node_id: str, graph: QueryGraph, inputs: Mapping[str, str]) -> MadeO
     parts = tuple(made_of(given, graph, inputs) for given in node.inputs)
     if len(parts) == 1:
         return parts[0]
-    return Together(isinstance(node.operator, (WindowJoin, SharedJoin)), parts)
+    return Together(isinstance(node.operator, (WindowJoin, SharedJoin, SharedMultiJoin)), parts)
 
 
 def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:

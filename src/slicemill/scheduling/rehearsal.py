@@ -1,9 +1,10 @@
 """The dispatcher in virtual time: which units would run when, and what users would feel (P6-P9, P29-P31).
 
-Jobs follow each other as on Spark: a job runs the units that the policy picks, as many as there are cores,
-each over all rows that wait for it, and their results are there when the job has ended. The choice is made by
-the same `Chooser` as on Spark. Rows of a poll have one arrival time, so they are counted, not drawn: of the
-first n rows of a unit's input, the whole part of S·n have given results, under whatever policy.
+Jobs follow each other as on Spark: a job runs units in the order of the policy until each core has its
+quantum, and their results are there when the job has ended. A run takes as many of the polls that wait as fit
+into a quantum, one at least; all of them if nobody else waits. The choice is made by the same `Chooser` as on
+Spark. Rows of a poll have one arrival time, so they are counted, not drawn: of the first n rows of a unit's
+input, the whole part of S·n have given results, under whatever policy.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slicemill.metrics.figures import QueryFigures, StaleTime, Summary
-from slicemill.scheduling.batches import Batches
+from slicemill.scheduling.batches import QUANTUM_S, Batches, rows_within
 from slicemill.scheduling.capacity import Costs, Output, UnitCost
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
@@ -120,6 +121,15 @@ class _Queue:
         self.rows += part.number
         self.most = max(self.most, self.rows)
 
+    def first(self, most_rows: float) -> tuple[int, int]:
+        """How many parts have no more rows than that, one at least, and their rows."""
+        count = rows = 0
+        for part in self.parts:
+            if count and rows + part.number > most_rows:
+                break
+            count, rows = count + 1, rows + part.number
+        return count, rows
+
     def take(self, count: int, now: float) -> list[_Rows]:
         """The first so many parts leave."""
         taken = [self.parts.popleft() for _ in range(count)]
@@ -129,13 +139,26 @@ class _Queue:
         return taken
 
 
-def rehearse(costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll]) -> Outcome:
+def rehearse(
+    costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll], quantum_s: float = QUANTUM_S
+) -> Outcome:
     """What would happen if rows arrived like this; it ends when all of them are through."""
-    return _Rehearsal(costs, cores, chooser, arrivals).played()
+    return _Rehearsal(costs, cores, chooser, arrivals, quantum_s).played()
+
+
+class _UnitRun(NamedTuple):
+    """A unit in a job: how many parts of what waits for it are run, and their rows."""
+
+    unit: UnitCost
+    parts: int
+    rows: int
 
 
 class _Rehearsal:
-    def __init__(self, costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll]) -> None:
+    def __init__(
+        self, costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll], quantum_s: float
+    ) -> None:
+        self._quantum_s = quantum_s
         self._costs = costs
         self._cores = cores
         self._chooser = chooser
@@ -177,10 +200,24 @@ class _Rehearsal:
         waiting = sum(queue.rows for queue in self._queues.values())
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
 
-    def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[UnitCost]:
-        tasks = [unit.tasks(self._cores) for unit in ready]
-        places = self._chooser.choose_job(self._batches(ready, now), tasks, self._cores)
-        return [ready[place] for place in places]
+    def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[_UnitRun]:
+        """Runs in the order of the policy, until every core has its quantum."""
+        batches = self._batches(ready, now)
+        busy_s = [0.0] * self._cores
+        runs = []
+        for place in self._chooser.choose(batches, len(ready)):
+            unit = ready[place]
+            # Whose work is split has a task on every core; others go to the core that is free first.
+            cores = range(self._cores) if unit.splits else [busy_s.index(min(busy_s))]
+            if any(busy_s[core] >= self._quantum_s for core in cores):
+                continue
+            run = _UnitRun(unit, *self._queues[unit.id].first(float(batches.rows[place])))
+            runs.append(run)
+            for core in cores:
+                busy_s[core] += unit.longest_s(run.rows, self._cores)
+            if min(busy_s) >= self._quantum_s:
+                break
+        return runs
 
     def _batches(self, ready: Sequence[UnitCost], now: float) -> Batches:
         queues = [self._queues[unit.id] for unit in ready]
@@ -189,13 +226,18 @@ class _Rehearsal:
             self._figure(position, queue.rows)
         # Since they arrived in the system, also where another unit has handed them on.
         wait = np.array([max(now - queue.parts[0].arrival, _JUST_COME_S) for queue in queues])
-        rows = np.array([float(queue.rows) for queue in queues])
+        pending = np.array([float(queue.rows) for queue in queues])
+        # By the costs that the dispatcher learns, which are those of tasks.
+        overhead = [unit.task_s for unit in ready]
+        per_row = [unit.row_s / unit.tasks(self._cores) for unit in ready]
+        shared_s = self._quantum_s if len(ready) > 1 else math.inf
+        rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
         return Batches(
             units,
             self._figures,
             rows=rows,
             worth=rows,
-            pending=rows,
+            pending=pending,
             wait=wait,
             slack=self._figures.within[units] - wait,
             idle=np.array([now - queue.ran for queue in queues]),
@@ -208,17 +250,15 @@ class _Rehearsal:
             self._figures.set(position, self._trees[position], float(rows))
             self._figured[position] = size
 
-    def _job(self, units: Sequence[UnitCost], now: float) -> float:
-        """Run units over all that waits for them now; what comes meanwhile waits for the next job."""
-        rows = [(unit, float(self._queues[unit.id].rows)) for unit in units]
-        parts = [len(self._queues[unit.id].parts) for unit in units]
-        end = now + self._costs.together_s(rows, self._cores)
+    def _job(self, runs: Sequence[_UnitRun], now: float) -> float:
+        """Run units over what waits for them now; what comes meanwhile waits for the next job."""
+        end = now + self._costs.together_s([(run.unit, run.rows) for run in runs], self._cores)
         self._admit(end)
         self._outcome.jobs += 1
         self._outcome.busy_s += end - now
-        for unit, count in zip(units, parts, strict=True):
+        for unit, parts, _ in runs:
             queue = self._queues[unit.id]
-            taken = queue.take(count, end)
+            taken = queue.take(parts, end)
             for output in unit.outputs:
                 self._give(output, _results(output.per_row, queue.read, taken), end)
             queue.read += sum(part.number for part in taken)

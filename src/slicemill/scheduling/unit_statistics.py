@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from slicemill.scheduling.adaptive import BatchCost, Selectivity
 from slicemill.scheduling.cell_statistics import CellReport, CellStatistics
+from slicemill.shedding.ages import Compared
 from slicemill.storage.changes import Appended
 
 # What a run takes however few its rows, before one has been seen.
@@ -21,6 +22,8 @@ _FIRST_GUESS_S = 0.002
 class RunReport(CellReport, Protocol):
     """What one cell tells of a run: `engine.work.RunDone` has it."""
 
+    @property
+    def compared(self) -> Mapping[str, Compared]: ...  # by join
     @property
     def seconds(self) -> Mapping[str, float]: ...  # by stage
     @property
@@ -41,12 +44,15 @@ class UnitStatistics:
     inputs: dict[str, float] = field(default_factory=dict)
     """Rows of late by input, of which older ones count less."""
     cells: dict[int, CellStatistics] = field(default_factory=dict)
+    rows_read: dict[str, int] = field(default_factory=dict)  # by input, of all runs
+    compared: dict[str, int] = field(default_factory=dict)  # by join, of all runs and cells
 
     def add(self, rows: Mapping[str, int], outputs: Sequence[str], results: Sequence[RunReport]) -> None:
         """Count a run over so many rows of each input; `outputs` are the logs that it may have written to."""
         rows_in = sum(rows.values())
         for log, number in rows.items():
             self.inputs[log] = self.cost.decay * self.inputs.get(log, 0.0) + number
+            self.rows_read[log] = self.rows_read.get(log, 0) + number
         # A first run compiles and imports: it says nothing of those to come.
         if self.runs:
             self.cost.observe(rows_in, max(sum(result.seconds.values()) for result in results))
@@ -58,6 +64,8 @@ class UnitStatistics:
             self.cells.setdefault(result.cell, CellStatistics()).add(result)
             for log, appended in result.written.items():
                 written[log] = written.get(log, 0) + appended.rows
+            for join, found in result.compared.items():
+                self.compared[join] = self.compared.get(join, 0) + found.total
             for node, made in result.rows.items():
                 self.rows_by_node[node] = self.rows_by_node.get(node, 0) + made
         self.rows_out += sum(written.values())

@@ -8,11 +8,16 @@ from slicemill.shedding.chains import ChainMemory
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import method_of
 from slicemill.shedding.runs import RunMemory
+from slicemill.shedding.scan import ScanMemory
 
 
 def memory_of(budget: Budget) -> ChainMemory:
     """An empty memory of a budget's size, which drops by its method."""
-    method = method_of(budget.method, budget.threshold)
+    method = method_of(budget.method, budget.threshold, weights=budget.weights)
     if budget.slot is Slot.RUNS:
         return RunMemory(budget.capacity, method)
-    return BlindMemory(budget.capacity, method) if method.blind else FastMemory(budget.capacity, method)
+    if method.blind:
+        return BlindMemory(budget.capacity, method)
+    # Where a split costs less than lost time, any tuple may be the cheapest.
+    any_tuple = 0 < method.split < method.lost or (method.split == 0 and method.threshold is not None)
+    return ScanMemory(budget.capacity, method) if any_tuple else FastMemory(budget.capacity, method)

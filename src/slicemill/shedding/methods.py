@@ -52,8 +52,13 @@ METHODS = {
 duration, and RAND (L16-L23)."""
 
 
-def method_of(name: str, threshold: int | None = None, seed: int = 1) -> Method:
+def method_of(
+    name: str, threshold: int | None = None, seed: int = 1, weights: tuple[float, float] | None = None
+) -> Method:
+    """The method of a name; `weights` are those of a result too many and of lost time (L17)."""
     method = METHODS[name]
+    if weights is not None:
+        method = replace(method, split=weights[0], lost=weights[1])
     return replace(method, seed=seed, threshold=None if method.threshold is None else threshold)
 
 

@@ -36,7 +36,8 @@ TEXTS = [
     "sum(log(i)*x)", "max(i*x)", "let m = mean(x) in sum((x - m)^2)", "let m = mean(x) in sum(abs(x - m))",
     "sum(i*x)/n^2 + max(x)", "sum(cos(2*pi*i/n)*x)", "sum(exp(age/4)*x)", "median(i*x) + quantile(j*x, 0.3)",
     "let m = median(x) in median(abs(x - m)) + topk(abs(x - m), 2)", "prod(x/n) + argmax(x/i) + first(n*x)",
-    "let m = mean(x) in all(x < m + 2) or any(x < m - 3)",
+    "let m = mean(x) in all(x < m + 2) or any(x < m - 3)", "argmin(x) + lag(y, 1)", "last(x) - lag(x, 2)",
+    "argmin(x/i) + lag(i*x, 1)",
     "let m = mean(x) in let d = sum(abs(x - m))/n in sum((x - m)/d)",
 ]  # fmt: skip
 WINDOWS = [

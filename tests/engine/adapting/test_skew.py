@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from slicemill.engine.adapting import skew
 from slicemill.engine.adapting.skew import ENOUGH_WORK, HeavyKeys
+from slicemill.engine.mill import Mill
 from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.heavy import KeyWork
+from slicemill.plan.placement import placements_of
 from slicemill.time import END
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
@@ -95,11 +98,11 @@ CREATE QUERY places AS SELECT k, v, w, sum(w) OVER (ROWS 2 PRECEDING) AS s FROM 
 CREATE QUERY close AS SELECT A.v, B.v AS w FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND]
   WHERE A.k = B.k AND A.v = B.v;
 """
-SECONDS = 12
+SECONDS = 14
 
 
-def _played(home: Path, cells: int, restarts: bool) -> tuple[dict[str, list[object]], list[object]]:
-    """All rows of all logs, and the heavy keys after each second: one that is heavy for four seconds."""
+def _played(home: Path, cells: int, disturbed: str = "") -> tuple[dict[str, list[object]], list[Any]]:
+    """All rows of all logs, and the heavy keys after each second: one that is heavy for some of them."""
     clock, chance, heavy = Clock(1), np.random.default_rng(5), []
     mill = fed_mill(home, clock, inline_pool(), cells)
     try:
@@ -109,14 +112,16 @@ def _played(home: Path, cells: int, restarts: bool) -> tuple[dict[str, list[obje
             for stream in "AB":
                 times = second * 1_000_000 + np.sort(chance.integers(0, 1_000_000, 120))
                 keys, values = chance.integers(0, 40, 120), chance.integers(0, 30, 120)
-                if 2 <= second < 6:
+                if 1 <= second < 8:
                     keys[chance.random(120) < 0.5] = 3
                 feed_rows(
                     mill, stream, list(zip(keys.tolist(), values.tolist(), times.tolist(), strict=True))
                 )
             mill.dispatcher.run_some()
             heavy += [fields.get("heavy") for fields in mill.home.units.values() if "heavy" in fields]
-            if restarts and second in (3, 4, 7):
+            if disturbed == "by new cells" and second in (4, 7, 9):
+                _place(mill, *{4: (6, "key"), 7: (5, "key"), 9: (2, "time")}[second])
+            if disturbed == "by restarts" and second in (4, 5, 9):
                 mill.close()
                 mill = fed_mill(home, clock, inline_pool(), cells)
                 mill.execute(QUERIES)
@@ -136,15 +141,26 @@ def _played(home: Path, cells: int, restarts: bool) -> tuple[dict[str, list[obje
         mill.close()
 
 
-@pytest.mark.parametrize("restarts", [False, True])
+def _place(mill: Mill, cells: int, kind: str) -> None:
+    for unit in list(mill.dispatcher.running.units):
+        found = placements_of(unit.plan.unit, unit.plan.graph, cells)
+        for placement in (one for one in found if one.kind.value == kind and unit.cells > 1):
+            assert mill.replacing.replace_placement(unit, placement)
+
+
+@pytest.mark.parametrize("disturbed", ["not at all", "by restarts", "by new cells"])
 def test_rows_and_their_numbers_are_those_of_one_cell_while_a_key_is_heavy_for_some_time(
-    tmp_path: Path, restarts: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disturbed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(skew, "ENOUGH_WORK", 2_000)
-    one, none = _played(tmp_path / "one", 1, restarts=False)
+    one, none = _played(tmp_path / "one", 1)
     assert none == [] and len(one["pairs"]) > 1_000
-    several, heavy = _played(tmp_path / "several", 4, restarts)
+    several, heavy = _played(tmp_path / "several", 4, disturbed)
     assert several == one
     begun = [keys for keys in heavy if keys]
-    assert begun and begun[-1][0][3] < END, "it was heavy, and faded"
+    assert begun
+    if disturbed == "by new cells":
+        assert len({keys[0][2] for keys in begun}) > 1, "heavy again, in the new cells"
+    else:
+        assert begun[-1][0][3] < END, "it was heavy, and faded"
     assert {len(keys) for keys in begun} == {1}

@@ -170,6 +170,21 @@ KINDS = {
         s [RANGE 5 SECONDS] AS C WHERE A.k = B.k AND B.k = C.k""",
         finds_stored=True,
     ),
+    "join_three_in_another_order": Kind(
+        """SELECT B.w, A.v, C.v AS x FROM r [RANGE 2 SECONDS] AS B, s [RANGE 6 SECONDS] AS A,
+        s [RANGE 1 SECOND] AS C WHERE A.k = B.k AND B.k = C.k AND A.v > 1 AND A.v <= C.v + B.w""",
+        finds_stored=True,
+    ),
+    "join_streams": Kind(
+        """SELECT A.v, B.w, C.v AS x FROM s [RANGE 3 SECONDS] AS A, r [RANGE 4 SECONDS] AS B,
+        i [RANGE 5 SECONDS] AS C WHERE A.k = B.k AND B.k = C.k""",
+        finds_stored=True,
+    ),
+    "join_streams_long": Kind(
+        """SELECT A.v, B.w, C.v AS x FROM i [RANGE 8 SECONDS] AS C, s [RANGE 9 SECONDS] AS A,
+        r [RANGE 2 SECONDS] AS B WHERE A.k = B.k AND B.k = C.k AND A.v > 2""",
+        finds_stored=True,
+    ),
     "join_three_rows": Kind(
         """SELECT A.v, B.w, C.v AS x FROM s [ROWS 2] AS A, r [RANGE 4 SECONDS] AS B,
         i [RANGE 5 SECONDS] AS C WHERE A.k = B.k AND B.k = C.k""",

@@ -283,3 +283,13 @@ def test_a_function_that_is_used_stays_what_it_is(tmp_path: Path, monkeypatch: p
     module.write_text("def f(x):\n    return -x\n")
     assert "function f has changed, and q, kept in" in refused(home, STREAM, declared, query)
     start(home, STREAM, "DROP QUERY q; DROP FUNCTION g; DROP FUNCTION f;", declared, query)
+
+
+@pytest.mark.parametrize("name", ["s_held", "s_late", "s_errors"])
+def test_a_query_cannot_have_the_name_of_what_a_kept_stream_has_beside_its_rows(
+    tmp_path: Path, name: str
+) -> None:
+    start(tmp_path, STREAM, "CREATE QUERY q AS SELECT k FROM s")
+    told = refused(tmp_path, OTHER, f"CREATE QUERY {name} AS SELECT k, w AS v, ts FROM r")
+    assert f"stream s, kept in {tmp_path}, has rows under the name {name}" in told
+    start(tmp_path, OTHER, "CREATE QUERY other AS SELECT k, w AS v, ts FROM r")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recovery.clusters import local_cluster
+from slicemill_lab.spark_clusters import local_cluster
 
 SCRIPT = Path(__file__).parent / "cluster_script.py"
 TESTS = SCRIPT.parents[2]

@@ -21,14 +21,17 @@ STREAM = "CREATE STREAM s (k int, v double, ts timestamp) ORDER BY ts;"
 # What docs/shedding.md says is kept beside the tuples: 64 reports, 128 slides, and 64 runs for accuracy.
 BESIDE = 64_000
 WINDOW_S, TUPLES = 2_000, 2_000
-POLICIES = ["cals", "lookahead", "value", "interval", "random"]
+POLICIES = ["cals", "lookahead", "value", "threshold", "interval", "random"]
+# Of a run slot, by the same page.
+RUN_BYTES = 1_300
 
 
 def script(options: str, rows: bool = False) -> str:
     window = (
         f"RANGE {TUPLES} ROWS SLIDES 500 ROWS" if rows else f"RANGE {WINDOW_S} SECONDS SLIDES 200 SECONDS"
     )
-    return f"{STREAM} CREATE QUERY q {options} AS SELECT S.v, VALID(S) FROM s(v) AS S {window};"
+    least = "WHERE CAST(VALID(S) AS INTERVAL SECOND) >= 3" if "threshold" in options else ""
+    return f"{STREAM} CREATE QUERY q {options} AS SELECT S.v, VALID(S) FROM s(v) AS S {window} {least};"
 
 
 def program_of(text: str) -> UnitProgram:
@@ -79,6 +82,14 @@ def test_state_is_no_larger_than_its_budget(policy: str, budget: int) -> None:
     assert dropped > 0
     assert measured <= budget + BESIDE
     assert allocated <= budget + BESIDE
+
+
+@pytest.mark.parametrize("runs", [12, 50, 200])
+def test_run_slots_take_no_more_than_is_told_for_each(runs: int) -> None:
+    measured, allocated, dropped = fed(script(f"WITH (memory = '{runs} runs')"))
+    assert dropped > 0
+    assert measured <= runs * RUN_BYTES + BESIDE
+    assert allocated <= runs * RUN_BYTES + BESIDE
 
 
 def test_windows_that_count_tuples_keep_to_their_budget() -> None:

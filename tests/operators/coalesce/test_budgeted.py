@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -45,10 +46,12 @@ def operator(random: Random) -> Coalesce:
         method=random.choice(["cals", "lookahead", "value", "threshold"]),
         threshold=random.choice([2, 4, 9]),
     )
+    if budget.method != "value":
+        budget = replace(budget, weights=random.choice([None, None, (2.0, 1.0), (1.0, 0.5), (3.0, 0.0)]))
     where = random.choice([None, column("q")])
-    return Coalesce(
-        random.choice([("v",), ("s",)]), keys, window, where, budget, random.choice([None, WANTED])
-    )
+    wanted = random.choice([None, WANTED])
+    tells_open = random.random() < 0.3
+    return Coalesce(random.choice([("v",), ("s",)]), keys, window, where, budget, wanted, tells_open)
 
 
 @settings(max_examples=40)

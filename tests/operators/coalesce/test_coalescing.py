@@ -14,7 +14,7 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.relation import SelectItem
-from slicemill.esl.types.schema import PERIOD, Column, Schema
+from slicemill.esl.types.schema import BOOLEAN, PERIOD, Column, Schema
 from slicemill.operators.coalesce.by_rows import CoalescingByRows
 from slicemill.operators.coalesce.by_time import CoalescingByTime
 from slicemill.operators.coalesce.coalescing import Coalescing, CoalescingState
@@ -46,12 +46,15 @@ def operator(random: Random) -> Coalesce:
     window = Window(frame, random.choice([None, 1, 2, 3, 6, 12]), random.choice([1, 2, 3, 5]))
     keys = tuple(SelectItem(name, column(name)) for name in random.choice(KEYS))
     where = random.choice([None, column("q")])
-    return Coalesce(random.choice(ATTRIBUTES), keys, window, where)
+    tells_open = window.frame is FrameUnit.RANGE and random.random() < 0.5
+    return Coalesce(random.choice(ATTRIBUTES), keys, window, where, tells_open=tells_open)
 
 
 def output(made: Coalesce) -> Schema:
     heads = [item.name for item in made.partition_by if item.name not in made.attributes]
-    return Schema((*(Column(n, POOLS[n][0]) for n in (*heads, *made.attributes)), Column("VALID", PERIOD)))
+    flag = [Column("OPEN", BOOLEAN)] if made.tells_open else []
+    columns = (Column(n, POOLS[n][0]) for n in (*heads, *made.attributes))
+    return Schema((*columns, Column("VALID", PERIOD), *flag))
 
 
 def kernel(made: Coalesce, state: CoalescingState) -> Coalescing:

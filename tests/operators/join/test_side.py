@@ -37,13 +37,13 @@ def _block(run: int, masks: list[int]) -> Block:
 
 def _written(side: Side, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     rows: list[int] = []
-    stored = side._stored
+    stored = side.stored
 
     def count(block: Block) -> Stored:
         rows.append(block.rows)
         return stored(block)
 
-    monkeypatch.setattr(side, "_stored", count)
+    monkeypatch.setattr(side, "stored", count)
     return rows
 
 

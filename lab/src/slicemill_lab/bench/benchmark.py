@@ -13,6 +13,7 @@ from slicemill_lab.experiment import Result, Scale
 
 NAMES = (
     "coalesce",
+    "follow",
     "ingest",
     "join",
     "latency",
@@ -21,6 +22,7 @@ NAMES = (
     "over",
     "pacing",
     "policies",
+    "scale",
     "shed",
     "simulator",
     "startup",

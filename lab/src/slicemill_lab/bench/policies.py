@@ -11,9 +11,12 @@ how busy it was is told. Response times run from the moment at which a row is fe
 subscriber has its result, and a slowdown is a response time over T = a + b, what a run over one row takes by
 the costs measured first; no result is made of rows of several streams. The greatest is the 99.9th percentile.
 
-Every run has a recording of its own, and policies take turns on it, each run beginning with another one. A
-figure of a policy in a run is compared with the lowest of all policies in that run; the median of the runs
-counts.
+Every run has a recording of its own, and policies take turns on it, each run beginning with another one. In
+a run a figure is taken relative to the mean of all policies, which is the recording's; of the runs the median
+counts, and the medians are compared with the lowest. (To compare with the lowest of each run would compare
+with the luckiest of seven turns: response times follow the speed of the machine, the more so the higher the
+load.) A turn in which the same work took longer than in others, because the machine did something else, is
+played again; there are a few such turns at most.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, geometric_mean, median
 from typing import Any
 
 from rich.table import Table
@@ -40,6 +43,8 @@ from slicemill_lab.policies.registry import OBJECTIVES
 LOADS = (0.7, 0.9)
 NEAR = 1.1
 """Best, or within ten percent of the best."""
+SLOW = 1.05
+"""A turn that took so many times what others did was disturbed."""
 SERVICE_POLICIES = tuple(OBJECTIVES[metric] for metric in METRICS)
 DATA_POLICIES = ("fas", "hr", "rr", "fcfs")
 _SHORT = {
@@ -56,6 +61,8 @@ _SHORT = {
 @dataclass(frozen=True, slots=True)
 class PolicySizes:
     runs: int
+    replays: int
+    """Of turns at a load that something disturbed."""
     service_rows: int
     """Of a recording of P36."""
     data_rows: int
@@ -65,8 +72,8 @@ class PolicySizes:
 
 
 SIZES: Mapping[Scale, PolicySizes] = {
-    "small": PolicySizes(3, 20, 10, quality_of_service(15), quality_of_data(30, 10)),
-    "full": PolicySizes(5, 30, 20, quality_of_service(15), quality_of_data(30, 10)),
+    "small": PolicySizes(3, 2, 20, 10, quality_of_service(15), quality_of_data(30, 10)),
+    "full": PolicySizes(5, 3, 26, 20, quality_of_service(15), quality_of_data(30, 10)),
 }
 
 Turns = Mapping[str, Sequence[PolicyTurn]]
@@ -85,7 +92,7 @@ def run(scale: Scale) -> Result:
                 (sizes.data, DATA_POLICIES, sizes.data_rows),
             ):
                 with PolicyTurns(spark, Path(folder), bed) as bench:
-                    measured = {load: _turns(bench, load, policies, sizes.runs, rows) for load in LOADS}
+                    measured = {load: _turns(bench, load, policies, sizes, rows) for load in LOADS}
                     figures[bed.id] = _bed_figures(bench, measured)
                 claims += _bed_claims(bed.id, measured)
         finally:
@@ -102,22 +109,50 @@ def run(scale: Scale) -> Result:
     return Result(tuple(claims), figures)
 
 
-def _turns(bench: PolicyTurns, load: float, policies: Sequence[str], runs: int, rows: int) -> Turns:
+def _turns(bench: PolicyTurns, load: float, policies: Sequence[str], sizes: PolicySizes, rows: int) -> Turns:
     found: dict[str, list[PolicyTurn]] = {policy: [] for policy in policies}
-    for number in range(runs):
-        arrivals = bench.bed.recorded(bench.gap_s(load), rows, seed=number + 1)
+    recordings = [bench.bed.recorded(bench.gap_s(load), rows, seed) for seed in range(1, sizes.runs + 1)]
+    for number, arrivals in enumerate(recordings):
         for policy in (*policies[number % len(policies) :], *policies[: number % len(policies)]):
             found[policy].append(bench.under(policy, arrivals))
+    for policy, number in disturbed(found)[: sizes.replays]:
+        again = bench.under(policy, recordings[number])
+        if again.pace < found[policy][number].pace:
+            found[policy][number] = again
     return found
 
 
-def ratios(turns: Turns, metric: str) -> dict[str, float]:
-    """By policy, its figure over the lowest of a run: the median of the runs."""
-    lowest = [min(turn.felt[metric] for turn in run) for run in zip(*turns.values(), strict=True)]
+def disturbed(turns: Turns) -> list[tuple[str, int]]:
+    """Policy and run of the turns whose work took longer than that of others, the longest first.
+
+    What it takes depends on how many rows a run of a unit finds, and so on the policy and on the recording.
+    """
+    runs = list(zip(*turns.values(), strict=True))
+    of_all = median(turn.pace for run in runs for turn in run)
+    slowness = {
+        (policy, number): turn.pace
+        * of_all
+        / median(one.pace for one in own)
+        / median(one.pace for one in run)
+        for policy, own in turns.items()
+        for number, (turn, run) in enumerate(zip(own, runs, strict=True))
+    }
+    return sorted((at for at in slowness if slowness[at] > SLOW), key=lambda at: -slowness[at])
+
+
+def relative(turns: Turns, metric: str) -> dict[str, list[float]]:
+    """By policy, its figure in each run over the mean of all policies in that run."""
+    means = [geometric_mean(turn.felt[metric] for turn in run) for run in zip(*turns.values(), strict=True)]
     return {
-        policy: median(turn.felt[metric] / low for turn, low in zip(own, lowest, strict=True))
+        policy: [turn.felt[metric] / mean for turn, mean in zip(own, means, strict=True)]
         for policy, own in turns.items()
     }
+
+
+def ratios(turns: Turns, metric: str) -> dict[str, float]:
+    """By policy, the median of its figures over the lowest of these medians."""
+    medians = {policy: median(own) for policy, own in relative(turns, metric).items()}
+    return {policy: own / min(medians.values()) for policy, own in medians.items()}
 
 
 def different(turns: Turns) -> set[str]:
@@ -172,6 +207,14 @@ def _load_figures(bed: QueryBed, turns: Turns) -> dict[str, Any]:
         "medians": {
             policy: {metric: _rounded(median(turn.felt[metric] for turn in own)) for metric in METRICS}
             for policy, own in turns.items()
+        },
+        "own metric, relative to the mean of its run": {
+            own: [round(value, 3) for value in relative(turns, metric)[own]]
+            for metric in METRICS
+            if (own := OBJECTIVES[metric]) in turns
+        },
+        "seconds of work over what they should take, by run": {
+            policy: [round(turn.pace, 3) for turn in own] for policy, own in turns.items()
         },
         "results of a run": {
             policy: [sum(map(len, turn.results.values())) for turn in own] for policy, own in turns.items()

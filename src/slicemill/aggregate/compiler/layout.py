@@ -19,9 +19,11 @@ from slicemill.esl.types.aggregate import (
     RETURN,
     AggregateDefinition,
     BodyState,
+    Change,
     Delete,
     Insert,
     Statement,
+    changes_in,
 )
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Type
@@ -85,7 +87,7 @@ def single_tables(definition: AggregateDefinition) -> frozenset[str]:
         after = dict(most)
         for state, statements in definition.bodies.items():
             rows = dict.fromkeys(most, 0) if state is BodyState.INITIALIZE else dict(most)
-            for statement in statements:
+            for statement in changes_in(statements):
                 _count(statement, rows)
                 after = {name: max(after[name], rows[name]) for name in after}
         if after == most:
@@ -93,7 +95,7 @@ def single_tables(definition: AggregateDefinition) -> frozenset[str]:
         most = after
 
 
-def _count(statement: Statement, rows: dict[str, int]) -> None:
+def _count(statement: Change, rows: dict[str, int]) -> None:
     table = statement.table.lower()
     if isinstance(statement, Delete) and statement.where is None:
         rows[table] = 0

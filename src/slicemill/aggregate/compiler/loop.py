@@ -18,7 +18,7 @@ from slicemill.aggregate.compiler.statements import StatementCode
 from slicemill.aggregate.compiler.version import ModuleFacts, Version, WindowPool
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.windows import Strategy
-from slicemill.esl.types.aggregate import RETURN, AggregateDefinition, BodyState
+from slicemill.esl.types.aggregate import RETURN, AggregateDefinition, BodyState, changes_in
 from slicemill.esl.types.schema import Type
 
 _FLAGS = ("started", "pane_open", "pane_started", "is_open")
@@ -135,7 +135,7 @@ class TupleLoop:
 
     def terminate(self, made: AggregateCode, started: str) -> None:
         """TERMINATE leaves the state as it is: tables of one row are put back, others must not change."""
-        statements = made.version.definition.bodies.get(BodyState.TERMINATE, ())
+        statements = changes_in(made.version.definition.bodies.get(BodyState.TERMINATE, ()))
         changed = {statement.table.lower() for statement in statements if statement.table != RETURN}
         if any(made.version.bounds[table] >= MANY for table in changed):
             raise NoCompiledForm("TERMINATE changes a table of many rows")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from slicemill.aggregate.compiler.source import NoCompiledForm
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.aggregate import AggregateDefinition, Delete, Insert, LocalTable, Statement
+from slicemill.esl.types.aggregate import AggregateDefinition, Delete, Insert, LocalTable, Statement, While
 from slicemill.esl.types.expression import (
     Argument,
     Call,
@@ -82,6 +82,7 @@ class _Retyping:
         self._tables = tables
 
     def statement(self, statement: Statement) -> Statement:
+        assert not isinstance(statement, While), "loops have no compiled form"
         if isinstance(statement, Insert):
             query = None if statement.query is None else self._query(statement.query, {})
             rows = tuple(tuple(self._expr(expr, {}) for expr in row) for row in statement.rows)

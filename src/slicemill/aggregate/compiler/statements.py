@@ -106,6 +106,7 @@ class StatementCode:
             elif isinstance(statement, Update):
                 self._update(statement)
             else:
+                assert isinstance(statement, Delete), "loops have no compiled form"
                 self._delete(statement)
                 self.version.window_holds_some = (
                     self.version.window_holds_some and statement.table != INWINDOW

@@ -6,7 +6,7 @@ before it. Values convert to the declared type of the column they go into.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from slicemill.aggregate.definition import Returned
@@ -30,9 +30,13 @@ from slicemill.esl.types.aggregate import (
     Insert,
     Statement,
     Update,
+    While,
 )
 from slicemill.esl.types.schema import ANY, Schema
 from slicemill.rows import Row
+from slicemill.scalar.values import ExpressionError
+
+MOST_ROUNDS = 100_000
 
 
 def row_converter(schema: Schema) -> Callable[[Args], Row]:
@@ -88,17 +92,35 @@ Program: TypeAlias = dict[BodyState, list[Step]]
 def compile_bodies(definition: AggregateDefinition, lookup: Lookup) -> Program:
     schemas = {table.name: table.schema for table in definition.tables} | {RETURN: definition.returns}
     return {
-        state: [_compile(statement, schemas[statement.table], lookup) for statement in statements]
+        state: [_compile(statement, schemas, lookup) for statement in statements]
         for state, statements in definition.bodies.items()
     }
 
 
-def _compile(statement: Statement, schema: Schema, lookup: Lookup) -> Step:
+def _compile(statement: Statement, schemas: Mapping[str, Schema], lookup: Lookup) -> Step:
+    if isinstance(statement, While):
+        return _while(statement, schemas, lookup)
+    schema = schemas[statement.table]
     if isinstance(statement, Insert):
         return _insert(statement, schema, lookup)
     if isinstance(statement, Update):
         return _update(statement, schema, lookup)
     return _delete(statement, schema, lookup)
+
+
+def _while(statement: While, schemas: Mapping[str, Schema], lookup: Lookup) -> Step:
+    holds = compile_condition_in_query(statement.condition, lookup)
+    steps = [_compile(inner, schemas, lookup) for inner in statement.statements]
+
+    def loop(body: BodyContext) -> None:
+        for _ in range(MOST_ROUNDS):
+            if not holds(body.environment()):
+                return
+            for step in steps:
+                step(body)
+        raise ExpressionError(f"a WHILE has gone round {MOST_ROUNDS:,} times for one tuple, and goes on")
+
+    return loop
 
 
 def _insert(statement: Insert, schema: Schema, lookup: Lookup) -> Step:

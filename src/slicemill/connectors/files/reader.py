@@ -147,9 +147,6 @@ class FilesReader:
         if len(names) >= _NAMES_IN_OFFSET:
             self._written = (offset["seen"], len(names), self._ledger.write(offset["seen"], names))
 
-    def at_end(self) -> bool:
-        return True
-
     def close(self) -> None:
         self._form.close()
 

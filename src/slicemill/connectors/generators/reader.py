@@ -61,9 +61,6 @@ class GeneratorReader:
     def committed(self, offset: Any) -> None:
         """Events can be made again at any time."""
 
-    def at_end(self) -> bool:
-        return True
-
     def close(self) -> None:
         """Nothing is open."""
 

@@ -1,8 +1,8 @@
 """Options of a TCP source: `tcp://host:port?patience=60`.
 
 `host`, `port`, `lines` (json, csv or either: each line for itself), `patience` (seconds until a sender that
-never answered is an error; 0: wait for ever), `pause` (seconds of silence after which a run to the end may
-stop), `maxBytesPerTrigger`, `maxSpoolBytes` (from there on the sender has to wait), and those of CSV.
+never answered is an error; 0: wait for ever), `maxBytesPerTrigger`, `maxSpoolBytes` (from there on the sender
+has to wait), and those of CSV.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.line_parser import EITHER
 
 _CSV = frozenset({"sep", "delimiter", "quote", "escape", "comment", "nullvalue"})
-_OWN = frozenset({"host", "port", "lines", "patience", "pause", "maxbytespertrigger", "maxspoolbytes"})
+_OWN = frozenset({"host", "port", "lines", "patience", "maxbytespertrigger", "maxspoolbytes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,6 @@ class TcpOptions:
     port: int
     lines: str
     patience_s: float
-    pause_s: float
     max_trigger_bytes: int
     max_spool_bytes: int
 
@@ -46,7 +45,6 @@ def tcp_options(given: Mapping[str, str]) -> TcpOptions:
         port=_port(options["port"]),
         lines=options.get("lines", EITHER),
         patience_s=patience_s if patience_s > 0 else math.inf,
-        pause_s=_number(options, "pause", "0.5"),
         max_trigger_bytes=int(_number(options, "maxbytespertrigger", str(64 << 20))),
         max_spool_bytes=int(_number(options, "maxspoolbytes", str(256 << 20))),
     )

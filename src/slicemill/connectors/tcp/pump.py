@@ -63,12 +63,10 @@ class Pump:
         self._stopped = threading.Event()
         self._changed = threading.Condition()
         self._connections = 0
-        self._connected = False
-        self._closed = 0
         self._problem: str | None = None
         self._failure: SlicemillError | None = None
         self._most_bytes = 0  # at most so many are in the spool now
-        self._active_s = self._begun_s = time.monotonic()
+        self._begun_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"tcp {host}:{port}", daemon=True)
 
     def start(self) -> None:
@@ -98,12 +96,6 @@ class Pump:
         with self._changed:
             return self._connections > 0
 
-    def is_quiet(self, pause_s: float) -> bool:
-        """Whether the sender has closed its connection, or has sent nothing for a while."""
-        with self._changed:
-            quiet_s = time.monotonic() - self._active_s
-            return self._closed > 0 or (self._connected and quiet_s >= pause_s)
-
     def _run(self) -> None:
         delay_s = FIRST_DELAY_S
         while not self._stopped.is_set():
@@ -125,10 +117,8 @@ class Pump:
 
     def _note(self, connected: bool, problem: str | None) -> None:
         with self._changed:
-            self._closed += self._connected and not connected
             self._connections += connected
-            self._connected, self._problem = connected, problem
-            self._active_s = time.monotonic()
+            self._problem = problem
             self._changed.notify_all()
         content = json.dumps(asdict(TcpStatus(connected, problem))).encode()
         write_whole(LOCAL, self._spool.folder / _STATUS, content)
@@ -155,7 +145,6 @@ class Pump:
                     lines, newline, begun = lines + newline + begun, b"\n", b""
                 if newline:
                     self._append(lines + newline)
-                self._active_s = time.monotonic()
         finally:
             if begun:
                 self._append(begun + b"\n")

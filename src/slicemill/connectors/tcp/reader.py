@@ -100,10 +100,6 @@ class TcpReader:
         if self._open is not None:
             self._open[0].free(SpoolPosition(offset["file"], offset["at"]))
 
-    def at_end(self) -> bool:
-        """Whether the sender has closed its connection, or has paused for as long as the option says."""
-        return self._open is not None and self._open[1].is_quiet(self._options.pause_s)
-
     def close(self) -> None:
         if self._open is not None:
             self._open[1].stop()

@@ -20,6 +20,9 @@ from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
+# Of a unit: logs that it wrote for queries and streams which a start has not declared.
+LEFT_OUT = "left_out"
+
 
 def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
     """The fields of a new unit: it reads epochs that come after those that are in the logs now."""
@@ -97,17 +100,25 @@ def without_log(name: str, home: Home) -> Change:
     """
     change = Change(dropped_logs=[name])
     for unit, fields in home.units.items():
-        if name not in fields["outputs"]:
-            continue
-        left = [log for log in fields["outputs"] if log != name]
-        if not left:
+        if fields["outputs"] == [name]:
             change.dropped_units.append(unit)
             continue
-        change.units[unit] = {"outputs": left}
-        for by_log in ("since", "failed", "output_watermarks"):
-            if name in fields.get(by_log, {}):
-                change.units[unit][by_log] = {log: at for log, at in fields[by_log].items() if log != name}
+        changed: dict[str, Any] = {
+            by_log: {log: at for log, at in fields[by_log].items() if log != name}
+            for by_log in ("since", "failed", "output_watermarks")
+            if name in fields.get(by_log, {})
+        }
+        for names in ("outputs", LEFT_OUT):
+            if name in fields.get(names, ()):
+                changed[names] = without_names(fields[names], [name])
+        if changed:
+            change.units[unit] = changed
     return change
+
+
+def without_names(names: Collection[str], gone: Collection[str]) -> list[str] | None:
+    """What is left of a list that a field has; None, for no field, if that is nothing."""
+    return [name for name in names if name not in gone] or None
 
 
 def _written(plan: UnitPlan) -> list[str]:

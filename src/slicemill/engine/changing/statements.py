@@ -125,6 +125,8 @@ class KeptStatements:
             key = _key(entry)
             known = entries.get(key)
             text = bound.source.text[span.start : span.end]
+            if known is None and entry["name"] in self.logs and (problem := self._taken(statement)):
+                problems.append(Diagnostic(problem[0], span, problem[1]))
             if known is None or isinstance(statement, Setting) or _says(known, text, entry):
                 continue
             kept = self.catalog.copy()
@@ -144,6 +146,16 @@ class KeptStatements:
         if problems:
             raise EslError(bound.source, problems)
         return catalog, same
+
+    def _taken(self, statement: Statement) -> tuple[str, str] | None:
+        """What is wrong with a query under whose name a stream that the script does not have keeps rows."""
+        owner = self.catalog.owner_of(statement.name)
+        if owner is None or not isinstance(statement, QueryDefinition):
+            return None
+        return (
+            f"stream {owner.name}, kept in {self.home}, has rows under the name {statement.name}",
+            "give the query another name",
+        )
 
     def _refused(
         self, before: Statement, parts: list[str], text: str, kept: Catalog

@@ -6,10 +6,18 @@ goes, by the units that feed one that changes, and by that one as it was.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from slicemill.engine.changing.joining import joined, keep_announced, new_fields, without_newcomers
+from slicemill.engine.changing.joining import (
+    LEFT_OUT,
+    joined,
+    keep_announced,
+    new_fields,
+    without_names,
+    without_newcomers,
+)
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.program import UnitPlan
@@ -17,6 +25,7 @@ from slicemill.engine.unit import RunningUnit
 from slicemill.engine.warming import warm_up
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import QueryGraph
+from slicemill.plan.content import quoted
 from slicemill.plan.partitions import Exchange, needed_by_log
 from slicemill.plan.placement import PlacementKind, chosen, restored
 from slicemill.plan.planner import Plan
@@ -24,6 +33,8 @@ from slicemill.plan.units import Unit, part_of
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
+
+_LOGGER = logging.getLogger("slicemill")
 
 
 @dataclass(slots=True)
@@ -52,6 +63,25 @@ class UnitChanges:
         for unit in units:
             unit.read_by = read_by
         return units
+
+    def note_left_out(self, plan: Plan) -> None:
+        """Note what the home keeps and this start does not declare, and say so: it misses what arrives."""
+        running = {log for unit in plan.units for _, log in unit.outputs}
+        change = Change()
+        for unit, fields in self.home.units.items():
+            missing = [log for log in fields["outputs"] if log in self.home.logs and log not in running]
+            known = fields.get(LEFT_OUT, [])
+            if missing:
+                change.units[unit] = {LEFT_OUT: sorted({*known, *missing})}
+            for log in sorted({*known, *missing} - running):
+                _LOGGER.warning(
+                    "%s is kept in %s and is not declared: it does not run, and will have missed what "
+                    "arrives; declare it, or DROP it",
+                    log,
+                    self.home.folder,
+                )
+        if change:
+            self.home.commit(change)
 
     def exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
         """How a unit reads logs: one that was there before has the placement that it had."""
@@ -84,6 +114,7 @@ class UnitChanges:
             self.home.commit(Change(created=created, units={unit_id: new_fields(plan, self.home)}))
         else:
             self.home.commit(Change(created=created))
+            self._take_back(unit_id, logs)
             self._change_members(plan, running, before)
         unit = self._running(plan)
         unit.compiled = not started
@@ -93,6 +124,22 @@ class UnitChanges:
     def _running(self, plan: UnitPlan) -> RunningUnit:
         by_key_alone = self.placement is PlacementKind.KEY
         return RunningUnit(plan, self.home, self.mill, by_key_alone=by_key_alone)
+
+    def _take_back(self, unit: str, logs: Collection[str]) -> None:
+        """Say which of the queries that come to a unit have missed something, and what to do about it."""
+        left_out = self.home.units[unit].get(LEFT_OUT, [])
+        back = [log for log in left_out if log in logs]
+        if not back:
+            return
+        self.home.commit(Change(units={unit: {LEFT_OUT: without_names(left_out, back)}}))
+        for log in back:
+            _LOGGER.warning(
+                "%s, kept in %s, was not declared for a while: what arrived then is missing from its "
+                "windows; run DROP QUERY %s once to begin anew",
+                log,
+                self.home.folder,
+                quoted(log),
+            )
 
     def _change_members(
         self, plan: UnitPlan, running: RunningUnit | None, feeding: Sequence[RunningUnit]

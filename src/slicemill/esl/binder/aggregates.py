@@ -28,6 +28,7 @@ from slicemill.esl.types.aggregate import (
     LocalTable,
     Statement,
     Update,
+    While,
 )
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Column, Schema, Type, assignable
@@ -230,6 +231,9 @@ class _BodyBinder:
             return self._insert(node)
         if isinstance(node, nodes.UpdateSet):
             return self._update(node)
+        if isinstance(node, nodes.WhileLoop):
+            condition = bind_condition(node.this, self._environment())
+            return While(condition, tuple(self.statement(inner) for inner in child(node, "statements")))
         assert isinstance(node, nodes.DeleteFrom), "the grammar has no other statements"
         name, schema = self._table(node.this)
         return Delete(name, self._where(node, self._environment(name, schema)))

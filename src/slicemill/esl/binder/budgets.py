@@ -20,6 +20,10 @@ from slicemill.shedding.methods import METHODS
 
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+# A result too many and lost time can be weighed where both count.
+WEIGHED = ("lookahead", "cals", "threshold")
+WEIGHTS = re.compile(r"(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*\)")
+_MOST_BYTES = 2**63 - 1
 
 _WIDTHS = {Kind.BOOLEAN: 1, Kind.INT: 4, Kind.DATE: 4, Kind.MONTHS: 4, Kind.DECIMAL: 16, Kind.PERIOD: 16}
 _WIDTH = 8
@@ -32,12 +36,34 @@ def with_budget(
     """The query with its budget, if it is a temporal one that has any."""
     if not isinstance(query, SelectQuery) or query.coalesce is None:
         return query
+    weights: tuple[float, float] | None = None
     if method is not None:
+        method, weights = _weighed(method, place)
         _check_method(method, memory, place)
     if memory is None:
         return query
-    budget = _budget(query.coalesce, memory, method, place)
+    budget = _budget(query.coalesce, memory, method, place, weights)
     return replace(query, coalesce=replace(query.coalesce, budget=budget))
+
+
+def _weighed(text: str, place: exp.Expression) -> tuple[str, tuple[float, float] | None]:
+    """A way of shedding, and its weights where they are written behind it: 'lookahead(2, 1)' (L17)."""
+    name, bracket, inside = text.partition("(")
+    if not bracket:
+        return text, None
+    numbers = WEIGHTS.fullmatch(inside.strip())
+    weights = (float(numbers[1]), float(numbers[2])) if numbers is not None else (0.0, 0.0)
+    if not max(weights):
+        raise Mistake(
+            f"'{text}' has no two weights",
+            span_of(place),
+            f"write what a result too many costs, and lost time: '{name.strip()}(2, 1)'; not both are 0",
+        )
+    if name.strip() not in WEIGHED:
+        raise Mistake(
+            f"'{name.strip()}' has no weights", span_of(place), f"{one_of(WEIGHED)} have, and weigh 1 and 1"
+        )
+    return name.strip(), weights
 
 
 def _check_method(method: str, memory: str | None, place: exp.Expression) -> None:
@@ -52,7 +78,13 @@ def _check_method(method: str, memory: str | None, place: exp.Expression) -> Non
         )
 
 
-def _budget(coalesce: TemporalQuery, memory: str, method: str | None, place: exp.Expression) -> Budget:
+def _budget(
+    coalesce: TemporalQuery,
+    memory: str,
+    method: str | None,
+    place: exp.Expression,
+    weights: tuple[float, float] | None,
+) -> Budget:
     match = MEMORY.fullmatch(memory.strip())
     assert match is not None, "the options are checked before the query"
     amount, unit = int(match[1]), match[2].lower()
@@ -80,10 +112,12 @@ def _budget(coalesce: TemporalQuery, memory: str, method: str | None, place: exp
         # To trim long runs that are then too short would be the worst of all.
         method = DEFAULT if threshold is None or slot is Slot.RUNS else "threshold"
     by_rows = coalesce.window.frame is FrameUnit.ROWS
-    budget = Budget(amount, slot, method, threshold if method == "threshold" else None, by_rows)
+    least = threshold if method == "threshold" else None
+    budget = Budget(amount, slot, method, least, by_rows, weights)
     each = tuple_bytes(coalesce, budget)
     if unit in BYTES:
         budget = replace(budget, capacity=amount * BYTES[unit] // each)
+    check_size(memory, budget.capacity * each, place)
     if budget.capacity == 0:
         raise Mistake(
             "this memory holds nothing",
@@ -91,6 +125,16 @@ def _budget(coalesce: TemporalQuery, memory: str, method: str | None, place: exp
             f"a tuple takes {each} bytes" if unit in BYTES else "give it a tuple at least",
         )
     return budget
+
+
+def check_size(memory: str, size: int, place: exp.Expression) -> None:
+    """Refuse a budget of more bytes than anything can count: it is a mistake, and would bound nothing."""
+    if size > _MOST_BYTES:
+        raise Mistake(
+            f"'{memory}' is more memory than there can be",
+            span_of(place),
+            "write what the query may take of this machine, as in memory = '64 MB'",
+        )
 
 
 def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:

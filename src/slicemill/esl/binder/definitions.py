@@ -17,11 +17,15 @@ from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.catalog import (
+    ERRORS,
+    HELD,
+    LATE,
     Catalog,
     DerivedStream,
     DroppedName,
     QueryDefinition,
     QueryOptions,
+    Relation,
     Setting,
     SourceSpec,
     Statement,
@@ -38,10 +42,19 @@ from slicemill.esl.types.service_level import MEASURES, service_level
 from slicemill.scheduling.policies.policy_registry import DEFAULT_POLICY, UnknownPolicyError, policy_named
 
 CURRENT_TIME = "current_time"
+_KEPT_ASIDE = {LATE: "late rows", ERRORS: "bad rows", HELD: "rows that wait to be put in order"}
 
 
 def refuse_known(identifier: exp.Identifier, context: Context) -> None:
     """A name stands for one thing: what a stream or a query gives is kept in a log of that name."""
+    owner = context.catalog.owner_of(identifier.name)
+    if owner is not None:
+        aside = _KEPT_ASIDE[identifier.name.lower()[len(owner.name) :]]
+        raise Mistake(
+            f"stream {owner.name} keeps {aside} under the name {identifier.name}",
+            span_of(identifier),
+            "choose another name",
+        )
     _refuse_relation(identifier, context)
     _refuse_query(identifier, context)
 
@@ -65,6 +78,24 @@ def _refuse_relation(identifier: exp.Identifier, context: Context) -> None:
             span_of(identifier),
             f"choose another name, or DROP {kind.upper()} {known.name} first",
         )
+
+
+def _refuse_taken_sides(stream: Stream, identifier: exp.Identifier, context: Context) -> None:
+    """Nor may what a stream keeps beside its rows have the name of something that was there before."""
+    for side in stream.sides:
+        known = _named(stream.name + side, context.catalog)
+        if known is not None:
+            kind = "query" if isinstance(known, QueryDefinition) else KIND_NAMES[type(known)]
+            raise Mistake(
+                f"stream {stream.name} would keep {_KEPT_ASIDE[side]} under the name {stream.name}{side}, "
+                f"and there is a {kind} of that name",
+                span_of(identifier),
+                f"choose another name for the stream, or DROP {kind.upper()} {known.name} first",
+            )
+
+
+def _named(name: str, catalog: Catalog) -> Relation | QueryDefinition | None:
+    return catalog.relations.get(name.lower()) or catalog.queries.get(name.lower())
 
 
 def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedStream:
@@ -96,9 +127,11 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
         skew_us = duration_us(skew) if skew is not None else None
     problems.raise_any()
     source = bind_source(child(node, "source"))
-    return Stream(
+    stream = Stream(
         node.this.name, schema.with_units(()), kind, column, slack_us, skew_us, source, schema.units
     )
+    _refuse_taken_sides(stream, node.this, context)
+    return stream
 
 
 def _timestamps(node: nodes.CreateStream, schema: Schema) -> tuple[TimestampKind, str | None]:

@@ -204,28 +204,35 @@ def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> Non
 
 @dataclass(slots=True)
 class TemporalEnvironment:
-    """Inside a temporal query (L6): attributes, partition columns and VALID(alias)."""
+    """Inside a temporal query (L6): attributes, partition columns, VALID(alias) and OPEN(alias).
+
+    `asks_open` is set where the latter is asked for, which only windows of time tell.
+    """
 
     context: Context
     scope: Scope
     alias: str
     valid: ColumnRef
+    open: ColumnRef
+    by_rows: bool
+    asks_open: bool = False
 
     def column(self, node: exp.Column) -> Expr:
         return self.scope.resolve(node)
 
     def call_names(self) -> list[str]:
-        return ["valid", *(function.name for function in self.context.catalog.functions.values())]
+        return ["valid", "open", *(function.name for function in self.context.catalog.functions.values())]
 
     def call(self, node: exp.Anonymous) -> Expr | None:
         name = node.name.lower()
-        if name == "valid":
+        if name in ("valid", "open"):
             named = [a.name for a in node.expressions]
             if len(named) != 1 or named[0].lower() != self.alias.lower():
+                word = name.upper()
                 raise Mistake(
-                    "VALID takes the alias of the stream", span_of(node), f"write VALID({self.alias})"
+                    f"{word} takes the alias of the stream", span_of(node), f"write {word}({self.alias})"
                 )
-            return self.valid
+            return self.valid if name == "valid" else self._open(node)
         if is_aggregate(name, self.context.catalog):
             raise Mistake(
                 "a temporal query selects; it does not aggregate",
@@ -233,6 +240,16 @@ class TemporalEnvironment:
                 "aggregate over a stream made from it",
             )
         return function_call(node, self.context, self)
+
+    def _open(self, node: exp.Anonymous) -> Expr:
+        if self.by_rows:
+            raise Mistake(
+                "a window that counts rows reports when a tuple comes, which ends the one before",
+                span_of(node),
+                "let the window be of time, as in RANGE 15 MINUTES SLIDES 1 MINUTE",
+            )
+        self.asks_open = True
+        return self.open
 
     def field(self, node: exp.Dot) -> Expr:
         raise Mistake("this has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))")

@@ -7,7 +7,7 @@ import re
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean, one_of
-from slicemill.esl.binder.budgets import BYTES, MEMORY
+from slicemill.esl.binder.budgets import BYTES, MEMORY, check_size
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.queries import bind_query
@@ -74,7 +74,9 @@ def _bytes(text: str, place: exp.Expression) -> int:
             span_of(place),
             "write memory = '64 MB'",
         )
-    return int(match[1]) * BYTES[unit]
+    size = int(match[1]) * BYTES[unit]
+    check_size(text, size, place)
+    return size
 
 
 def _least(text: str, place: exp.Expression) -> float:

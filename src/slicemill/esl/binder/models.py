@@ -19,13 +19,14 @@ from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.model import ModelDefinition, ModelResult, ModelTemplate
 from slicemill.esl.types.schema import DOUBLE, Schema
+from slicemill.model.letters import from_letters, in_letters
 from slicemill.model.macros import MACROS
 from slicemill.model.model import Model, expression
 from slicemill.model.naive import Nulls
 from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.parse import RESERVED, parse
 from slicemill.model.scalars import FUNCTIONS
-from slicemill.model.terms import Expr, ModelError, children
+from slicemill.model.terms import Expr, ModelError, children, shown
 from slicemill.scalar.signatures import SCALARS
 
 MOST_RESULTS = 256
@@ -58,7 +59,11 @@ def bind_model(node: nodes.CreateModel, context: Context) -> ModelDefinition | M
     constants = [column.name.lower() for column in arguments.columns[count:]]
     texts, named = child(node, "texts"), child(node, "results")
     if not constants and named is None:
-        return ModelDefinition(node.this.name, _expression(texts[0], parameters, nulls))
+        model = _expression(texts[0], parameters, nulls)
+        if not in_letters(texts[0].name):
+            return ModelDefinition(node.this.name, model)
+        rules = from_letters(texts[0].name, parameters.names).rules
+        return ModelDefinition(node.this.name, model, texts[0].name, rules)
     if named is not None and len(named) != len(texts):
         raise Mistake(
             f"{counted(len(texts), 'expression')} for {counted(len(named), 'result')}",
@@ -162,14 +167,25 @@ def _expression(
         lower = word.group().lower()
         return spelt.get(lower, lower)
 
-    written = _WORD.sub(small, node.meta["written"])
+    short, written = node.name, node.meta["written"]
+    if in_letters(short):
+        short = written = _said(node, arguments)
+    short, written = _WORD.sub(small, short), _WORD.sub(small, written)
     try:
         _check_height(written, node, constants)
         expression(written, arguments.names, nulls=nulls, constants=constants)
     except ModelError as error:
         known = [*arguments.names, *(constants or ())]
         raise _mistake(error, written, span_of(node).start, known) from None
-    return expression(_WORD.sub(small, node.name), arguments.names, nulls=nulls, constants=constants)
+    return expression(short, arguments.names, nulls=nulls, constants=constants)
+
+
+def _said(node: exp.Var, arguments: Schema) -> str:
+    """The paper's letters as an expression."""
+    try:
+        return shown(from_letters(node.name, arguments.names).expr)
+    except ModelError as error:
+        raise Mistake(error.what, span_of(node), error.hint) from None
 
 
 def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | None) -> None:

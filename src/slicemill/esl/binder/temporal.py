@@ -16,11 +16,13 @@ from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
-from slicemill.esl.types.query import SelectQuery, TemporalQuery
+from slicemill.esl.types.query import FrameUnit, SelectQuery, TemporalQuery
 from slicemill.esl.types.relation import SelectItem
-from slicemill.esl.types.schema import PERIOD, Column, Schema
+from slicemill.esl.types.schema import BOOLEAN, PERIOD, Column, Schema
 
 VALID = ColumnRef("VALID", PERIOD)
+OPEN = ColumnRef("OPEN", BOOLEAN)
+_OF_RUNS = ("valid", "open")
 
 
 def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context) -> SelectQuery:
@@ -55,21 +57,23 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
 
     keys = [Column(item.name, item.expr.type) for item in partition]
     shown = Schema((*(c for c in keys if c not in attributes), *attributes))
-    run_env = TemporalEnvironment(
-        context, Scope(((stream.alias, shown),), qualified=False), stream.alias, VALID
-    )
+    by_rows = stream.window.frame is FrameUnit.ROWS
+    run_scope = Scope(((stream.alias, shown),), qualified=False)
+    run_env = TemporalEnvironment(context, run_scope, stream.alias, VALID, OPEN, by_rows)
     before, after = _split_where(node, row_env, run_env, problems)
     bound = bind_items(node.expressions, run_env, run_env.scope, problems)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
+    flag = (Column(OPEN.name, BOOLEAN),) if run_env.asks_open else ()
     coalesce = TemporalQuery(
         attributes=tuple(column.name for column in attributes),
         partition_by=tuple(partition),
         window=stream.window,
         before=before,
         after=after,
-        schema=Schema((*shown.columns, Column(VALID.name, PERIOD))),
+        schema=Schema((*shown.columns, Column(VALID.name, PERIOD), *flag)),
+        tells_open=run_env.asks_open,
     )
     return SelectQuery((stream,), None, (), (), False, None, (), coalesce, items, schema_of_items(items))
 
@@ -77,15 +81,16 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
 def _split_where(
     node: exp.Select, row_env: SelectEnvironment, run_env: TemporalEnvironment, problems: Problems
 ) -> tuple[Expr | None, Expr | None]:
-    """Conditions on values run before coalescing, those on VALID after it."""
+    """Conditions on values run before coalescing, those on VALID and OPEN after it."""
     where = child(node, "where")
     before: list[Expr] = []
     after: list[Expr] = []
     for part in _conjuncts(where.this) if where is not None else ():
         with problems.noting():
-            temporal = any(call.name.lower() == "valid" for call in part.find_all(exp.Anonymous))
+            temporal = any(call.name.lower() in _OF_RUNS for call in part.find_all(exp.Anonymous))
             condition = bind_condition(part, run_env if temporal else row_env)
-            (after if temporal and mentions(condition, VALID) else before).append(condition)
+            of_runs = any(mentions(condition, column) for column in (VALID, OPEN))
+            (after if temporal and of_runs else before).append(condition)
     return conjunction(tuple(before)), conjunction(tuple(after))
 
 

@@ -257,6 +257,12 @@ class UpdateSet(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "assignments": True, "where": False}
 
 
+class WhileLoop(exp.Expression):
+    """`WHILE condition { statements }` in an aggregate."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "statements": True}
+
+
 class Assignment(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 

@@ -283,6 +283,9 @@ class EslGenerator(Generator):
     def assignment_sql(self, e: nodes.Assignment) -> str:
         return f"{self.sql(e, 'this')} = {self.sql(e, 'expression')}"
 
+    def whileloop_sql(self, e: nodes.WhileLoop) -> str:
+        return f"WHILE {self.sql(e, 'this')} {{{self._block(child(e, 'statements'), end=';')}}}"
+
     def deletefrom_sql(self, e: nodes.DeleteFrom) -> str:
         return f"DELETE FROM {self.sql(e, 'this')}{self._where(e)}"
 
@@ -300,7 +303,7 @@ class EslGenerator(Generator):
     def _block(self, items: Sequence[exp.Expression], end: str = "") -> str:
         if not items:
             return " "
-        lines = [self.sql(item) + end for item in items]
+        lines = [self.sql(item) + end * (not isinstance(item, nodes.WhileLoop)) for item in items]
         if not self.pretty:
             return f" {' '.join(lines)} "
         body = "\n".join(lines)

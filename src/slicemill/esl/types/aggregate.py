@@ -5,6 +5,7 @@ An aggregate is a small program: local tables and, per state, a list of statemen
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
@@ -50,7 +51,25 @@ class Delete:
     where: Expr | None
 
 
-Statement: TypeAlias = Insert | Update | Delete
+@dataclass(frozen=True, slots=True)
+class While:
+    """Statements that run again and again as long as a condition holds."""
+
+    condition: Expr
+    statements: tuple[Statement, ...]
+
+
+Change: TypeAlias = Insert | Update | Delete
+Statement: TypeAlias = Change | While
+
+
+def changes_in(statements: Iterable[Statement]) -> Iterator[Change]:
+    """What changes tables, also inside of loops."""
+    for statement in statements:
+        if isinstance(statement, While):
+            yield from changes_in(statement.statements)
+        else:
+            yield statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,5 +112,9 @@ class AggregateDefinition:
     def returns_on_expiry(self) -> bool:
         if self.external is not None:
             return True
-        statements = self.bodies.get(BodyState.EXPIRE, ())
+        statements = changes_in(self.bodies.get(BodyState.EXPIRE, ()))
         return any(isinstance(s, Insert) and s.table == RETURN for s in statements)
+
+    @property
+    def loops(self) -> bool:
+        return any(isinstance(s, While) for statements in self.bodies.values() for s in statements)

@@ -29,7 +29,8 @@ _AS_RUN = 1300
 class Budget:
     """`threshold`: the least duration that the query asks for, in microseconds, where the method uses it.
 
-    `by_rows`: the window counts tuples.
+    `by_rows`: the window counts tuples. `weights` are those of a result too many and of lost time (L17);
+    None: the method's own.
     """
 
     capacity: int
@@ -37,13 +38,20 @@ class Budget:
     method: str = DEFAULT
     threshold: int | None = None
     by_rows: bool = False
+    weights: tuple[float, float] | None = None
 
     @property
     def compiled(self) -> bool:
-        return self.slot is Slot.TUPLES and self.method in COMPILED and not self.by_rows
+        return self.slot is Slot.TUPLES and self.method in COMPILED and self._keeps_ends and not self.by_rows
+
+    @property
+    def _keeps_ends(self) -> bool:
+        """Is the cheapest tuple an end of its run? It is where a split costs as much as all of its time."""
+        return self.weights is None or self.weights[0] >= self.weights[1]
 
     def __str__(self) -> str:
         how = "the shortest run goes first" if self.slot is Slot.RUNS else f"shedding {self.method}"
+        how += f"({self.weights[0]:g}, {self.weights[1]:g})" if self.weights is not None else ""
         return f"{self.capacity} {self.slot}, {how}"
 
 

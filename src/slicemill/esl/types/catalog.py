@@ -21,6 +21,7 @@ from slicemill.esl.types.service_level import ServiceLevel
 CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it, as an aggregate
 LATE = "_late"
 ERRORS = "_errors"
+HELD = "_held"  # rows that wait to be put in order; no query can read them
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
 
 
@@ -59,6 +60,11 @@ class Stream:
     def written(self) -> Schema:
         """The columns as the source writes them: a time may be a number of some unit."""
         return self.schema.with_units(self.units)
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """What the names of the logs end in that it has beside its own."""
+        return (LATE, ERRORS, HELD) if self.kind is TimestampKind.EXTERNAL else (ERRORS,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +217,19 @@ class Catalog:
         """
         for suffix, schema in ((LATE, None), (ERRORS, ERROR_SCHEMA)):
             owner = self.relations.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
-            if isinstance(owner, Stream) and (suffix == ERRORS or owner.kind is TimestampKind.EXTERNAL):
+            if isinstance(owner, Stream) and suffix in owner.sides:
                 columns = owner.schema if schema is None else schema
                 return Stream(
                     owner.name + suffix, columns, TimestampKind.INTERNAL, None, 0, None, SourceSpec()
                 )
+        return None
+
+    def owner_of(self, name: str) -> Stream | None:
+        """The declared stream that keeps rows beside its own under this name: late, bad or held back."""
+        for suffix in (LATE, ERRORS, HELD):
+            owner = self.relations.get(name.lower().removesuffix(suffix))
+            if name.lower().endswith(suffix) and isinstance(owner, Stream) and suffix in owner.sides:
+                return owner
         return None
 
     def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:

@@ -24,10 +24,12 @@ PREDEFINED = {name: text for name, text in CATALOGUE.items() if name not in BUIL
 
 @dataclass(frozen=True)
 class ModelDefinition:
-    """One CREATE MODEL."""
+    """One CREATE MODEL; `letters` is the paper's form, if that was written, which `rules` made shorter."""
 
     name: str
     model: Model
+    letters: str = ""
+    rules: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> Schema:

@@ -87,7 +87,7 @@ class TemporalQuery:
     """A temporal query (L6): runs of equal `attributes` per partition become (attributes, valid period).
 
     `before` selects the tuples that make runs, `after` selects runs; the window and its slide say when runs
-    are reported. Without a budget all tuples of the window are kept.
+    are reported. Without a budget all tuples of the window are kept. `tells_open`: OPEN(S) is asked for.
     """
 
     attributes: tuple[str, ...]
@@ -97,6 +97,7 @@ class TemporalQuery:
     after: Expr | None
     schema: Schema
     budget: Budget | None = None
+    tells_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)

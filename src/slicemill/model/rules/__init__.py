@@ -5,6 +5,7 @@ R9, which merges equal parts, is about graphs; the others are about flows.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from slicemill.model.flow import Flow, FlowStep
@@ -21,6 +22,13 @@ from slicemill.model.rules import (
 )
 
 Rule = Callable[[FlowStep], Flow | None]
+
+
+def rule_words(name: str) -> str:
+    """What a rule says, in one line."""
+    words = str(sys.modules[RULES[name].__module__].__doc__).partition("\n")[0]
+    return words.partition(": ")[2].strip()
+
 
 RULES: dict[str, Rule] = {
     "R1": fuse_transforms.rewrite,

@@ -49,7 +49,7 @@ class BudgetedByTime(Coalescing):
     ) -> None:
         super().__init__(operator, schema, names, state)
         assert operator.budget is not None
-        method = method_of(operator.budget.method, operator.budget.threshold)
+        method = method_of(operator.budget.method, operator.budget.threshold, weights=operator.budget.weights)
         threshold = -1 if method.threshold is None else method.threshold
         self._capacity = operator.budget.capacity
         limit = runs_remembered(self._capacity)
@@ -58,6 +58,7 @@ class BudgetedByTime(Coalescing):
         # What a run works with; between two runs, the state has it all.
         self._memory = m.empty(0, 0)
         self._values = Keys()
+        self._now = 0  # of the report
         if state.memory is None:
             state.report = MemoryReport(capacity=self._capacity)
 
@@ -149,9 +150,10 @@ class BudgetedByTime(Coalescing):
             np.append(kept[:, m.END], np.full(len(newest), now)),
         )
         left = tuples.put_together()
+        self._now = now
         self._count()
         state.report.in_window = self._in_window(now)
-        table = self._table(left, now)
+        table = self._table(left)
         state.report.add(now, sums(*self._exact(left, tuples, len(kept), now), self._selects))
         return table
 
@@ -186,17 +188,18 @@ class BudgetedByTime(Coalescing):
     def _selects(self, pieces: RunPieces) -> RunPieces:
         if self._wanted is None or not len(pieces.runs):
             return pieces
-        selected = self._wanted(self._table(pieces, 0)).fill_null(False)
+        selected = self._wanted(self._table(pieces)).fill_null(False)
         return pieces.take(selected.to_numpy())
 
-    def _table(self, pieces: RunPieces, ts: int) -> pa.Table:
+    def _table(self, pieces: RunPieces) -> pa.Table:
         keys = self.state.keys.values(pieces.partitions) if self._heads else []
         values = self._values.values(pieces.codes)
         times = [pa.array(t).cast(pa.timestamp("us", tz="UTC")) for t in (pieces.begins, pieces.ends)]
         period = pa.StructArray.from_arrays(times, names=["begin", "end"])
         # Time releases them, at the ends of slides.
-        system = [pa.array(np.full(len(pieces.runs), number, np.int64)) for number in (ts, 0, 0)]
-        columns = [*system, *(keys[place] for place in self._heads), *values, period]
+        system = [pa.array(np.full(len(pieces.runs), number, np.int64)) for number in (self._now, 0, 0)]
+        flags = [pa.array(pieces.ends == self._now)] if self._tells_open else []
+        columns = [*system, *(keys[place] for place in self._heads), *values, period, *flags]
         return pa.table(columns, names=[TS, SEQ, ARRIVAL, *self._names])
 
     def _in_window(self, now: int) -> int:

@@ -95,11 +95,12 @@ class Coalescing(ABC):
         names: Sequence[str],
         state: CoalescingState,
     ) -> None:
-        """`names` are the output's: keys that are shown, attributes, and the period."""
+        """`names` are the output's: keys that are shown, attributes, the period, and whether it goes on."""
         assert operator.window.slide is not None, "the grammar asks for SLIDES"
         self.state = state
         self._slide, self._extent = operator.window.slide, operator.window.extent
         self._names = list(names)
+        self._tells_open = operator.tells_open
         self._keys = [item.expr for item in operator.partition_by]
         # A key that is an attribute as well is shown once, as the attribute.
         self._heads = [
@@ -186,4 +187,5 @@ class Coalescing(ABC):
         times = [pa.array(ends).cast(pa.timestamp("us", tz="UTC")) for ends in (found.begins, found.ends)]
         period = pa.StructArray.from_arrays(times, names=["begin", "end"])
         system = [pa.array(of_windows[found.windows]) for of_windows in (spans.ends, seqs, arrivals)]
-        return pa.table([*system, *heads, *values, period], names=[TS, SEQ, ARRIVAL, *self._names])
+        flags = [pa.array(found.ends == spans.ends[found.windows])] if self._tells_open else []
+        return pa.table([*system, *heads, *values, period, *flags], names=[TS, SEQ, ARRIVAL, *self._names])

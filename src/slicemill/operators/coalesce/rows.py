@@ -37,7 +37,9 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._budget = budget
         self._memory = memory_of(budget)
         self._shadow = Shadow(runs_remembered(budget.capacity))
-        self._exactness = Exactness(self._shadow, temporal.extent, temporal.by_rows, wanted)
+        self._exactness = Exactness(
+            self._shadow, temporal.extent, temporal.by_rows, wanted, temporal.tells_open
+        )
         self._serial = 0
         self._until: deque[tuple[int, int]] = deque()  # slides, and the tuples that had arrived by then
         self.report = MemoryReport(capacity=budget.capacity)
@@ -144,8 +146,9 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         left = {key: self._fragments(key, partition, now) for key, partition in partitions.items()}
         self.report.in_window = self._in_all_windows(now)
         self.report.add(now, self._exactness.sums(partitions, left, now))
+        asked = now if self._temporal.tells_open else None
         return [
-            Timed(now, fragment.row(partition))
+            Timed(now, fragment.row(partition, asked))
             for key, partition in partitions.items()
             for fragment in left[key]
         ]
@@ -192,6 +195,7 @@ def temporal(operator: Coalesce, schema: Schema) -> Temporal:
         window.slide,
         window.frame is FrameUnit.ROWS,
         predicate(operator.where, schema),
+        operator.tells_open,
     )
 
 

@@ -45,24 +45,31 @@ class Fragment(NamedTuple):
     values: Values
     period: Interval
 
-    def row(self, partition: AccuracyPartition) -> Row:
-        """As it is reported."""
+    def row(self, partition: AccuracyPartition, open_until: int | None = None) -> Row:
+        """As it is reported; with whether it goes on, if `open_until` is when that is asked."""
         assert isinstance(self.values, tuple)
         # NaN is not compared as such.
         shown = (float("nan") if value is Special.NAN else value for value in self.values)
-        return (*partition.head, *shown, self.period)
+        flag = () if open_until is None else (self.period[1] == open_until,)
+        return (*partition.head, *shown, self.period, *flag)
 
 
 class Exactness:
     """Compares what is left of runs with what there would be; `wanted` says which rows of a report count."""
 
     def __init__(
-        self, shadow: Shadow, extent: int | None, by_rows: bool, wanted: Callable[[Row], bool]
+        self,
+        shadow: Shadow,
+        extent: int | None,
+        by_rows: bool,
+        wanted: Callable[[Row], bool],
+        tells_open: bool = False,
     ) -> None:
         self.shadow = shadow
         self._extent = extent
         self._by_rows = by_rows
         self._wanted = wanted
+        self._tells_open = tells_open
 
     def sums(
         self,
@@ -73,15 +80,16 @@ class Exactness:
         """Of one report, over the runs that are sampled."""
         exact: dict[int, Interval] = {}
         found: dict[int, list[Interval]] = {}
+        asked = now if self._tells_open else None
         for key, partition in partitions.items():
             firsts: dict[int, int] = {}
             for fragment in left[key]:
                 if self.shadow.samples(fragment.run):
                     firsts.setdefault(fragment.run, fragment.period[0])
-                    if self._wanted(fragment.row(partition)):
+                    if self._wanted(fragment.row(partition, asked)):
                         found.setdefault(fragment.run, []).append(fragment.period)
             for fragment in self._runs(key, partition, firsts, now):
-                if self._wanted(fragment.row(partition)):
+                if self._wanted(fragment.row(partition, asked)):
                     exact[fragment.run] = fragment.period
         return accuracy_sums(exact, found)
 

@@ -17,7 +17,7 @@ class Temporal:
 
     With `by_rows`, `extent` and `slide` count the tuples of a partition: the last `extent` of them are in the
     window, and every `slide`-th arrival reports. Only tuples on which `where` holds make runs; the others
-    still end the period of the tuple before them.
+    still end the period of the tuple before them. With `tells_open` rows end in whether the run goes on (L3).
     """
 
     values: Callable[[Row], Row]
@@ -27,6 +27,7 @@ class Temporal:
     slide: int
     by_rows: bool = False
     where: Callable[[Row], bool] = lambda _: True
+    tells_open: bool = False
 
 
 class WindowPartition(Protocol):

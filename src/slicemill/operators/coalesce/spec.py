@@ -21,7 +21,7 @@ class Coalesce(Operator):
 
     `where` says which tuples make runs. It is no filter below: a tuple holds until the next one arrives (L3),
     whether or not that one is selected. With a `budget` tuples may be dropped; `wanted` says of which runs
-    their accuracy is told.
+    their accuracy is told. With `tells_open` a last column says whether a run goes on (L3).
     """
 
     attributes: tuple[str, ...]
@@ -30,6 +30,7 @@ class Coalesce(Operator):
     where: Expr | None = None
     budget: Budget | None = None
     wanted: Expr | None = None
+    tells_open: bool = False
 
 
 def _words(coalesce: Coalesce) -> Description:

@@ -89,18 +89,18 @@ class Side:
             table = conformed(table_of(held), self.schema)
             masks = mask_words(table, words) & allowed
             self._share(served, table_of(held), None, table, masks)
-            table = _masked(table, masks)
+            table = masked(table, masks)
             state.waiting[index] = Slice(table) if isinstance(held, Slice) else table
         for index, stored in enumerate(state.slices):
             live = stored.live
-            stored.live = _wide(live, words) & allowed
+            stored.live = wide(live, words) & allowed
             block = stored.block(words)
             if served:
                 table = conformed(block.table, self._slice_schema)
                 masks = block.words & stored.live
                 self._share(served, block.table, live, table, masks)
-                table = _masked(table, masks).append_column(FIRST, pa.array(block.first))
-                state.slices[index] = self._stored(opened(table, words))
+                table = masked(table, masks).append_column(FIRST, pa.array(block.first))
+                state.slices[index] = self.stored(opened(table, words))
             else:
                 stored.wanted, stored.last = self._counted(block, stored.live)
         state.cuts_us = None
@@ -118,7 +118,7 @@ class Side:
         """Rows that were there for one query (if `live` still has it) are there for another as well."""
         plain = table.rename_columns([name.removeprefix(DATA) for name in table.column_names])
         for one in served:
-            bits = one.by if live is None else one.by & _wide(live, len(one.by))
+            bits = one.by if live is None else one.by & wide(live, len(one.by))
             theirs = (mask_words(before, len(bits)) & bits).any(axis=1)
             masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
 
@@ -200,7 +200,7 @@ class Side:
             words = self._seats.words
             block, _ = grouped(self._kept(block, self.everybody, now).combine_chunks(), words)
         if block.rows:
-            state.slices.append(self._stored(block))
+            state.slices.append(self.stored(block))
         state.slices = [s for s in state.slices if self._can_reach(s, now, state.seen)]
         while len(state.slices) > 1 and self._should_merge(*state.slices[-2:]):
             younger, older = state.slices.pop(), state.slices.pop()
@@ -240,11 +240,11 @@ class Side:
         with self._writing.doing(sum(part.rows for part in parts)):
             kept = [self._kept(part.block(words), part.live, now) for part in parts]
             whole = pa.concat_tables(kept).combine_chunks()
-            return [self._stored(grouped(whole, words)[0])] if whole.num_rows else []
+            return [self.stored(grouped(whole, words)[0])] if whole.num_rows else []
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
         """The rows that can still be met by a query that wants them, their masks naming no others."""
-        table = _masked(conformed(block.table, self._slice_schema), block.words & live)
+        table = masked(conformed(block.table, self._slice_schema), block.words & live)
         return table.filter(pa.array(self._alive(block, live, now)))
 
     def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
@@ -261,7 +261,8 @@ class Side:
         counted = len(block.numbers) or not self.reach.counts
         return block.numbers if counted else np.zeros(block.rows, np.int64)
 
-    def _stored(self, block: Block) -> Stored:
+    def stored(self, block: Block) -> Stored:
+        """A new slice."""
         wanted, last = self._counted(block, self.everybody)
         known = {
             "rows": block.rows,
@@ -295,14 +296,15 @@ class Side:
         return bool(now - stored.latest < window_us or met - stored.last_number <= window_rows)
 
 
-def _wide(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
+def wide(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
     """A mask in so many words, more or fewer than it had."""
     wide = np.zeros(words, np.uint64)
     wide[: len(mask)] = mask[:words]
     return wide
 
 
-def _masked(table: pa.Table, masks: Words) -> pa.Table:
+def masked(table: pa.Table, masks: Words) -> pa.Table:
+    """A table with these masks, in the columns that it has for them."""
     for word in range(masks.shape[1]):
         place = table.schema.get_field_index(f"{MASK}{word}")
         column = pa.array(np.ascontiguousarray(masks[:, word]))

@@ -65,11 +65,15 @@ class JoinMember:
     """
 
     name: str
-    windows: tuple[Window, Window]
-    selections: tuple[Expr | None, Expr | None]
+    windows: tuple[Window, ...]
+    selections: tuple[Expr | None, ...]
     residual: Expr | None
     columns: tuple[tuple[str, int, str], ...]
     limit: AgeLimit | None = None
+
+    def side_of(self, _: JoinMember, side: int) -> int | None:
+        """The side that is the same input as a side of another join."""
+        return side
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +168,14 @@ def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
 
 def _joins(join: SharedJoin) -> InnerJoin:
     """Members differ in windows; one that has no others beside it says where its columns are from."""
-    windows = tuple(_longest([member.windows[side] for member in join.members]) for side in (0, 1))
+    windows = tuple(longest_of([member.windows[side] for member in join.members]) for side in (0, 1))
     equal = tuple(((0, left), (1, right)) for left, right in zip(*join.keys, strict=True))
     only = join.members[0] if len(join.members) == 1 else None
     columns = {name: (side, own) for name, side, own in only.columns} if only is not None else {}
     return InnerJoin(windows, equal, columns)
 
 
-def _longest(windows: Sequence[Window]) -> Window:
+def longest_of(windows: Sequence[Window]) -> Window:
     counted = [window for window in windows if window.frame is FrameUnit.ROWS]
     return max(counted or windows, key=lambda window: inf if window.extent is None else window.extent)
 
@@ -274,6 +278,7 @@ KINDS = (
         history_us=_history_us,
         seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),
         ties=True,
+        redistribute="slicemill.operators.join.redistribute:redistributed",
         member=MemberKind(
             words=lambda member: Description("⋈", "From slices", _own_part(member)),
             history_us=lambda member: longest_us(member.windows),

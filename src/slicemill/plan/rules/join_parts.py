@@ -59,11 +59,24 @@ def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:
     for part in parts:
         sides = _sides(part, places)
         if sides is None:
-            rest.append(_moved(part, lambda ref: _of_side(ref, places)))
+            rest.append(in_sides(part, places))
         else:
             equal.append(sides)
     keys = (tuple(left for left, _ in equal), tuple(right for _, right in equal))
     return keys, conjunction(tuple(rest))
+
+
+def equal_in(part: Expr, places: Places) -> tuple[tuple[int, Expr], tuple[int, Expr]] | None:
+    """What an equality between two of many inputs says is equal: the inputs, and the expressions there."""
+    if not isinstance(part, Call) or part.function != "=":
+        return None
+    ports = [{places[name][0] for name in columns_of(side)} for side in part.arguments]
+    if any(len(found) != 1 for found in ports) or ports[0] == ports[1]:
+        return None
+    left, right = (next(iter(found)) for found in ports)
+    numbers = {left: 0, right: 1}
+    sides = _sides(part, {name: (numbers[of], own) for name, (of, own) in places.items() if of in numbers})
+    return None if sides is None else ((left, sides[0]), (right, sides[1]))
 
 
 def _sides(part: Expr, places: Places) -> tuple[Expr, Expr] | None:
@@ -100,6 +113,11 @@ def _cannot_fail(expr: Expr) -> bool:
     if isinstance(expr, Call):
         return expr.function in _SAFE and all(_cannot_fail(argument) for argument in expr.arguments)
     return isinstance(expr, (ColumnRef, Literal))
+
+
+def in_sides(expr: Expr, places: Places) -> Expr:
+    """An expression over the columns of a join, in columns of its sides."""
+    return _moved(expr, lambda ref: _of_side(ref, places))
 
 
 def _of_side(ref: ColumnRef, places: Places) -> ColumnRef:

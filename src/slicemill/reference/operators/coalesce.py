@@ -103,5 +103,12 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
             if t.ts < end and self._temporal.where(t.row):
                 closed.append((shown(self._temporal.values(t.row)), t.ts, end))
                 first = min(first, number)
-        rows = [Timed(now, (*partition.head, *values, period)) for values, period in coalesce(closed)]
+        rows = [
+            Timed(now, (*partition.head, *values, period, *self._goes_on_at(period, now)))
+            for values, period in coalesce(closed)
+        ]
         return first, rows
+
+    def _goes_on_at(self, period: Period, now: int) -> tuple[bool, ...]:
+        """Windows of time report before a tuple of that time is taken: whatever holds until then is open."""
+        return (period[1] == now,) if self._temporal.tells_open else ()

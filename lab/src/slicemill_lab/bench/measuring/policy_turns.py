@@ -53,11 +53,15 @@ class UnitCosts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyTurn:
-    """What users felt in one turn, by metric; each query's rows; what deciding and running took."""
+    """What users felt in one turn, by metric; each query's rows; what deciding and running took.
+
+    `pace` is the time of all work over what the runs of units should take by the costs measured first.
+    """
 
     felt: Mapping[str, float]
     results: Mapping[str, pa.Table]
     busy: float
+    pace: float
     decision_ms: float
     costs: Mapping[str, UnitCosts]
 
@@ -155,10 +159,10 @@ class PolicyTurns:
             ended = time.time()
         results = {name: _in_order(found) for name, found in self._delivered.items() if found}
         felt = self._felt(came, arrivals[-1].at_s)
-        busy = _busy_s(stages) / (ended - began)
-        return PolicyTurn(
-            felt, results, busy, 1000 * mill.dispatcher.decisions.mean, self._costs_since(before)
-        )
+        busy_s, costs = _busy_s(stages), self._costs_since(before)
+        pace = busy_s / sum(cost.estimated_s for cost in costs.values())
+        decision_ms = 1000 * mill.dispatcher.decisions.mean
+        return PolicyTurn(felt, results, busy_s / (ended - began), pace, decision_ms, costs)
 
     def _receive(self, name: str, table: pa.Table) -> None:
         self._delivered[name].append((table, time.time()))

@@ -12,7 +12,7 @@ from pathlib import Path
 from slicemill_lab.claims import Claim
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
-from slicemill_lab.sched.adaptive.runs import LOAD, OBJECTIVES, PUBLISHED, ratios
+from slicemill_lab.sched.adaptive.runs import GOING_BACK, LOAD, OBJECTIVES, PUBLISHED, ratios
 from slicemill_lab.sched.runs import SYNTHETIC, shown
 from slicemill_lab.spread import lower, lowest, ordered
 
@@ -52,6 +52,8 @@ def run(seed: int, scale: Scale) -> Result:
         shown(policy): curve(deviations, list(zip(*by_deviation.values(), strict=True)))
         for policy, by_deviation in found.items()
     }
+    back = [ratios("hr", deviation, GOING_BACK, seed, scale) for deviation in deviations]
+    curves["HR, going back"] = curve(deviations, list(zip(*back, strict=True)))
     return Result(tuple(claims), {"arrivals": SYNTHETIC, "curves": curves}, measured)
 
 

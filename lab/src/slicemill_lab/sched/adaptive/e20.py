@@ -15,6 +15,6 @@ EXPERIMENT = knob(
     "window",
     "window [tuples]",
     (10, 50, 100, 150, 1000),
-    lambda value: Adapting(window=int(value), decays=True),
+    lambda value: Adapting(window=int(value)),
     best=(50, 150),
 )

@@ -15,6 +15,6 @@ EXPERIMENT = knob(
     "weight",
     "weight of the last window",
     (0.02, 0.1, 0.175, 0.25, 1.0),
-    lambda value: Adapting(alpha=value, decays=True),
+    lambda value: Adapting(alpha=value),
     best=(0.1, 0.25),
 )

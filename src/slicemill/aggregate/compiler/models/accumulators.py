@@ -207,7 +207,7 @@ class TruthCount(AccumulatorCode):
 
 
 class Candidates(AccumulatorCode):
-    """max, min and argmax: a deque of the elements that no later one outdoes."""
+    """max, min, argmax and argmin: a deque of the elements that no later one outdoes."""
 
     _pool = "deque"
 
@@ -221,7 +221,7 @@ class Candidates(AccumulatorCode):
         place, out = self.place, self.place.out
         pool = place.name(self._pool)
         rows = f"{place.record}.{pool}_rows"
-        outdone = {"max": "<=", "min": ">=", "argmax": "<"}[self.core.aggregate]
+        outdone = {"max": "<=", "min": ">=", "argmax": "<", "argmin": ">"}[self.core.aggregate]
         last = place.row(pool, f"{rows} - 1")
         with out.block(f"while {rows} > 0 and {last}.value {outdone} {image[0]}:"):
             out.line(f"{rows} -= 1")
@@ -245,13 +245,13 @@ class Candidates(AccumulatorCode):
         pool = place.name(self._pool)
         first = place.row(pool, "0")
         found = f"{first}.value"
-        if self.core.aggregate == "argmax":
+        if self.core.aggregate in ("argmax", "argmin"):
             found = f"float({first}.number - {place.field('gone')} + 1)"
         return _if_any(place, pool, found)
 
 
 class ElementQueue(AccumulatorCode):
-    """first and last: the elements in the order in which they came."""
+    """first, last and lag: the elements in the order in which they came."""
 
     _pool = "queue"
 
@@ -267,9 +267,11 @@ class ElementQueue(AccumulatorCode):
 
     def value(self) -> Pair:
         pool = self.place.name(self._pool)
-        last = f"{self.place.record}.{pool}_rows - 1"
-        index = "0" if self.core.aggregate == "first" else last
-        return _if_any(self.place, pool, f"{self.place.row(pool, index)}.value")
+        if self.core.aggregate == "first":
+            return _if_any(self.place, pool, f"{self.place.row(pool, '0')}.value")
+        back = int(self.core.options[0]) if self.core.options else 0
+        index = f"{self.place.record}.{pool}_rows - {back + 1}"
+        return _if_any(self.place, pool, f"{self.place.row(pool, index)}.value", least=back)
 
 
 class RankHeaps(AccumulatorCode):
@@ -401,10 +403,11 @@ def drop_first(place: AccumulatorPlace, pool: str) -> None:
     place.out.line(f"{place.record}.{pool}_rows -= 1")
 
 
-def _if_any(place: AccumulatorPlace, pool: str, found: str) -> Pair:
+def _if_any(place: AccumulatorPlace, pool: str, found: str, least: int = 0) -> Pair:
+    """A value, if there are more elements than so many."""
     name = place.out.fresh("found")
     place.out.line(f"{name} = np.nan")
-    with place.out.block(f"if {place.record}.{pool}_rows > 0:"):
+    with place.out.block(f"if {place.record}.{pool}_rows > {least}:"):
         place.out.line(f"{name} = {found}")
     return name, "0.0"
 
@@ -417,8 +420,10 @@ _SIMPLE: dict[str, type[AccumulatorCode]] = {
     "max": Candidates,
     "min": Candidates,
     "argmax": Candidates,
+    "argmin": Candidates,
     "first": ElementQueue,
     "last": ElementQueue,
+    "lag": ElementQueue,
     "median": RankHeaps,
     "quantile": RankHeaps,
     "topk": RankHeaps,

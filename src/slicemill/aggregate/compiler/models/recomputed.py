@@ -57,7 +57,7 @@ class RecomputedCore(AccumulatorCode):
         name = out.fresh("again")
         h, low = f"{name}h", f"{name}l"
         out.line(f"{h}, {low} = {_BEGIN.get(aggregate, 'np.nan')}, 0.0")
-        if aggregate == "argmax":
+        if aggregate in ("argmax", "argmin"):
             out.line(f"{name}best = np.nan")
         if aggregate in _WHOLE:
             out.line(f"{name}whole = np.int64(0)")
@@ -116,14 +116,18 @@ class RecomputedCore(AccumulatorCode):
                 better = ">" if which == "max" else "<"
                 with out.block(f"if q == 0 or {x} {better} {h} or {x} != {x}:"):
                     out.line(f"{h}, {low} = {x}, {rest}")
-            case "argmax":
-                with out.block(f"if q == 0 or {x} > {name}best:"):
+            case "argmax" | "argmin" as which:
+                with out.block(f"if q == 0 or {x} {'>' if which == 'argmax' else '<'} {name}best:"):
                     out.line(f"{h}, {name}best = float(q + 1), {x}")
             case "first":
                 with out.block("if q == 0:"):
                     out.line(f"{h}, {low} = {x}, {rest}")
             case "last":
                 out.line(f"{h}, {low} = {x}, {rest}")
+            case "lag":
+                rows = f"{self.place.record}.{self.place.name(self._pool)}_rows"
+                with out.block(f"if q == {rows} - {int(self.core.options[0]) + 1}:"):
+                    out.line(f"{h}, {low} = {x}, {rest}")
             case _:
                 out.line(f"{name}[q] = {x}")
 

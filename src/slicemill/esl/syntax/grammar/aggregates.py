@@ -78,15 +78,20 @@ def _body(c: Cursor) -> nodes.AggregateBody:
     while state := c.accept_any(STATES):
         states.append(exp.Var(this=state))
         c.expect(":")
+    return at(nodes.AggregateBody(states=states, statements=_statements(c)), c.span_from(start))
+
+
+def _statements(c: Cursor) -> list[exp.Expression]:
+    """What stands in braces."""
     c.expect("{")
     statements: list[exp.Expression] = []
     while not c.accept("}"):
         if c.accept(";"):
             continue
         statements.append(_statement(c))
-        if not c.looking_at("}"):
+        if not c.looking_at("}") and not isinstance(statements[-1], nodes.WhileLoop):
             c.expect(";")
-    return at(nodes.AggregateBody(states=states, statements=statements), c.span_from(start))
+    return statements
 
 
 def _statement(c: Cursor) -> exp.Expression:
@@ -102,6 +107,9 @@ def _statement(c: Cursor) -> exp.Expression:
     elif c.accept("DELETE"):
         c.expect("FROM")
         node = nodes.DeleteFrom(this=c.name("a table"), where=_where(c))
+    elif c.accept("WHILE"):
+        condition = expressions.expression(c)
+        node = nodes.WhileLoop(this=condition, statements=c.nested(lambda: _statements(c)))
     else:
         c.fail("results leave through INSERT INTO RETURN" if c.word() in ("RETURN", "SELECT", "WITH") else "")
     return at(node, c.span_from(start))

@@ -60,9 +60,12 @@ def expressions(c: Cursor, ends: Sequence[str], several: bool) -> list[exp.Var]:
 def expression(c: Cursor, ends: Sequence[str], several: bool) -> exp.Var:
     """Everything up to a semicolon, or a word that begins a statement. Models have a grammar of their own."""
     start = c.span()
-    short, written, depth = "", "", 0
-    while not c.done and c.word() not in (";", *ends) and not (several and c.word() == "," and depth <= 0):
+    short, written, depth, brackets = "", "", 0, 0
+    while not c.done and c.word() not in ends and not (c.word() == ";" and brackets <= 0):
+        if several and c.word() == "," and depth <= 0:
+            break
         depth += (c.word() == "(") - (c.word() == ")")
+        brackets += (c.word() == "[") - (c.word() == "]")  # T[f; g] is the paper's
         span = c.span()
         gap = span.start - start.start - len(written)
         text = c.text[span.start : span.end]

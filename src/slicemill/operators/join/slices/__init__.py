@@ -5,5 +5,5 @@ and `statistics` what arrives. From these `chain_cost` and `baselines` tell stat
 `optimise` chooses the cuts, and `chain` puts it all into one planned chain; `shared` does so for a join of
 the plan. Where slices are data, `set_wise` chooses the cuts. `changes` leads from one set of cuts to another,
 `coverage` says what a query that comes later finds. `savings` and `join_tree` are the published closed forms;
-`ring_length` is how long a ring of slices should be.
+`ring_length` is how long a ring of slices should be, `ring_sharing` which queries share one.
 """

@@ -13,10 +13,11 @@ from slicemill.esl.types.expression import columns_of, origins_of
 from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin
+from slicemill.operators.multijoin.spec import SharedMultiJoin
 from slicemill.operators.part.spec import Part
 
-# By member that is new: on each side, the member whose rows are for it as well.
-Covers: TypeAlias = Mapping[str, tuple[str | None, str | None]]
+# By member that is new: on each side, the member whose rows are for it as well; nothing where none is.
+Covers: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 
 def columns_kept(member: JoinMember, side: int) -> frozenset[str]:
@@ -31,18 +32,23 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
     """Is all that a newcomer may ask of one side's past among what is stored for another query?"""
     wanted = newcomer.selections[side]
     needed = columns_kept(newcomer, side)
-    if stored.selections[side] != wanted:
-        if stored.selections[side] is not None or wanted is None:
+    there = stored.side_of(newcomer, side)
+    if there is None:
+        return False
+    if stored.selections[there] != wanted:
+        if stored.selections[there] is not None or wanted is None:
             return False
         needed |= columns_of(wanted)
-    in_time = all(one.windows[side].frame is FrameUnit.RANGE for one in (stored, newcomer))
-    return in_time and "_number" not in needed and needed <= columns_kept(stored, side)
+    windows = (stored.windows[there], newcomer.windows[side])
+    in_time = all(window.frame is FrameUnit.RANGE for window in windows)
+    return in_time and "_number" not in needed and needed <= columns_kept(stored, there)
 
 
 def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:
     """For each newcomer the query with the longest window whose state serves it, side by side."""
     return {
-        one.name: (_longest_serving(one, others, 0), _longest_serving(one, others, 1)) for one in newcomers
+        one.name: tuple(_longest_serving(one, others, side) for side in range(len(one.windows)))
+        for one in newcomers
     }
 
 
@@ -63,7 +69,9 @@ def complete_from(
         window = newcomer.windows[side].extent
         stored = now
         if name is not None:
-            reach = others[name].windows[side].extent
+            there = others[name].side_of(newcomer, side)
+            assert there is not None, "it serves this side"
+            reach = others[name].windows[there].extent
             begun = since.get(name)
             stored = min(now, max(-(2**63) if reach is None else now - reach, begun or -(2**63)))
         if window is None:
@@ -122,11 +130,14 @@ def members_behind(graph: QueryGraph, root: str) -> Iterator[JoinMember]:
     for node in sorted(graph.ancestors(root)):
         part = graph[node].operator
         shared = graph[graph[node].inputs[0]].operator if isinstance(part, Part) else None
-        if isinstance(part, Part) and isinstance(shared, SharedJoin):
+        if isinstance(part, Part) and isinstance(shared, (SharedJoin, SharedMultiJoin)):
             yield next(member for member in shared.members if member.name == part.member)
 
 
 def _longest_serving(newcomer: JoinMember, others: Sequence[JoinMember], side: int) -> str | None:
-    serving = [one for one in others if serves(one, newcomer, side)]
-    longest = max(serving, key=lambda one: one.windows[side].extent or 2**63, default=None)
-    return None if longest is None else longest.name
+    serving = [
+        (one.windows[there].extent or 2**63, one.name)
+        for one in others
+        if serves(one, newcomer, side) and (there := one.side_of(newcomer, side)) is not None
+    ]
+    return max(serving, key=lambda found: found[0], default=(0, None))[1]

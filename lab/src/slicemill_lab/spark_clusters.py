@@ -50,8 +50,13 @@ def local_cluster(folder: Path, cores: int) -> Iterator[Cluster]:
 
 
 @contextmanager
-def standalone(folder: Path, cores: int) -> Iterator[Cluster]:
-    """A master and two workers; all of their processes end with the block."""
+def standalone(
+    folder: Path, cores: int, executors: int = EXECUTORS, stay: int | None = None
+) -> Iterator[Cluster]:
+    """A master and workers, on each of which runs an executor; all of their processes end with the block.
+
+    `stay` is how many of the slots slicemill's workers hold: all but one, if it is not said.
+    """
     ensure_java_home()
     with ExitStack() as running:
         _, said = running.enter_context(
@@ -69,10 +74,10 @@ def standalone(folder: Path, cores: int) -> Iterator[Cluster]:
                     "Successfully registered with master",
                 )
             )
-            for number in range(EXECUTORS)
+            for number in range(executors)
         ]
         # An executor that registers late would not be counted.
-        slots = f"--conf {WORKERS}={EXECUTORS * cores - 1} pyspark-shell"
+        slots = f"--conf {WORKERS}={stay or executors * cores - 1} pyspark-shell"
         yield Cluster(
             url, {**_LOOPBACK, "PYSPARK_SUBMIT_ARGS": slots}, tuple(process.pid for process, _ in started)
         )

@@ -1,0 +1,139 @@
+"""A rate that doubles is followed: cells become more, and move to workers that have less to do.
+
+A join of two streams on a key begins in one cell. After a third of the time twice as many tuples come, which
+makes four times as many pairs: more than one worker can do. With adaptation the unit gets other cells, and
+results come as soon again as before; without, they come ever later.
+
+Workers are virtual (`measuring.virtual_workers`): rows and pairs take what is said here, so that four of them
+are four on every machine. The dispatcher, its decisions, checkpoints and all state are the product's.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.engine.mill import Mill
+from slicemill.engine.work import ReadDone, RunDone
+from slicemill_lab.bench.benchmark import Benchmark
+from slicemill_lab.bench.measuring.virtual_workers import VirtualWorkers
+from slicemill_lab.claims import at_least, at_most
+from slicemill_lab.experiment import Result, Scale
+from slicemill_lab.on_engine import MovedClock
+from slicemill_lab.progress import say
+
+_US = 1_000_000
+WORKERS = 4
+RATE, KEYS, WINDOW_S = 200, 50, 2
+STEP_S = 0.05
+# Seconds of work: of a run, of a row, of a pair that is compared. One worker can do the first rate, not twice
+# as much: 0.36 and 1.36 of a core.
+RUN_S, ROW_S, PAIR_S = 0.001, 50e-6, 100e-6
+BOUND = 2.0
+
+SCRIPT = f"""
+CREATE STREAM a (k int, v int, ts timestamp micros) ORDER BY ts;
+CREATE STREAM b (k int, v int, ts timestamp micros) ORDER BY ts;
+CREATE QUERY pairs AS SELECT a.k, a.v, b.v AS w
+  FROM a [RANGE {WINDOW_S} SECONDS], b [RANGE {WINDOW_S} SECONDS] WHERE a.k = b.k;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The p99 of response times, in seconds, by third of the time; cells at the end, and moves."""
+
+    p99_s: tuple[float, ...]
+    cells: int
+    moved: int
+    results: int
+
+    @property
+    def ratio(self) -> float:
+        return self.p99_s[-1] / self.p99_s[0]
+
+    def plain(self) -> dict[str, Any]:
+        thirds = {f"p99 of third {n}, s": round(p99, 4) for n, p99 in enumerate(self.p99_s, 1)}
+        return {**thirds, "cells": self.cells, "cells moved": self.moved, "results": self.results}
+
+
+def followed(*, adapting: bool, third_s: float, step_s: float = STEP_S, workers: int = WORKERS) -> Followed:
+    """Play it: the rate is doubled when a third of the time is over."""
+    clock = MovedClock()
+    pool = VirtualWorkers(workers, clock, _work_s)
+    random = np.random.default_rng(1)
+    with (
+        tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home,
+        Mill(
+            home=Path(home), pool=pool, clock=clock, read_sources=False, cells=None if adapting else 1
+        ) as mill,
+    ):
+        mill.execute(SCRIPT)
+        mill.open()
+        next_us = 0
+        while clock.now < 3 * third_s * _US:
+            if clock.now >= next_us:
+                rate = RATE * (2 if next_us >= third_s * _US else 1)
+                for stream in ("a", "b"):
+                    mill.feed(stream, _rows(random, next_us, round(rate * step_s)))
+                next_us += round(step_s * _US)
+            mill.dispatcher.turn()
+            clock.now = max(clock.now, min(next_us, pool.next_us or next_us))
+        mill.dispatcher.run_all()
+        log = mill.queries["pairs"].log
+        arrived, late = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for epoch in log.epochs():
+            moments = log.read(epoch).column("_arr").to_numpy()
+            arrived.append(moments)
+            late.append(epoch.arrival_us - moments)
+        when, took = np.concatenate(arrived), np.concatenate(late)
+        thirds = [took[when // round(third_s * _US) == third] for third in range(3)]
+        (unit,) = mill.dispatcher.running.units
+        p99_s = tuple(float(np.quantile(third, 0.99)) / _US for third in thirds)
+        return Followed(p99_s, unit.cells, mill.dispatcher.balancing.moved, log.rows)
+
+
+def _rows(random: np.random.Generator, now_us: int, count: int) -> pa.Table:
+    columns = {
+        "k": pa.array(random.integers(0, KEYS, count), pa.int32()),
+        "v": pa.array(random.integers(0, 100, count), pa.int32()),
+        "ts": pa.array(now_us + np.arange(count), pa.timestamp("us", tz="UTC")),
+    }
+    return pa.table(columns)
+
+
+def _work_s(done: RunDone | ReadDone) -> float:
+    if isinstance(done, ReadDone):
+        return RUN_S
+    return RUN_S + ROW_S * done.rows_in + PAIR_S * done.pairs
+
+
+THIRDS_S: Mapping[Scale, float] = {"small": 20.0, "full": 60.0}
+
+
+def run(scale: Scale) -> Result:
+    say("with adaptation")
+    adapted = followed(adapting=True, third_s=THIRDS_S[scale])
+    say("without")
+    fixed = followed(adapting=False, third_s=THIRDS_S[scale])
+    claims = (
+        at_most("p99 of the last third, times that before the rate doubled", adapted.ratio, BOUND),
+        at_least("without adaptation", fixed.ratio, BOUND, "one worker has more to do than it can"),
+        at_least("cells at the end", adapted.cells, 2),
+    )
+    figures = {
+        "how": f"{3 * THIRDS_S[scale]:g} s of virtual time, {WORKERS} virtual workers, {RATE} and then "
+        f"{2 * RATE} tuples/s on each of two streams",
+        "with adaptation": adapted.plain(),
+        "without": fixed.plain(),
+    }
+    return Result(claims, figures)
+
+
+BENCHMARK = Benchmark("a rate that doubles is followed", run)

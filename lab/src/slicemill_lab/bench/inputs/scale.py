@@ -1,0 +1,87 @@
+"""Input of the scale benchmark: joins that are placed in different ways, and rows for them.
+
+Each case has its rate and window so that one task has about as much to do in all of them. Rows come in
+batches; the first ones fill the windows and are not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import pyarrow as pa
+
+_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleCase:
+    """A join of some streams, each with so many rows a batch and a second; `heavy` is key 0's share."""
+
+    name: str
+    streams: str
+    where: str
+    rows_per_batch: int
+    rows_per_s: int
+    window_s: float
+    values: int
+    heavy: float = 0.0
+
+    def query(self, window_s: float) -> str:
+        items = ", ".join(f"{stream}.v AS v{stream}" for stream in self.streams)
+        sources = ", ".join(
+            f"{stream} [RANGE {round(1000 * window_s)} MILLISECONDS]" for stream in self.streams
+        )
+        return f"SELECT a.k AS k, {items} FROM {sources} WHERE {self.where}"
+
+    def script(self, windows_s: Sequence[float]) -> str:
+        """The streams, and a query for each window."""
+        declared = [
+            f"CREATE STREAM {stream} (k bigint, v bigint, ts timestamp) ORDER BY ts;"
+            for stream in self.streams
+        ]
+        queries = [
+            f"CREATE QUERY q{number} AS {self.query(window)};" for number, window in enumerate(windows_s)
+        ]
+        return "\n".join([*declared, *queries])
+
+    @property
+    def warming(self) -> int:
+        """How many batches fill the window."""
+        return ceil(self.window_s * self.rows_per_s / self.rows_per_batch)
+
+    def batches(self, count: int) -> Iterator[dict[str, pa.Table]]:
+        """So many batches behind those that fill the window; always the same ones."""
+        rows = self.rows_per_batch
+        span = rows * _US // self.rows_per_s
+        for number in range(self.warming + count):
+            tables = {}
+            for place, stream in enumerate(self.streams):
+                chance = np.random.default_rng((place, number))
+                keys = chance.integers(0, self.values, rows)
+                if self.heavy:
+                    keys[chance.random(rows) < self.heavy] = 0
+                times = np.sort(chance.integers(0, span, rows)) + number * span
+                tables[stream] = pa.table(
+                    {
+                        "k": keys,
+                        "v": chance.integers(0, self.values, rows),
+                        "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+                    }
+                )
+            yield tables
+
+
+UNIFORM = ScaleCase("equi, uniform", "ab", "a.k = b.k", 100_000, 40_000, 5, 100_000)
+SKEWED = ScaleCase(
+    "equi, 30 % on one key", "ab", "a.k = b.k AND abs(a.v - b.v) <= 10", 10_000, 2_000, 1, 10_000, heavy=0.3
+)
+BAND = ScaleCase("theta, a band", "ab", "a.v BETWEEN b.v - 1 AND b.v + 1", 10_000, 500, 2, 10_000)
+ONE_KEY = ScaleCase("3-way, one key", "abc", "a.k = b.k AND b.k = c.k", 50_000, 5_000, 10, 25_000)
+TWO_KEYS = ScaleCase("3-way, two keys", "abc", "a.k = b.k AND b.v = c.v", 50_000, 5_000, 10, 25_000)
+FOUR = ScaleCase(
+    "4-way, two keys", "abcd", "a.k = b.k AND b.k = c.k AND c.v = d.v", 50_000, 5_000, 10, 30_000
+)
+CASES = (UNIFORM, SKEWED, BAND, ONE_KEY, TWO_KEYS, FOUR)

@@ -1,0 +1,121 @@
+"""What each cell of a mill's units costs: workers in this process that note the runs they answer.
+
+Each worker has one cell of a unit, and reads, maps and spreads rows for itself as a process of its own would.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+
+from slicemill.engine.mill import Mill
+from slicemill.engine.task import Worker
+from slicemill.engine.work import RunDone
+from slicemill.engine.workers.events import WorkerAnswer
+from slicemill.engine.workers.inline import InlinePool
+from slicemill.engine.workers.sharing import HANDLER
+from slicemill.plan.placement import AUTO, Placement
+from slicemill_lab.on_engine import MovedClock
+
+_SECOND_US = 1_000_000
+
+
+class NotingPool(InlinePool):
+    """Processor seconds and bytes read of runs, by unit and cell, since the last `forget`."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers, HANDLER)
+        self.cpu_s: dict[tuple[str, int], float] = defaultdict(float)
+        self.bytes_read: dict[tuple[str, int], int] = defaultdict(int)
+
+    def forget(self) -> None:
+        self.cpu_s.clear()
+        self.bytes_read.clear()
+
+    def send(self, worker: int, message: object) -> None:
+        super().send(worker, message)
+        answer = self._events[-1]
+        if isinstance(answer, WorkerAnswer) and isinstance(answer.message, tuple):
+            for done in answer.message:
+                if isinstance(done, RunDone):
+                    self.cpu_s[done.unit, done.cell] += done.cpu_s
+                    self.bytes_read[done.unit, done.cell] += done.bytes_read
+
+    def state_bytes(self) -> dict[tuple[str, int], int]:
+        """What cells keep now."""
+        return {
+            (unit, cell): loaded.program.state_bytes()
+            for handler in self._handlers
+            for (_, unit, cell), loaded in cast(Worker, handler).cells.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CellFigures:
+    """What the cells of a mill cost together, and the one that costs most."""
+
+    placement: str
+    cells: int
+    cpu_s: float
+    slowest_cpu_s: float
+    state_bytes: int
+    largest_state_bytes: int
+    bytes_read: int
+    most_bytes_read: int
+    rows: Mapping[str, int]
+
+    def better(self, other: CellFigures | None) -> CellFigures:
+        """The one whose slowest cell was quicker: what disturbs a run only makes it slower."""
+        return self if other is None or self.slowest_cpu_s <= other.slowest_cpu_s else other
+
+
+def measured_cells(
+    script: str,
+    batches: Iterable[Mapping[str, pa.Table]],
+    warming: int,
+    cells: int,
+    placement: str = AUTO,
+) -> CellFigures:
+    """Feed batches one by one, each run to its end; the first ones are not measured."""
+    pool, clock = NotingPool(cells), MovedClock()
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home:
+        mill = Mill(
+            home=Path(home), pool=pool, cells=cells, placement=placement, read_sources=False, clock=clock
+        )
+        try:
+            mill.execute(script)
+            mill.open()
+            for number, tables in enumerate(batches):
+                clock.now += _SECOND_US
+                if number == warming:
+                    pool.forget()
+                for stream, table in tables.items():
+                    mill.feed(stream, table)
+                mill.dispatcher.run_all()
+            kept = pool.state_bytes()
+            (widest,) = sorted(mill.dispatcher.units.values(), key=lambda unit: unit.cells)[-1:]
+            return CellFigures(
+                _words(Placement.of(widest.plan.exchanges)),
+                widest.cells,
+                sum(pool.cpu_s.values()),
+                max(pool.cpu_s.values()),
+                sum(kept.values()),
+                max(kept.values()),
+                sum(pool.bytes_read.values()),
+                max(pool.bytes_read.values()),
+                {name: query.log.rows for name, query in mill.queries.items()},
+            )
+        finally:
+            mill.close(checkpoint=False)
+
+
+def _words(placement: Placement) -> str:
+    """Its kind, and its shape where that has several dimensions."""
+    shape = " × ".join(map(str, placement.shape))
+    return f"{placement.kind.value} {shape}" if len(placement.shape) > 1 else placement.kind.value

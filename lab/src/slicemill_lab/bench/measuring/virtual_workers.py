@@ -1,0 +1,68 @@
+"""Workers in this process that are at work side by side in virtual time.
+
+A message is answered at once, and the answer is given when its work is done, by a clock that only the caller
+and waiting move. What work takes, the caller says. So the dispatcher does what it does, with balancing and
+placements, on as many workers as one likes, and alike on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from heapq import heappop, heappush
+
+from slicemill.engine.work import ReadDone, RunDone
+from slicemill.engine.workers.events import Event, WorkerAnswer
+from slicemill.engine.workers.inline import InlinePool
+from slicemill.engine.workers.sharing import HANDLER
+from slicemill_lab.on_engine import MovedClock
+
+_US = 1_000_000
+Cost = Callable[[RunDone | ReadDone], float]
+
+
+class VirtualWorkers(InlinePool):
+    """`cost` has the seconds that a run or a read takes; `clock` is the mill's."""
+
+    def __init__(self, workers: int, clock: MovedClock, cost: Cost) -> None:
+        super().__init__(workers, HANDLER)
+        self._clock = clock
+        self._cost = cost
+        self._free_us: dict[int, int] = {}
+        self._later: list[tuple[int, int, Event]] = []
+        self._sent = 0
+
+    @property
+    def next_us(self) -> int | None:
+        """When the next answer comes."""
+        return self._later[0][0] if self._later else None
+
+    def send(self, worker: int, message: object) -> None:
+        super().send(worker, message)
+        answer = self._events.pop()
+        assert isinstance(answer, WorkerAnswer)
+        took_s, told = 0.0, answer.message
+        if isinstance(told, tuple):
+            reply: list[object] = []
+            for done in told:
+                if isinstance(done, RunDone | ReadDone):
+                    seconds = self._cost(done)
+                    took_s += seconds
+                    reply.append(replace(done, cpu_s=seconds, seconds={"work": seconds}))
+                else:
+                    reply.append(done)
+            told = tuple(reply)
+        begin = max(self._clock(), self._free_us.get(worker, 0))
+        self._free_us[worker] = begin + round(took_s * _US)
+        self._sent += 1
+        heappush(self._later, (self._free_us[worker], self._sent, replace(answer, message=told)))
+
+    def wait(self, timeout_s: float | None) -> list[Event]:
+        """What has come by now; who has time to wait gets the next answer, when it is there."""
+        found = list(self._events)
+        self._events.clear()
+        if timeout_s and self._later and not found:
+            self._clock.now = max(self._clock.now, self._later[0][0])
+        while self._later and self._later[0][0] <= self._clock():
+            found.append(heappop(self._later)[2])
+        return found

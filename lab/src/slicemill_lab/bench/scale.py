@@ -1,0 +1,186 @@
+"""Joins over 1 to 16 cells, on the same rows: what all cells cost together, and the slowest of them alone.
+
+On a cluster each cell can be on a core of its own, so a run lasts as long as its slowest cell. Here all of
+them answer in one process, one after the other, each from a worker that reads and keeps rows for itself: so
+the figures are processor seconds, and no number of cores changes them. Batches come one by one, the first
+ones fill the windows and compile code; best of some rounds. Results are counted, and must be as many for
+every number of cells.
+
+A second part has two executors of a standalone cluster, and shows the time on the wall. With two cores, two
+cells are the most that can be at work at once, and driver and JVMs want their share of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from slicemill.errors import SlicemillError
+from slicemill.plan.placement import AUTO, PlacementKind
+from slicemill_lab.bench.benchmark import Benchmark
+from slicemill_lab.bench.inputs.scale import BAND, CASES, ONE_KEY, UNIFORM, ScaleCase
+from slicemill_lab.bench.measuring.cells import CellFigures, measured_cells
+from slicemill_lab.bench.measuring.executors import WALL_CELLS, wall_seconds
+from slicemill_lab.claims import Claim, at_most, timed
+from slicemill_lab.experiment import Result, Scale
+from slicemill_lab.progress import say
+
+CELLS = (1, 2, 4, 8, 16)
+BAR_CELLS = 8
+SLOWEST, SLOWEST_UNIFORM, TOGETHER, STATE = 1 / 5, 1 / 7, 1.25, 1.1
+"""The bars: at eight cells, times what one task takes; state of many joins, times that of the longest."""
+MANY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleSizes:
+    batches: int
+    rounds: int
+
+
+SIZES: Mapping[Scale, ScaleSizes] = {"small": ScaleSizes(3, 2), "full": ScaleSizes(8, 3)}
+
+
+def run(scale: Scale) -> Result:
+    sizes = SIZES[scale]
+    found = {case: by_cells(case, sizes) for case in CASES}
+    others = {case.name: other_placements(case, sizes) for case in CASES}
+    alone, many = (many_joins(count, sizes) for count in (1, MANY))
+    say("two executors")
+    walls = {case.name: wall_seconds(case, sizes.batches) for case in (UNIFORM, BAND)}
+    claims = (
+        counted(found, others),
+        *(claim for case, figures in found.items() for claim in bars(case, figures)),
+        at_most(
+            f"{MANY} three-way joins with different windows: state, times that of the longest alone",
+            many.state_bytes / alone.state_bytes,
+            STATE,
+        ),
+    )
+    figures = {
+        "how": f"{sizes.batches} batches behind those that fill the windows; processor seconds of the runs "
+        f"of each cell, in one process; best of {sizes.rounds}",
+        "load of the machine, 1 min": round(os.getloadavg()[0], 1),
+        "cases": {case.name: {n: _plain(one) for n, one in by.items()} for case, by in found.items()},
+        f"every placement, {BAR_CELLS} cells": {name: list(map(_plain, by)) for name, by in others.items()},
+        f"{MANY} three-way joins": {"the longest alone": _plain(alone), "all": _plain(many)},
+        "two executors, seconds on the wall": walls,
+    }
+    return Result(claims, figures)
+
+
+def by_cells(case: ScaleCase, sizes: ScaleSizes) -> dict[int, CellFigures]:
+    """The same rows over every number of cells; in turns, so that what disturbs one disturbs all."""
+    best: dict[int, CellFigures] = {}
+    for round_ in range(sizes.rounds):
+        for cells in CELLS:
+            say(f"{case.name}: {cells} cells, round {round_ + 1} of {sizes.rounds}")
+            best[cells] = _measured(case, (case.window_s,), sizes, cells).better(best.get(cells))
+    return best
+
+
+def many_joins(count: int, sizes: ScaleSizes) -> CellFigures:
+    """The longest window, and shorter ones beside it."""
+    say(f"{count} three-way joins")
+    windows = [ONE_KEY.window_s * (number + 1) / count for number in range(count)]
+    return _measured(ONE_KEY, windows, sizes, 1)
+
+
+def other_placements(case: ScaleCase, sizes: ScaleSizes) -> list[CellFigures]:
+    """What every kind of placement costs that the case can have, once."""
+    found = []
+    for kind in PlacementKind:
+        say(f"{case.name}: placed as {kind}")
+        try:
+            found.append(_measured(case, (case.window_s,), sizes, BAR_CELLS, kind.value))
+        except SlicemillError:
+            continue  # it cannot be placed so
+    return found
+
+
+def _measured(
+    case: ScaleCase, windows_s: Sequence[float], sizes: ScaleSizes, cells: int, placement: str = AUTO
+) -> CellFigures:
+    batches = case.batches(sizes.batches)
+    return measured_cells(case.script(windows_s), batches, case.warming, cells, placement)
+
+
+def counted(
+    found: Mapping[ScaleCase, Mapping[int, CellFigures]], others: Mapping[str, Sequence[CellFigures]]
+) -> Claim:
+    """All numbers of cells, and all placements, give as many rows."""
+    wrong = sum(
+        one.rows != by[1].rows for case, by in found.items() for one in (*by.values(), *others[case.name])
+    )
+    rows = sum(sum(by[1].rows.values()) for by in found.values())
+    return at_most("runs with rows too many or missing", wrong, 0, f"{rows} rows in one cell")
+
+
+def bars(case: ScaleCase, by: Mapping[int, CellFigures]) -> tuple[Claim, Claim]:
+    one, wide = by[1], by[BAR_CELLS]
+    bar = SLOWEST_UNIFORM if case == UNIFORM else SLOWEST
+    name = f"{case.name}, {BAR_CELLS} cells {wide.placement}"
+    return (
+        timed(at_most(f"{name}: CPU of the slowest / of one task", wide.slowest_cpu_s / one.cpu_s, bar)),
+        timed(at_most(f"{name}: CPU of all / of one task", wide.cpu_s / one.cpu_s, TOGETHER)),
+    )
+
+
+def _plain(one: CellFigures) -> dict[str, Any]:
+    return {
+        "placement": one.placement,
+        "cells": one.cells,
+        "CPU of all, s": round(one.cpu_s, 3),
+        "CPU of the slowest, s": round(one.slowest_cpu_s, 3),
+        "state of all, MB": round(one.state_bytes / 1e6, 2),
+        "largest state, MB": round(one.largest_state_bytes / 1e6, 2),
+        "read by all, MB": round(one.bytes_read / 1e6, 2),
+        "most read, MB": round(one.most_bytes_read / 1e6, 2),
+        "rows": sum(one.rows.values()),
+    }
+
+
+def tables(result: Result) -> list[Table]:
+    chosen = _cells_table("Placements as they are chosen: CPU seconds and MB")
+    for case, by in result.figures["cases"].items():
+        _add_rows(chosen, case, list(by.values()), by[1])
+    others = _cells_table(f"Every placement, {BAR_CELLS} cells: CPU seconds and MB")
+    for case, found in result.figures[f"every placement, {BAR_CELLS} cells"].items():
+        _add_rows(others, case, found, result.figures["cases"][case][1])
+    walls = Table("case", title="Two executors: seconds on the wall")
+    for cells in WALL_CELLS:
+        walls.add_column(f"{cells} cells", justify="right")
+    for case, by in result.figures["two executors, seconds on the wall"].items():
+        walls.add_row(case, *(f"{by[str(cells)]:.2f}" for cells in WALL_CELLS))
+    return [chosen, others, walls]
+
+
+def _cells_table(title: str) -> Table:
+    table = Table("case", "cells", "placement", title=title)
+    for column in ("CPU", "slowest", "of one", "state", "largest", "read", "most"):
+        table.add_column(column, justify="right")
+    return table
+
+
+def _add_rows(table: Table, case: str, found: Sequence[Mapping[str, Any]], one: Mapping[str, Any]) -> None:
+    for place, own in enumerate(found):
+        table.add_row(
+            "" if place else case,
+            str(own["cells"]),
+            own["placement"],
+            f"{own['CPU of all, s']:.2f}",
+            f"{own['CPU of the slowest, s']:.2f}",
+            f"{own['CPU of the slowest, s'] / one['CPU of all, s']:.2f}",
+            f"{own['state of all, MB']:.1f}",
+            f"{own['largest state, MB']:.1f}",
+            f"{own['read by all, MB']:.0f}",
+            f"{own['most read, MB']:.0f}",
+            end_section=place == len(found) - 1,
+        )
+
+
+BENCHMARK = Benchmark("Joins over 1 to 16 cells: the slowest, all together, and what they keep", run, tables)

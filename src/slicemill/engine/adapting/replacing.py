@@ -1,0 +1,61 @@
+"""Other cells for a unit that runs: all its state is written as of one run, and one record changes the rest.
+
+The record has the new placement, and the checkpoint with the placement under which it was written. No key is
+heavy in the new one so far. From then
+on the unit is another one: each of its cells restores from all files of the checkpoint what is its own
+(`redistribution`). A crash before the record leaves everything as it was; one after it is like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.engine.adapting.redistribution import can_change
+from slicemill.engine.dispatcher import Dispatcher
+from slicemill.engine.unit import RunningUnit
+from slicemill.errors import SlicemillError
+from slicemill.plan.partitions import needed_by_log
+from slicemill.plan.placement import Placement
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
+
+
+@dataclass(slots=True)
+class Replacing:
+    """Changes the placements of units of a mill."""
+
+    home: Home
+    dispatcher: Dispatcher
+    mill: str
+
+    def replace_placement(self, unit: RunningUnit, placement: Placement) -> bool:
+        """Give a unit other cells; False if its state could not be written, and all is as before."""
+        before = Placement.of(unit.plan.exchanges)
+        if placement == before:
+            return True
+        if not can_change(unit.plan, before, placement):
+            raise SlicemillError(f"{unit.id} cannot change from {before} to {placement} while it runs")
+        dispatcher = self.dispatcher
+        with dispatcher.paused():
+            dispatcher.checkpoint([unit])
+            if unit.dirty:
+                return False
+            # State that has not been written since the last change is still as it was before that.
+            was = {"placement": before.plain(), "heavy": unit.fields.get("heavy") or []}
+            checkpoint = {**was, **unit.fields["checkpoint"]}
+            fields = {"placement": placement.plain(), "heavy": None, "checkpoint": checkpoint}
+            self.home.commit(Change(units={unit.id: fields}))
+            again = RunningUnit(unit.plan, self.home, self.mill, by_key_alone=unit.by_key_alone)
+            self._run_instead(unit, again)
+        return True
+
+    def _run_instead(self, before: RunningUnit, unit: RunningUnit) -> None:
+        unit.go_on_from(before)
+        units = [unit if other is before else other for other in self.dispatcher.running.units]
+        read_by = needed_by_log(one.plan.exchanges for one in units)
+        for one in units:
+            one.read_by = read_by
+        for name, stream in self.dispatcher.streams.items():
+            stream.need(stream.plan.need, read_by.get(name, ()))
+        self.dispatcher.replace(units)
+        self.dispatcher.forget([unit.id], ())

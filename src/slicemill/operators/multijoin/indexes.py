@@ -1,0 +1,90 @@
+"""Blocks of rows, looked up by any of their keys, or by time alone.
+
+A block is sorted by the first key of its input. For another one, its rows are put in order once, beside the
+block, for as long as it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import ref
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.operators.join import probe
+from slicemill.operators.join.arrays import Hashes, Places, Times, Words
+from slicemill.operators.join.block import Block, column_numbers
+from slicemill.operators.multijoin.entry import hash_column
+
+BY_TIME = -1  # in place of the number of a key
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIndex:
+    """Rows in order of (hash, time); `order` says where in the block they are, if not all as they lie."""
+
+    hashes: Hashes
+    first: Places
+    times: Times
+    words: Words
+    order: Places | None
+
+    @property
+    def bytes(self) -> int:
+        """What it takes beside the block."""
+        if self.order is None:
+            return 0
+        return sum(a.nbytes for a in (self.hashes, self.first, self.times, self.words, self.order))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A block that can be probed: who may get its rows, and their times."""
+
+    block: Block
+    live: NDArray[np.uint64]
+    earliest: int
+    latest: int
+
+
+class Indexes:
+    """The indexes of the blocks of all inputs, made when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[ref[pa.Table], KeyIndex]] = {}
+
+    def of(self, block: Block, key: int) -> KeyIndex:
+        if key == 0:
+            return KeyIndex(block.hashes, block.first, block.times, block.words, None)
+        place = (id(block.table), key)
+        found = self._known.get(place)
+        if found is None or found[0]() is not block.table:
+            self._known[place] = found = (ref(block.table), _indexed(block, key))
+        return found[1]
+
+    def forget(self) -> None:
+        """Let go of indexes whose blocks are gone."""
+        self._known = {place: found for place, found in self._known.items() if found[0]() is not None}
+
+    @property
+    def bytes(self) -> int:
+        return sum(index.bytes for _, index in self._known.values())
+
+
+def _indexed(block: Block, key: int) -> KeyIndex:
+    rows = block.rows
+    by_time = np.argsort(block.times, kind="stable").astype(np.int32)
+    if key == BY_TIME:
+        order, first = by_time, np.zeros(rows, np.int32)
+        # One hash for all: its directory has them in the first part.
+        first[1:] = rows
+        hashes = np.zeros(rows, np.uint64)
+    else:
+        own = column_numbers(block.table, hash_column(key)).view(np.uint64)[by_time]
+        place, first = np.empty(rows, np.int32), np.empty(rows, np.int32)
+        probe.group(np.ascontiguousarray(own), place, first)
+        order, hashes = by_time[place], own[place]
+    times, words = block.times[order], np.ascontiguousarray(block.words[order])
+    return KeyIndex(np.ascontiguousarray(hashes), first, times, words, np.ascontiguousarray(order))

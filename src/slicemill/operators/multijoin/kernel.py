@@ -1,0 +1,401 @@
+"""The shared window join of several streams, set at a time.
+
+A run takes the rows that nothing can come before any more, all of a timestamp together. They become blocks;
+each stream's new rows then probe the other streams' slices and blocks, in an order of their own. A result is
+found once: from its latest row, and of rows with the same timestamp from that of the last input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.join import probe
+from slicemill.operators.join.answers import Answer
+from slicemill.operators.join.arrays import Places
+from slicemill.operators.join.block import ARRIVAL, SEQ, TIME, TS, Block, column_numbers, grouped
+from slicemill.operators.join.conditions import Selections
+from slicemill.operators.join.side import ServedQuery, Side
+from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import JoinMember
+from slicemill.operators.join.state import SideState
+from slicemill.operators.join.windows import FOREVER, QueryBits, Reach
+from slicemill.operators.multijoin.entry import StreamEntry, hash_column, key_columns, views
+from slicemill.operators.multijoin.indexes import BY_TIME, Indexes, KeyIndex, Target
+from slicemill.operators.multijoin.keys import KeyTable, Link
+from slicemill.operators.multijoin.orders import ProbingNode, StateProbe, probing_tree
+from slicemill.operators.multijoin.partials import Partials, gathered_times, new_rows
+from slicemill.operators.multijoin.residuals import PartialTests, ResidualCondition
+from slicemill.operators.multijoin.results import JoinedResults, NewRows
+from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
+from slicemill.operators.multijoin.state import MultiJoinState
+from slicemill.scalar.values import ExpressionError
+
+PARTIALS_PER_BLOCK = 1 << 19
+_NO_NUMBERS = np.zeros(0, np.int64)
+
+
+class MultiJoinKernel:
+    """The joins of a plan, with what they have kept."""
+
+    def __init__(
+        self,
+        operator: SharedMultiJoin,
+        schemas: Sequence[Schema],
+        state: MultiJoinState,
+        newcomers: Covers | None = None,
+        seq_bits: Mapping[str, int] | None = None,
+        *,
+        tied: bool = False,
+    ) -> None:
+        """`newcomers` are members that are new, also if there was one of the same name and form before.
+
+        `seq_bits` are those of each member's streams. Results that other cells have a part of are `tied`.
+        """
+        self.state = state
+        self.members = operator.members
+        self._names = operator.inputs
+        self._schemas = schemas
+        new = {name: by for name, by in (newcomers or {}).items() if name in {m.name for m in self.members}}
+        known, before = state.seats, state.seats.without(new)
+        state.seats = before.taken_by(operator.members)
+        members = {member.name: member for member in operator.members}
+        numbers = {name: number for number, name in enumerate(operator.inputs)}
+        self.joined = {member.name: [numbers[name] for name in member.inputs] for member in operator.members}
+        self._keys = KeyTable(operator.inputs, operator.members)
+        seats = [QueryBits(state.seats.bits, views(members, name)) for name in operator.inputs]
+        self._entries = [
+            StreamEntry(
+                name,
+                schemas[number],
+                self._keys.keys[number],
+                [self._keys.demanded(number, key) for key in range(len(self._keys.keys[number]))],
+                members,
+                seats[number],
+            )
+            for number, name in enumerate(operator.inputs)
+        ]
+        state.sides = {name: state.sides.get(name, SideState()) for name in operator.inputs}
+        writing = state.measures.writing
+        self._sides = [
+            Side(state.sides[name], seats[number], 0, self._entries[number].schema, writing, asked=True)
+            for number, name in enumerate(operator.inputs)
+        ]
+        self._seats = seats
+        self._problems: dict[str, ExpressionError] = {}  # what a selection said of stored rows
+        if known.members and before != state.seats:
+            stayed = set(state.seats.stayed(before))
+            for number, side in enumerate(self._sides):
+                there = [name for name in seats[number].members if name in stayed]
+                side.change(there, self._served(new, number, known))
+            state.measures.begin_anew()
+        self._residuals = PartialTests(operator.members, numbers, schemas, state.seats)
+        self._results = {}
+        self._turns = _turns([self.joined[member.name] for member in operator.members])
+        for member in operator.members:
+            own = self.joined[member.name]
+            turns = [self._turns[input_] for input_ in own]
+            bits = (seq_bits or {}).get(member.name, SEQ_BITS)
+            in_turn = turns == sorted(turns)
+            self._results[member.name] = JoinedResults(member, own, schemas, bits, in_turn=in_turn, tied=tied)
+        self._indexes = Indexes()
+        self.plan_orders()
+
+    @property
+    def index_bytes(self) -> int:
+        """What indexes take beside the state."""
+        return self._indexes.bytes
+
+    def _served(self, newcomers: Covers, number: int, known: QueryBits) -> list[ServedQuery]:
+        """The newcomers to whom rows of an input go as well that are stored for others."""
+        served = []
+        members = cast(Mapping[str, MultiJoinMember], self.state.seats.members)
+        for name, by in newcomers.items():
+            inputs = members[name].inputs
+            if self._names[number] not in inputs:
+                continue
+            side = inputs.index(self._names[number])
+            other = known.members.get((by[side] if side < len(by) else None) or "")
+            if other is None:
+                continue
+            there = other.side_of(members[name], side)
+            assert there is not None, "it serves this side"
+            own = self._seats[number].members[name]
+            if own.selections[0] == other.selections[there]:
+                own = JoinMember(name, own.windows, (None,), None, ())
+            chosen = Selections([own], 0, self._schemas[number], self._seats[number])
+            holds = partial(_holds, chosen, self._problems)
+            served.append(ServedQuery(name, known.mask([other.name]), holds))
+        return served
+
+    # -- orders ----------------------------------------------------------------------------------------
+
+    def plan_orders(self) -> None:
+        """Choose the probing orders, by what is known by now."""
+        self.orders: list[ProbingNode] = [
+            probing_tree(source, self.joined, self._keys, self._expected)
+            for source in range(len(self._names))
+        ]
+        self._masks: dict[int, NDArray[np.uint64]] = {}
+        self._tests: dict[int, list[ResidualCondition]] = {}
+        for root in self.orders:
+            self._prepare(root)
+
+    def _prepare(self, node: ProbingNode) -> None:
+        """For each way on, who takes it and what is tested there."""
+        for look, further in node.next.items():
+            names = further.members()
+            self._masks[id(further)] = self.state.seats.mask(names)
+            self._tests[id(further)] = self._residuals.at(node.bound, look.target, names)
+            self._prepare(further)
+
+    def _expected(self, look: StateProbe) -> float:
+        """How many rows a probe finds: as measured, as the same key finds them elsewhere, or as guessed."""
+        found = self.state.measures.probes.get(look.name)
+        if found is not None and found.expected is not None:
+            return found.expected
+        if look.by is None:
+            return float(max(1, self._held(look.target)))
+        turned = StateProbe(look.by.of, Link(look.target, look.by.to_key, look.by.of, look.by.of_key))
+        other = self.state.measures.probes.get(turned.name)
+        if other is not None and other.expected is not None:
+            share = other.expected / max(1, self._held(look.by.of))
+            return share * max(1, self._held(look.target))
+        return 0.1 ** len(look.checks) * (1 + self._held(look.target) / 1_000_000)
+
+    def _held(self, input_: int) -> int:
+        return sum(stored.rows for stored in self._sides[input_].state.slices)
+
+    # -- runs ------------------------------------------------------------------------------------------
+
+    def next_times(self) -> list[int | None]:
+        """By input, the timestamp of the first row that waits."""
+        return [side.next_ts() for side in self._sides]
+
+    def run(self, tables: Sequence[pa.Table], until: int) -> list[Answer]:
+        """New rows of all inputs, each in time order; an answer for each member. All are complete `until`."""
+        errors, self._problems = self._problems, {}
+        for entry, side, table in zip(self._entries, self._sides, tables, strict=True):
+            if table.num_rows:
+                side.arrive(entry.prepared(table, errors))
+        blocks, new = self._grouped([side.ready(until) for side in self._sides])
+        found: dict[str, list[Partials]] = {}
+        targets = [list(self._targets(number, blocks)) for number in range(len(blocks))]
+        for source, block in enumerate(blocks):
+            if block.rows:
+                self._go(new_rows(source, block), self.orders[source], targets, [], found, errors)
+        answers: list[Answer] = []
+        for member in self.members:
+            if member.name in errors:
+                answers.append(errors[member.name])
+            else:
+                answers.append(self._results[member.name].made(found.get(member.name, ()), new))
+        if until < FOREVER:
+            self._keep(blocks, until)
+        return answers
+
+    def _keep(self, blocks: Sequence[Block], until: int) -> None:
+        measures = self.state.measures
+        measures.reached_us = max(measures.reached_us, until)
+        for name, side, block in zip(self._names, self._sides, blocks, strict=True):
+            if block.rows:
+                measures.arrived(name, block.rows, int(block.times.min()))
+            side.add(block, until)
+        self._indexes.forget()
+        if measures.is_due():
+            self.plan_orders()
+
+    def _grouped(self, ready: Sequence[pa.Table]) -> tuple[list[Block], dict[int, NewRows]]:
+        blocks: list[Block] = []
+        new: dict[int, NewRows] = {}
+        for number, table in enumerate(ready):
+            names = [TIME if name == TS else name for name in table.column_names]
+            kept = [name for name in names if name != ARRIVAL]
+            block, order = grouped(table.rename_columns(names).select(kept), self.state.seats.words)
+            seqs, arrivals = (column_numbers(table, name)[order] for name in (SEQ, ARRIVAL))
+            new[number] = NewRows(column_numbers(table, TS), order, seqs, arrivals)
+            blocks.append(block)
+        return blocks, new
+
+    def _targets(self, number: int, blocks: Sequence[Block]) -> Iterator[Target]:
+        """The blocks of an input that new rows of the others may meet, oldest first."""
+        side, others = self._sides[number], [b for n, b in enumerate(blocks) if n != number and b.rows]
+        if not others:
+            return
+        earliest = min(int(block.times.min()) for block in others)
+        for stored, block in side.blocks(earliest):
+            yield Target(block, stored.live, stored.earliest, stored.latest)
+        own = blocks[number]
+        if own.rows:
+            yield Target(own, side.everybody, int(own.times.min()), int(own.times.max()))
+
+    def _go(
+        self,
+        partials: Partials,
+        node: ProbingNode,
+        targets: Sequence[Sequence[Target]],
+        postponed: Sequence[ResidualCondition],
+        found: dict[str, list[Partials]],
+        errors: dict[str, ExpressionError],
+    ) -> None:
+        """From a place in the tree of orders: results of the queries that end here, and all ways on."""
+        for name in node.ends:
+            own = partials.of(self.state.seats.mask([name]))
+            if postponed:
+                self._residuals.finish(own, name, postponed, errors)
+                own = own.of(self.state.seats.mask([name]))
+            if len(own):
+                found.setdefault(name, []).append(own)
+        for look, further in node.next.items():
+            mask = self._masks[id(further)]
+            mine = partials.of(mask)
+            for grown in self._probed(mine, node.bound[0], look, mask, targets[look.target]):
+                met = len(grown)
+                unknown = self._residuals.test(grown, self._tests[id(further)])
+                kept = grown.dropped()
+                self.state.measures.probed(look.name, 0, met, len(kept))
+                if len(kept):
+                    self._go(kept, further, targets, [*postponed, *unknown], found, errors)
+
+    # -- probing ---------------------------------------------------------------------------------------
+
+    def _probed(
+        self,
+        partials: Partials,
+        source: int,
+        look: StateProbe,
+        mask: NDArray[np.uint64],
+        targets: Sequence[Target],
+    ) -> Iterator[Partials]:
+        """Partial results with one row more, a bounded number at a time."""
+        self.state.measures.probed(look.name, len(partials), 0, 0)
+        if not len(partials):
+            return
+        key = self._key_at(look)
+        if look.by is None:
+            hashes = np.zeros(len(partials), np.uint64)
+        else:
+            of = hash_column(look.by.of_key)
+            hashes = partials.numbers(look.by.of, of).view(np.uint64)
+        at_same_time = int(self._turns[look.target] < self._turns[source])
+        reach = self._sides[look.target].reach
+        spans: list[tuple[Target, KeyIndex, Places, Places]] = []
+        for target in targets:
+            index = self._indexes.of(target.block, key)
+            starts, ends = (np.empty(len(partials), np.int32) for _ in range(2))
+            met = probe.find_spans(
+                hashes, partials.times, _NO_NUMBERS, reach.longest_us, -1,
+                index.hashes, index.first, index.times, _NO_NUMBERS,
+                target.latest, target.earliest, at_same_time, starts, ends,
+            )  # fmt: skip
+            if met:
+                spans.append((target, index, starts, ends))
+        for first, end in _borders([ends - starts for _, _, starts, ends in spans], len(partials)):
+            grown = self._grown(partials, look, mask, reach, spans, first, end)
+            if len(grown):
+                yield grown
+
+    def _key_at(self, look: StateProbe) -> int:
+        """Which index of the target is looked into; without any key, all its rows have the same hash."""
+        if look.by is not None:
+            return look.by.to_key
+        return BY_TIME if self._keys.keys[look.target] else 0
+
+    def _grown(
+        self,
+        partials: Partials,
+        look: StateProbe,
+        mask: NDArray[np.uint64],
+        reach: Reach,
+        spans: Sequence[tuple[Target, KeyIndex, Places, Places]],
+        first: int,
+        end: int,
+    ) -> Partials:
+        """Some of the partial results, with all rows that they meet."""
+        width = self.state.seats.words
+        parents, rows, words, begins, blocks = [], [], [], [0], []
+        ranks = np.zeros(end - first, np.int32)
+        times = np.ascontiguousarray(partials.times[first:end])
+        probing = np.ascontiguousarray(partials.words[first:end])
+        for target, index, starts, ends in spans:
+            starts, ends = starts[first:end], ends[first:end]
+            most = int((ends - starts).sum())
+            probes, met = np.empty(most, np.int32), np.empty(most, np.int32)
+            wanted = np.empty((most, width), np.uint64)
+            count = probe.find_pairs(
+                starts, ends, ranks, 0, 1, times, _NO_NUMBERS, probing,
+                index.times, _NO_NUMBERS, index.words, target.live & mask,
+                reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, met, wanted,
+            )  # fmt: skip
+            parents.append(probes[:count] + np.int32(first))
+            rows.append(met[:count] if index.order is None else index.order[met[:count]])
+            words.append(wanted[:count])
+            begins.append(begins[-1] + count)
+            blocks.append(target.block)
+        of = np.concatenate(parents) if parents else np.zeros(0, np.int32)
+        grown = Partials(
+            look.target,
+            partials,
+            of,
+            blocks,
+            np.array(begins[:-1], np.int64),
+            np.concatenate(rows) if rows else of,
+            gathered_times(partials.times, of),
+            np.concatenate(words) if words else np.zeros((0, width), np.uint64),
+        )
+        return self._agreeing(grown, look)
+
+    def _agreeing(self, grown: Partials, look: StateProbe) -> Partials:
+        """Without those whose keys differ: hashes were equal for one of them, at best."""
+        agree: NDArray[np.bool_] | None = None
+        for link in look.checks:
+            mine = grown.numbers(link.to, hash_column(link.to_key))
+            same = mine == grown.numbers(link.of, hash_column(link.of_key))
+            agree = same if agree is None else agree & same
+        if agree is not None and not agree.all():
+            grown, agree = grown.kept(agree), None
+        for link in (look.by, *look.checks) if look.by is not None else ():
+            for (there, kind), (mine_, _) in zip(
+                key_columns(link.of_key, self._keys.keys[link.of][link.of_key]),
+                key_columns(link.to_key, self._keys.keys[link.to][link.to_key]),
+                strict=True,
+            ):
+                equal = pc.equal(grown.column(link.of, there, kind), grown.column(link.to, mine_, kind))
+                same = pc.fill_null(equal, False).to_numpy(zero_copy_only=False).astype(np.bool_)
+                if not same.all():
+                    grown.words[~same] = 0
+        return grown
+
+
+def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa.Table) -> NDArray[np.bool_]:
+    return np.asarray(selections.masks(table, errors).any(axis=1))
+
+
+def _turns(orders: Sequence[Sequence[int]]) -> dict[int, int]:
+    """An order of inputs for rows of one time: that of the first FROM, and behind it of the others."""
+    found: dict[int, int] = {}
+    for order in orders:
+        for input_ in order:
+            found.setdefault(input_, len(found))
+    return found
+
+
+def _borders(counts: Sequence[NDArray[np.int32]], total: int) -> Iterator[tuple[int, int]]:
+    """Ranges of partial results that meet a bounded number of rows each, or a single one."""
+    if not counts:
+        return
+    reached = np.cumsum(np.sum(counts, axis=0, dtype=np.int64))
+    first = 0
+    while first < total:
+        before = int(reached[first - 1]) if first else 0
+        end = max(first + 1, int(np.searchsorted(reached, before + PARTIALS_PER_BLOCK, side="right")))
+        yield first, end
+        first = end

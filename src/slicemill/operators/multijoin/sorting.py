@@ -1,0 +1,81 @@
+"""The compiled loops that put results in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from slicemill.operators.join.arrays import Places, Times, places_in, places_out
+from slicemill.operators.join.loops import loop
+
+_RUN = 16  # rows up to which insertion is faster than merging
+
+_numbers_in = types.Array(types.int64, 2, "C", readonly=True)
+
+
+@njit(cache=True, inline="always")
+def _after(numbers: Any, one: Any, other: Any) -> Any:
+    for side in range(numbers.shape[0]):
+        if numbers[side, one] != numbers[side, other]:
+            return numbers[side, one] > numbers[side, other]
+    return False
+
+
+@njit(cache=True)
+def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
+    """Sort order[start:end] by the columns of `numbers`, the first one first."""
+    sorted_ = True
+    for place in range(start + 1, end):
+        if _after(numbers, order[place - 1], order[place]):
+            sorted_ = False
+            break
+    if sorted_:
+        return
+    for low in range(start, end, _RUN):
+        for place in range(low + 1, min(low + _RUN, end)):
+            row = order[place]
+            before = place - 1
+            while before >= low and _after(numbers, order[before], row):
+                order[before + 1] = order[before]
+                before -= 1
+            order[before + 1] = row
+    width = _RUN
+    while width < end - start:
+        for low in range(start, end, 2 * width):
+            middle, high = min(low + width, end), min(low + 2 * width, end)
+            left, right = low, middle
+            for place in range(low, high):
+                if right == high or (left < middle and not _after(numbers, order[left], order[right])):
+                    other[place] = order[left]
+                    left += 1
+                else:
+                    other[place] = order[right]
+                    right += 1
+        for place in range(start, end):
+            order[place] = other[place]
+        width *= 2
+
+
+@loop(types.void(places_in, types.int64, _numbers_in, places_out))
+def order_by_cause(causes: Places, total: int, numbers: Times, order: Places) -> None:
+    """Results by their cause, of so many in all, and those of one cause by the numbers of all members.
+
+    `numbers` has the numbers of a stream's tuples in a row, the first stream first.
+    """
+    ends = np.zeros(total + 1, np.int64)
+    for cause in causes:
+        ends[cause + 1] += 1
+    for cause in range(total):
+        ends[cause + 1] += ends[cause]
+    for place in range(len(causes)):
+        cause = causes[place]
+        order[ends[cause]] = place
+        ends[cause] += 1
+    other = np.empty(len(causes), np.int32)
+    start = np.int64(0)
+    for cause in range(total):
+        if ends[cause] - start > 1:
+            _sort(order, other, numbers, start, ends[cause])
+        start = ends[cause]

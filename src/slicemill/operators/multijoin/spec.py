@@ -1,0 +1,219 @@
+"""Joins of three and more streams that share the state of each stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
+from slicemill.operators.description import Description, Fact, each, many
+from slicemill.operators.join.spec import JoinMember, longest_of, stream_ranks
+from slicemill.operators.kind import (
+    ColumnsRead,
+    InnerJoin,
+    Keys,
+    KeysBelow,
+    MemberKind,
+    OperatorKind,
+    Role,
+    UnitOf,
+    longest_us,
+)
+from slicemill.operators.operator import SharedOperator
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+
+@dataclass(frozen=True, slots=True)
+class MultiJoinMember(JoinMember):
+    """One of the joins that share states; its sides are its streams in the order of FROM.
+
+    `inputs` names the input that each side is. `equal` are sets of expressions that must have the same value,
+    at most one of a side, as (side, expression). `why` says to people why it is joined in this form.
+    """
+
+    inputs: tuple[str, ...] = ()
+    equal: tuple[tuple[tuple[int, Expr], ...], ...] = ()
+    why: str = field(default="", compare=False)
+
+    def side_of(self, other: JoinMember, side: int) -> int | None:
+        """The side that is the same input as a side of another join."""
+        assert isinstance(other, MultiJoinMember), "they share a node"
+        wanted = other.inputs[side]
+        return self.inputs.index(wanted) if wanted in self.inputs else None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMultiJoin(SharedOperator):
+    """Joins of some of its inputs each. `inputs` are their names, in the order of the node's inputs."""
+
+    inputs: tuple[str, ...]
+    members: tuple[MultiJoinMember, ...]
+
+
+def _words(join: SharedMultiJoin) -> Description:
+    if len(join.members) == 1:
+        (member,) = join.members
+        return Description("⋈", f"Join of {len(member.inputs)} streams", _own_part(member))
+    shared = ("one state each", ", ".join(name.removeprefix("log ") for name in join.inputs))
+    return Description("⋈", f"{many(len(join.members), 'join')} of several streams", (shared,))
+
+
+def _own_part(member: MultiJoinMember) -> tuple[Fact, ...]:
+    """What a join says; the columns of its streams are called 0.…, 1.… in the order of FROM."""
+    sets = (" = ".join(f"{side}.{render(key)}" for side, key in equal) for equal in member.equal)
+    facts = [("on", " AND ".join(sets) or "every combination")]
+    facts.append(("windows", each([str(n) for n in range(len(member.windows))], [*map(str, member.windows)])))
+    facts += [(f"where {n}", render(e)) for n, e in enumerate(member.selections) if e is not None]
+    facts += [("and", render(member.residual))] if member.residual is not None else []
+    facts += [("form", member.why)] if member.why else []
+    return tuple(facts)
+
+
+def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
+    """By input, the keys that all members have in all of their streams."""
+    found: list[dict[str, Expr]] | None = None
+    for member in join.members:
+        own = [dict(sorted(_by_input(member, equal).items())) for equal in _throughout(member)]
+        if found is None:
+            found = own
+            continue
+        agreed = []
+        for known in found:
+            same = next((one for one in own if _agree(known, one)), None)
+            agreed += [known | same] if same is not None else []
+        found = agreed
+    keys = tuple(tuple(one[name] for one in found or () if name in one) for name in join.inputs)
+    return keys if len({len(by) for by in keys}) == 1 and keys[0] else None
+
+
+def _throughout(member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
+    """The sets of equal expressions that have one of every stream."""
+    return [equal for equal in member.equal if len(equal) == len(member.inputs)]
+
+
+def _by_input(member: MultiJoinMember, equal: tuple[tuple[int, Expr], ...]) -> dict[str, Expr]:
+    return {member.inputs[side]: key for side, key in equal}
+
+
+def _agree(one: dict[str, Expr], other: dict[str, Expr]) -> bool:
+    common = one.keys() & other.keys()
+    return bool(common) and all(one[name] == other[name] for name in common)
+
+
+def _joins(join: SharedMultiJoin) -> InnerJoin | None:
+    """What all members have in common, if all have all inputs; of one also where its columns are from."""
+    if any(set(member.inputs) != set(join.inputs) for member in join.members):
+        return None
+    first, *others = (_equal(join, member) for member in join.members)
+    windows = tuple(
+        longest_of([member.windows[side] for member, side in _users(join, port)])
+        for port in range(len(join.inputs))
+    )
+    columns = {
+        name: (join.inputs.index(member.inputs[side]), column)
+        for member in join.members[: 1 if not others else 0]
+        for name, side, column in member.columns
+    }
+    return InnerJoin(windows, tuple(one for one in first if all(one in other for other in others)), columns)
+
+
+def _equal(join: SharedMultiJoin, member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
+    """What a member wants to be equal, by input of the node."""
+    ports = [join.inputs.index(name) for name in member.inputs]
+    return [
+        tuple(sorted(((ports[side], key) for side, key in equal), key=lambda part: part[0]))
+        for equal in member.equal
+    ]
+
+
+def _keys_below(join: SharedMultiJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+    """Keys over the results of its only member; of several, their parts know."""
+    below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
+    return None if below is None else tuple(zip(node.inputs, below, strict=True))
+
+
+def _keys_of_inputs(join: SharedMultiJoin, member: MultiJoinMember, keys: Keys) -> tuple[Keys, ...] | None:
+    """Keys over results that are equal in all streams, whichever they are read from."""
+    taken = {name: (side, column) for name, side, column in member.columns}
+    found: list[dict[str, Expr]] = []
+    for key in keys:
+        names = columns_of(key)
+        if not names or not names <= taken.keys():
+            return None
+        own = transform(
+            key, lambda e: replace(e, name=taken[e.name][1]) if isinstance(e, ColumnRef) else None
+        )
+        sides = {taken[name][0] for name in names}
+        same = [equal for equal in _throughout(member) if {(side, own) for side in sides} <= set(equal)]
+        if len(sides) != 1 or not same:
+            return None
+        found.append(_by_input(member, same[0]))
+    return tuple(tuple(one[name] for one in found) for name in join.inputs)
+
+
+def _columns_read(join: SharedMultiJoin, port: int) -> ColumnsRead:
+    """Expressions over one input, and the columns that results and conditions on several take of it."""
+    exprs: list[Expr] = []
+    names: set[str] = set()
+    for member, side in _users(join, port):
+        exprs += [key for equal in member.equal for of, key in equal if of == side]
+        selection = member.selections[side]
+        exprs += [selection] if selection is not None else []
+        names |= {column for _, of, column in member.columns if of == side}
+        if member.residual is not None:
+            mine = f"{side}."
+            names |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
+    return ColumnsRead(exprs, names)
+
+
+def _selections(join: SharedMultiJoin, ports: Sequence[int]) -> tuple[Expr | None, ...]:
+    return tuple(member.selections[side] for port in ports for member, side in _users(join, port))
+
+
+def _users(join: SharedMultiJoin, port: int) -> list[tuple[MultiJoinMember, int]]:
+    """The members that join an input, and which of their sides it is."""
+    name = join.inputs[port]
+    return [(member, member.inputs.index(name)) for member in join.members if name in member.inputs]
+
+
+def _history_us(join: SharedMultiJoin, node: Node, graph: QueryGraph) -> int | None:
+    """That of its only member; of several, their parts know."""
+    return 0 if graph.has_parts(node.id) else longest_us(join.members[0].windows)
+
+
+def seq_bits(member: MultiJoinMember, bits: int) -> int:
+    """The bits of results' numbers: that of the latest member, by its stream, then row by row."""
+    return fanned_bits(ranked_bits(bits, stream_ranks(len(member.inputs))))
+
+
+KINDS = (
+    OperatorKind(
+        spec=SharedMultiJoin,
+        role=Role.STATEFUL,
+        words=lambda join, *_: _words(join),
+        waits_for_time=lambda *_: True,
+        selections=_selections,
+        columns_read=lambda join, port, _: _columns_read(join, port),
+        unit=UnitOf.PARTS,
+        keys=_keys,
+        joins=_joins,
+        keys_below=_keys_below,
+        history_us=_history_us,
+        ties=True,
+        seq_bits=lambda join, bits, *_: max(seq_bits(member, bits) for member in join.members),
+        member=MemberKind(
+            words=lambda member: Description("⋈", "From states", _own_part(member)),
+            history_us=lambda member: longest_us(member.windows),
+            seq_bits=lambda member, bits, _: seq_bits(member, bits),
+            keys_below=_keys_of_inputs,
+        ),
+        stored={"plan.multi_join_member": MultiJoinMember},
+        step="slicemill.operators.multijoin.step:shared_multi_join",
+        warm="slicemill.operators.multijoin.step:warm",
+    ),
+)

@@ -1,0 +1,88 @@
+"""Window joins of several streams, of one query or of many (operators.multijoin)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.operators.context import StepContext, bits_of
+from slicemill.operators.in_turn import Due
+from slicemill.operators.join import warm as join_loops
+from slicemill.operators.join.loops import Loop
+from slicemill.operators.multijoin import sorting
+from slicemill.operators.multijoin.kernel import MultiJoinKernel
+from slicemill.operators.multijoin.spec import SharedMultiJoin
+from slicemill.operators.multijoin.state import MultiJoinState
+from slicemill.operators.step import SharedStep, StatefulStep, StepResult
+from slicemill.storage.state_size import state_bytes
+
+
+def shared_multi_join(operator: SharedMultiJoin, context: StepContext) -> StatefulStep | SharedStep:
+    state = context.state if isinstance(context.state, MultiJoinState) else MultiJoinState()
+    sources = dict(zip(operator.inputs, context.node.inputs, strict=True))
+    bits = {
+        member.name: bits_of([sources[name] for name in member.inputs], context.graph, context.catalog)
+        for member in operator.members
+    }
+    kernel = MultiJoinKernel(
+        operator, context.schemas, state, context.newcomers, bits, tied=context.cell.tied
+    )
+    step = SharedMultiJoinStep(kernel)
+    return step if context.graph.has_parts(context.node.id) else MultiJoinStep(step)
+
+
+def warm() -> None:
+    """Compile all loops, or read them from Numba's cache, so that no tuple waits for it."""
+    join_loops.warm()
+    for found in vars(sorting).values():
+        if isinstance(found, Loop):
+            found.compile()
+
+
+class SharedMultiJoinStep:
+    """A part for each query: rows of all inputs go in timestamp by timestamp."""
+
+    def __init__(self, join: MultiJoinKernel) -> None:
+        self._join = join
+
+    @property
+    def state(self) -> MultiJoinState:
+        return self._join.state
+
+    def bytes_kept(self) -> int:
+        return state_bytes({"": self.state}) + self._join.index_bytes
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
+        until = min(complete)
+        return [
+            answer if isinstance(answer, SlicemillError) else (answer, until)
+            for answer in self._join.run(tables, until)
+        ]
+
+    def due(self) -> Due | None:
+        return min((ts + 1 for ts in self._join.next_times() if ts is not None), default=None)
+
+
+class MultiJoinStep:
+    """The join of one query, among the other operators of its unit."""
+
+    def __init__(self, shared: SharedMultiJoinStep) -> None:
+        self._shared = shared
+
+    @property
+    def state(self) -> MultiJoinState:
+        return self._shared.state
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        (part,) = self._shared.run(tables, complete)
+        if isinstance(part, SlicemillError):
+            raise part
+        return part
+
+    def bytes_kept(self) -> int:
+        return self._shared.bytes_kept()
+
+    def due(self) -> Due | None:
+        return self._shared.due()

@@ -1,0 +1,168 @@
+"""multi_joins: a join of three or more streams over windows of time has one state per stream (S25, S45-S50).
+
+    A, B, C ─ ⋈ A.k = B.k AND B.k = C.k, 60 s ─ q1      A ─┐
+    C, A, B ─ ⋈ the same keys, 5 s ────────── q2        B ─┼─ joins of A, B and C on k = k = k ─┬─ part 1 ─ q1
+                                                        C ─┘                                    └─ part 2 ─ q2
+
+Joins of the same streams on the same equalities become one node, in whatever order FROM names them. One that
+is not all there is between logs is rewritten where it stands, for itself alone. Where storing joined tuples
+is cheaper (`operators.multijoin.form`), the join is left to `split_joins`; so are windows that count rows:
+which rows are the last ones at a timestamp depends on the order of FROM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import Expr, conjunction, conjuncts
+from slicemill.esl.types.query import FrameUnit
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.multijoin.form import forms_of_member
+from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
+from slicemill.operators.part.spec import Part
+from slicemill.plan.content import digest, short
+from slicemill.plan.rules.join_parts import Places, equal_in, in_sides, input_of, places_of
+from slicemill.plan.rules.sharing import (
+    between_logs,
+    columns_read,
+    content_of,
+    source_name,
+    without_loose_ends,
+)
+
+
+@dataclass
+class _SharedStates:
+    """A shared node in the making; sources are by their names as inputs."""
+
+    label: str
+    sources: dict[str, Node]
+    members: list[MultiJoinMember] = field(default_factory=list)
+
+    def operator(self) -> SharedMultiJoin:
+        return SharedMultiJoin(tuple(self.sources), tuple(self.members))
+
+
+def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) -> QueryGraph:  # noqa: ARG001
+    """`always`: also where a tree is cheaper."""
+    shared: dict[str, _SharedStates] = {}
+    made: dict[str, Node] = {}
+    for node in graph:
+        join = node.operator
+        if not isinstance(join, WindowJoin) or len(node.inputs) < 3 or not _in_time(join):
+            continue
+        sources, member, schema = _member(graph, node, join)
+        forms = forms_of_member(member, _in_tree(member))
+        if forms is not None and forms.use_tree and not always:
+            continue
+        member = replace(member, why=forms.why if forms is not None else "")
+        by_name = dict(sorted(zip(member.inputs, sources, strict=True)))
+        if between_logs(graph, node):
+            label, name = _name(graph, by_name, member)
+            shared.setdefault(name, _SharedStates(label, by_name)).members.append(member)
+            made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)
+        else:
+            alone = SharedMultiJoin(tuple(by_name), (member,))
+            inputs = tuple(source.id for source in by_name.values())
+            made[node.id] = replace(node, operator=alone, inputs=inputs, schema=schema)
+    return _replaced(graph, shared, made)
+
+
+def _in_time(join: WindowJoin) -> bool:
+    return all(window.frame is FrameUnit.RANGE for window in join.windows)
+
+
+def _member(graph: QueryGraph, node: Node, join: WindowJoin) -> tuple[list[Node], MultiJoinMember, Schema]:
+    given = [input_of(graph, node, join, port) for port in range(len(node.inputs))]
+    places = places_of(graph, node)
+    equal, residual = equalities(conjuncts(join.condition), places)
+    read = columns_read(graph, node)
+    schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in read))
+    member = MultiJoinMember(
+        node.id,
+        join.windows,
+        tuple(where for _, where in given),
+        residual,
+        tuple((name, *places[name]) for name in schema.names),
+        inputs=_names([content_of(graph, source) for source, _ in given]),
+        equal=equal,
+    )
+    return [source for source, _ in given], member, schema
+
+
+def equalities(
+    parts: Sequence[Expr], places: Places
+) -> tuple[tuple[tuple[tuple[int, Expr], ...], ...], Expr | None]:
+    """Sets of equal expressions, at most one of a side in each; and the rest, in columns of sides."""
+    sets: list[dict[int, Expr]] = []
+    rest: list[Expr] = []
+    for part in parts:
+        found = equal_in(part, places)
+        if found is None or not _united(sets, dict(found)):
+            rest.append(in_sides(part, places))
+    equal = tuple(tuple(sorted(one.items(), key=lambda item: item[0])) for one in sets)
+    return equal, conjunction(tuple(rest))
+
+
+def _united(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
+    """Put a pair to the sets that have an expression of it, as one; not if a side would have two."""
+    touched = [one for one in sets if any(one.get(side) == key for side, key in pair.items())]
+    whole: dict[int, Expr] = {}
+    for one in (*touched, pair):
+        if any(whole.setdefault(side, key) != key for side, key in one.items()):
+            return False
+    sets[:] = [one for one in sets if one not in touched] + [whole]
+    return True
+
+
+def _in_tree(member: MultiJoinMember) -> list[int]:
+    """The order of a tree: each stream has a key in common with those before it, where that is possible."""
+    order, left = [0], list(range(1, len(member.inputs)))
+    while left:
+        sets = [{side for side, _ in equal} for equal in member.equal]
+        keyed = [one for one in left if any(one in sides and sides & set(order) for sides in sets)]
+        order.append(keyed[0] if keyed else left[0])
+        left.remove(order[-1])
+    return order
+
+
+def _names(contents: Sequence[str]) -> tuple[str, ...]:
+    """A name for each input; a stream that is joined with itself has several."""
+    found: list[str] = []
+    for content in contents:
+        copies = sum(1 for name in found if name == content or name.startswith(f"{content} #"))
+        found.append(f"{content} #{copies + 1}" if copies else content)
+    return tuple(found)
+
+
+def _name(graph: QueryGraph, sources: dict[str, Node], member: MultiJoinMember) -> tuple[str, str]:
+    """Label and id: the same for as long as anybody joins these inputs on these keys, whoever that is."""
+    *first, last = (source_name(graph, source) for source in sources.values())
+    sets = [
+        sorted(((member.inputs[side], key) for side, key in equal), key=lambda part: part[0])
+        for equal in member.equal
+    ]
+    sets.sort(key=lambda one: [(name, render(key)) for name, key in one])
+    equal = short([" = ".join(render(key) for _, key in one) for one in sets], sets)
+    label = f"joins of {', '.join(first)} and {last}" + (f" on {equal}" if equal else "")
+    return label, f"{label} #{digest('multi-way joins', list(sources), sets)}"
+
+
+def _replaced(graph: QueryGraph, shared: dict[str, _SharedStates], made: dict[str, Node]) -> QueryGraph:
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        new = made.get(node.id, node)
+        for name in new.inputs:
+            if name in shared and name not in nodes:
+                found = shared[name]
+                sources = list(found.sources.values())
+                inputs = tuple(source.id for source in sources)
+                operator = found.operator()
+                nodes[name] = Node(name, operator, inputs, sources[0].schema, node.kind, found.label)
+        nodes[node.id] = new
+    return without_loose_ends(QueryGraph(nodes, graph.streams))

@@ -1,0 +1,13 @@
+"""A rate that doubles is followed, in virtual time."""
+
+from __future__ import annotations
+
+from slicemill_lab.bench.follow import BOUND, followed
+
+
+def test_a_rate_that_doubles_is_followed() -> None:
+    adapted = followed(adapting=True, third_s=9, step_s=0.2)
+    assert adapted.cells > 1
+    assert adapted.ratio <= BOUND
+    # In between it is late: what has to be done about it is seen first.
+    assert adapted.p99_s[1] > adapted.p99_s[2]

@@ -1,0 +1,202 @@
+"""Units get other cells while they run: their state follows, and nothing of it is seen in the results."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from slicemill.engine.unit import RunningUnit
+from slicemill.errors import SlicemillError
+from slicemill.plan.placement import ONE_CELL, Placement, PlacementKind, placements_of
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
+from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+
+STREAMS = """
+CREATE STREAM a (k int, name varchar, v int, ts timestamp micros) ORDER BY ts;
+CREATE STREAM b (k int, name varchar, w int, ts timestamp micros) ORDER BY ts;
+CREATE STREAM c (k int, name varchar, x int, ts timestamp micros) ORDER BY ts;
+"""
+WINDOWS = "a [RANGE 40 MICROSECONDS], b [RANGE 20 MICROSECONDS]"
+QUERIES = {
+    "short": f"SELECT a.k, a.v, b.w FROM {WINDOWS} WHERE a.k = b.k AND a.v > 20",
+    "long": f"SELECT a.v, b.w FROM {WINDOWS.replace('20', '90')} WHERE a.k = b.k",
+    "text": f"SELECT a.v, b.w, b.ts FROM {WINDOWS} WHERE a.name = b.name AND a.k = b.k",
+    "theta": f"SELECT a.v, b.w FROM {WINDOWS} WHERE a.v < b.w AND a.k <> b.k",
+    "counted": "SELECT a.v, b.w FROM a [ROWS 7], b [RANGE 20 MICROSECONDS] WHERE a.v < b.w",
+}
+SCRIPT = STREAMS + "".join(f"CREATE QUERY {name}_ AS {text};" for name, text in QUERIES.items())
+KINDS = (PlacementKind.ONE, PlacementKind.KEY, PlacementKind.TIME)
+
+
+class Steps:
+    """A mill over which things happen; `seed` says what is fed, and by what it is disturbed."""
+
+    def __init__(self, folder: Path, seed: int, cells: int, script: str = SCRIPT) -> None:
+        self.folder, self.cells, self.script = folder, cells, script
+        self.rows, self.chooser = random.Random(seed), random.Random(seed)
+        self.clock, self.since, self.pool = Clock(), 0, inline_pool()
+        self.changed = 0
+        self.open()
+
+    def open(self) -> None:
+        self.mill = fed_mill(self.folder, self.clock, self.pool, self.cells)
+        self.mill.execute(self.script)
+        self.mill.open()
+
+    def feed(self) -> None:
+        for stream in ("a", "b"):
+            rows: list[tuple[Any, ...]] = []
+            for i in range(12):
+                # Several tuples of a time: their order is that of arrival.
+                ts = self.since + i // 2
+                rows.append(
+                    (self.rows.randrange(5), f"n{self.rows.randrange(3)}", self.rows.randrange(100), ts)
+                )
+            feed_rows(self.mill, stream, rows)
+        self.since += 6
+
+    def run(self) -> None:
+        self.mill.dispatcher.run_all()
+
+    def some(self) -> None:
+        self.mill.dispatcher.run_some()
+
+    def place(self) -> None:
+        unit = self.chooser.choice(self.mill.dispatcher.running.units)
+        placement = self.chooser.choice(possible(unit, self.chooser.randint(1, 5)))
+        if placement != Placement.of(unit.plan.exchanges):
+            assert self.mill.replacing.replace_placement(unit, placement)
+            self.changed += 1
+            assert self.mill.dispatcher.units[unit.id].cells == placement.cells
+
+    def lose(self) -> None:
+        self.pool.lose(self.chooser.randrange(2))
+        with self.mill.dispatcher.paused():
+            self.mill.dispatcher._take(self.pool.wait(0))
+
+    def checkpoint(self) -> None:
+        self.mill.checkpoint()
+
+    def restart(self) -> None:
+        self.mill.close(checkpoint=self.chooser.random() < 0.5)
+        self.open()
+
+    def results(self) -> dict[str, list[tuple[int, int, tuple[Any, ...]]]]:
+        """Rows in order, with their numbers."""
+        finish(self.mill)
+        found = {}
+        for name, query in self.mill.queries.items():
+            assert query.error is None, query.error
+            log = query.log
+            seqs = [seq for epoch in log.epochs() for seq in log.read(epoch).column("_seq").to_pylist()]
+            rows = query.rows()
+            found[name] = [(timed.ts, seq, timed.row) for timed, seq in zip(rows, seqs, strict=True)]
+        return found
+
+
+def possible(unit: RunningUnit, cells: int) -> list[Placement]:
+    found = placements_of(unit.plan.unit, unit.plan.graph, cells)
+    return [placement for placement in found if placement.kind in KINDS]
+
+
+ACTIONS = st.sampled_from(["feed", "feed", "run", "some", "place", "place", "lose", "checkpoint", "restart"])
+
+
+def run(seed: int, cells: int, steps: list[str], *, disturbed: bool, script: str = SCRIPT) -> Any:
+    with TemporaryDirectory() as folder:
+        mill = Steps(Path(folder), seed, cells, script)
+        try:
+            for step in ["feed", *steps, "feed", "run"]:
+                if disturbed or step == "feed":
+                    getattr(mill, step)()
+            return mill.results()
+        finally:
+            mill.mill.close()
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.lists(ACTIONS, max_size=20))
+def test_results_are_those_of_one_cell(seed: int, cells: int, steps: list[str]) -> None:
+    assert run(seed, cells, steps, disturbed=True) == run(seed, 1, steps, disturbed=False)
+
+
+@example(0, [])
+@settings(max_examples=3)
+@given(st.integers(0, 2**32), st.lists(st.sampled_from(["feed", "run", "place", "lose"]), max_size=8))
+def test_a_crash_beside_the_record_changes_nothing(seed: int, steps: list[str]) -> None:
+    """Killed just before the record of a change, or just after it."""
+    expected = run(seed, 1, [*steps, "feed", "feed"], disturbed=False)
+    for written in (False, True):
+        with TemporaryDirectory() as folder:
+            works = Steps(Path(folder), seed, 2)
+            for step in ["feed", *steps, "feed", "run"]:
+                getattr(works, step)()
+            unit = works.mill.dispatcher.running.writers["long_"]
+            chosen = [one for one in possible(unit, 3) if one != Placement.of(unit.plan.exchanges)]
+            commit = Home.commit
+
+            def dying(home: Home, change: Change, commit: Any = commit, written: bool = written) -> None:
+                changing = any("placement" in fields for fields in change.units.values())
+                if written or not changing:
+                    commit(home, change)
+                if changing:
+                    raise KeyboardInterrupt
+
+            with mock.patch.object(Home, "commit", dying), pytest.raises(KeyboardInterrupt):
+                works.mill.replacing.replace_placement(unit, chosen[-1])
+            works.mill.close(checkpoint=False)
+            works.open()
+            cells = works.mill.dispatcher.units[unit.id].cells
+            assert cells == (chosen[-1].cells if written else unit.cells)
+            for step in ("feed", "run", "feed", "run"):
+                getattr(works, step)()
+            try:
+                assert works.results() == expected
+            finally:
+                works.mill.close()
+
+
+def test_a_change_is_one_record_and_nothing_is_replayed(tmp_path: Path) -> None:
+    works = Steps(tmp_path, 1, 2)
+    with works.mill as mill:
+        works.feed()
+        works.run()
+        unit = mill.dispatcher.running.writers["long_"]
+        (by_time,) = [one for one in possible(unit, 3) if one.kind is PlacementKind.TIME]
+        mill.checkpoint()
+        changes: list[Change] = []
+        commit = Home.commit
+        with mock.patch.object(Home, "commit", lambda home, one: (changes.append(one), commit(home, one))[1]):
+            assert mill.replacing.replace_placement(unit, by_time)
+        (fields,) = [change.units[unit.id] for change in changes if change]
+        assert fields["placement"]["kind"] == "time" and fields["checkpoint"]["placement"]["kind"] == "key"
+        assert len(fields["checkpoint"]["files"]) == 2
+        fresh = mill.dispatcher.units[unit.id]
+        assert fresh is not unit and fresh.cells == 3 and fresh.unwritten
+        restore = fresh._restore(1)
+        assert restore.before == unit.plan.exchanges and not any(s.epochs for s in restore.replay.values())
+        works.feed()
+        works.run()
+        mill.checkpoint()
+        assert "placement" not in fresh.fields["checkpoint"] and not fresh.unwritten
+
+
+def test_what_is_kept_by_others_cannot_follow(tmp_path: Path) -> None:
+    sums = (
+        STREAMS + "CREATE QUERY sums AS SELECT k, sum(v) OVER (PARTITION BY k ROWS 9 PRECEDING) AS s FROM a;"
+    )
+    works = Steps(tmp_path, 1, 2, sums)
+    with works.mill as mill:
+        (unit,) = mill.dispatcher.running.units
+        with pytest.raises(
+            SlicemillError, match="cannot change from by key, 2 cells to one cell while it runs"
+        ):
+            mill.replacing.replace_placement(unit, ONE_CELL)

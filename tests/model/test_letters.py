@@ -1,0 +1,106 @@
+"""The paper's letters: as an expression they have the value that the operators give one after the other."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicemill.model import expression
+from slicemill.model.flow import flow, run
+from slicemill.model.letters import from_letters, rewritten
+from slicemill.model.terms import ModelError, shown
+
+FUNCTIONS = st.sampled_from(["x", "2*x", "x^2", "1 - x", "x/4 + 1", "where(x > 0, x, -x)"])
+BEFORE = st.one_of(
+    FUNCTIONS.map(lambda f: f"T[{f}]"),
+    st.sampled_from(
+        ["P[reverse]", "P[sort]", "F[where x > 0]", "F[where x^2 < 5]", "F[oldest 1]", "F[rest 1]"]
+    ),
+    st.tuples(FUNCTIONS, FUNCTIONS).map(lambda both: f"T[{both[0]}; {both[1]}; …]"),
+)
+CORES = st.sampled_from(["Ac[+]", "Ac[×]", "A[max]", "A[min]", "A[median]", "A[first]", "A[argmin]"])
+
+
+@st.composite
+def chains(draw: st.DrawFn, most: int = 3) -> str:
+    steps = draw(st.lists(BEFORE, max_size=most))
+    return " · ".join([*steps, "X"])
+
+
+@st.composite
+def letters(draw: st.DrawFn) -> str:
+    core, post = draw(CORES), draw(st.lists(FUNCTIONS.map(lambda f: f"T[{f}]"), max_size=2))
+    inner = draw(chains())
+    if core.startswith("Ac") and draw(st.booleans()):
+        inner = f"M({inner}, {draw(chains(2))})"
+    return " · ".join([*post, core, inner])
+
+
+@settings(max_examples=150, deadline=None)
+@given(letters(), st.lists(st.integers(-4, 4), min_size=2, max_size=6))
+def test_what_letters_say_is_what_the_operators_give(text: str, window: list[int]) -> None:
+    try:
+        found = from_letters(text)
+    except ModelError:
+        return  # said so; what may be refused is tested below
+    model = expression(shown(found.expr), ["x"])
+    wanted = (run(flow(text), {"X": window}) or (None,))[0]
+    assert model.value([{"x": value} for value in window]) == wanted
+
+
+@settings(max_examples=100, deadline=None)
+@given(letters(), st.lists(st.integers(-4, 4), min_size=2, max_size=6))
+def test_rules_change_no_value(text: str, window: list[int]) -> None:
+    plain = flow(text)
+    changed, rules = rewritten(plain)
+    try:
+        wanted = run(plain, {"X": window})
+    except ModelError:  # F takes more than a filter before it has left
+        return
+    assert run(changed, {"X": window}) == wanted
+    assert bool(rules) == (changed != plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "rules"),
+    [
+        ("T[sqrt(x)] · Ac[+] · T[x^2]", "sqrt(sum(x^2))", ()),
+        ("Ac[+] · T[x^2] · T[x - 1]", "sum((x - 1)^2)", ("R1",)),
+        ("Ac[×] · F[where x <> 0]", "prod(where(x <> 0, x, 1))", ("R8",)),
+        ("A[max] · T[-x]", "-min(x)", ("R7",)),
+        ("Ac[+] · T[2*x] · M(X, X)", "sum(2*x) + sum(2*x)", ("R2", "R3")),
+        ("Ac[and] · T[x > 0]", "all(x > 0)", ()),
+        ("Ac[+] · T[x; 0; …]", "sum(where(i = 1, x, 0))", ()),
+    ],
+)
+def test_they_are_said_as_expressions(text: str, said: str, rules: tuple[str, ...]) -> None:
+    found = from_letters(text)
+    assert (shown(found.expr), found.rules) == (said, rules)
+
+
+def test_a_model_may_call_its_elements_otherwise() -> None:
+    model = expression(shown(from_letters("Ac[+] · T[x^2]", ["price"]).expr))
+    assert model.value([{"price": 2}, {"price": 3}]) == Fraction(13)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("T[x^2]", "gives a vector"),
+        ("A[first] · P[reverse]", "changes the order"),
+        ("Ac[concat]", "gives no number"),
+        ("Ac[+] · T[x; x^2]", "no function for longer windows"),
+        ("Ac[+] · T[x; x^2; …] · F[where x > 0]", "has left places out"),
+        ("Ac[+] · F[oldest 1] · P[reverse]", "P before it has changed places"),
+        ("A[max] · F[where x > 0]", "leaves elements out"),
+        ("A[max] · M(X, X)", "a window of two"),
+        ("Ac[+] · Y", "there is no vector Y"),
+        ("A[where x > 0]", "no form as an expression"),
+    ],
+)
+def test_what_has_no_form_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        from_letters(text)

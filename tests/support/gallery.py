@@ -1,0 +1,93 @@
+"""docs/gallery.md and its pictures, made from the scripts in examples/gallery.
+
+python tests/support/gallery.py        # from the root, with tests on the path
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from slicemill.esl import SourceText, bind
+from slicemill.esl.types.catalog import Catalog, Statement
+from slicemill.esl.types.model import ModelDefinition, ModelTemplate
+from slicemill.explain.model_svg import model_svg
+from slicemill.explain.model_text import models_named, uses_of
+from slicemill.model.cost import estimate
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "examples" / "gallery"
+PAGE = ROOT / "docs" / "gallery.md"
+PICTURES = ROOT / "docs" / "pictures" / "gallery"
+_HEAD = """# A gallery of models
+
+Thirty [models](model.md), from `examples/gallery`: what they are for, how they are written, and what
+becomes of them. *Kept* is what a window takes beside its elements. *Calls* are those of transforms and
+accumulators at each new tuple, kept up as it is run, and if the window were read again. A picture shows
+the graph that runs. This page is made from the scripts by `python tests/support/gallery.py`, and a test
+compares every model with NumPy.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One model of a script, with what is said about it and how it is called."""
+
+    words: str
+    text: str
+    call: str
+    model: ModelDefinition
+    catalog: Catalog
+
+
+def entries(script: Path) -> Iterator[Entry]:
+    """The models of a script; what is said of one stands in front of it, and a SELECT with it behind."""
+    text = script.read_text(encoding="utf-8")
+    bound = bind(SourceText(text, script.name))
+    for (statement, span), (_, query) in zip(bound.statements, bound.statements[1:], strict=False):
+        if isinstance(statement, ModelDefinition | ModelTemplate):
+            said = re.findall(r"^-- (.*)$", text[: span.start].rpartition("\n\n")[2], re.MULTILINE)
+            model = _one(statement, bound.catalog)
+            call = text[query.start : query.end].rstrip(";")
+            yield Entry(" ".join(said), text[span.start : span.end], call, model, bound.catalog)
+
+
+def _one(statement: Statement, catalog: Catalog) -> ModelDefinition:
+    """The model as it is called; of several results, the first."""
+    return models_named(statement.name, catalog)[0]
+
+
+def page() -> tuple[str, dict[str, str]]:
+    """The text, and the pictures by their names."""
+    parts, pictures = [_HEAD], {}
+    for script in sorted(SCRIPTS.glob("*.esl")):
+        parts.append(f"## {script.stem.capitalize()}\n")
+        for entry in entries(script):
+            found, use = entry.model.model.classification, uses_of(entry.model.name, entry.catalog)[0]
+            cost = estimate(entry.model.model, use.n, use.d)
+            name = re.match(r"\w+", entry.model.name)[0]  # type: ignore[index]
+            pictures[f"{name}.svg"] = model_svg(entry.model.name, entry.model.model, use, compact=True)
+            calls = f"{cost.incremental.calls} | {cost.blocking.calls}"
+            parts.append(
+                f"### {name}\n\n{entry.words}\n\n```sql\n{entry.text};\n{entry.call};\n```\n\n"
+                f"| class | kept | calls | if read again |\n|---|---|---|---|\n"
+                f"| {found.kind} | {found.state_text} | {calls} |\n\n"
+                f"![The graph of {name}](pictures/gallery/{name}.svg)\n"
+            )
+    return "\n".join(parts), pictures
+
+
+def main() -> None:
+    text, pictures = page()
+    PAGE.write_text(text, encoding="utf-8")
+    PICTURES.mkdir(exist_ok=True)
+    for old in PICTURES.glob("*.svg"):
+        old.unlink()
+    for name, picture in pictures.items():
+        (PICTURES / name).write_text(picture, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
