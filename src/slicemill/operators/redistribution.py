@@ -49,7 +49,7 @@ class KeptRows:
 
 @dataclass(frozen=True, slots=True)
 class Redistribution:
-    """One cell of the new ones, input by input; `heavy` are keys whose rows all cells of before were given."""
+    """One cell of the new ones, input by input; of `heavy` keys all cells of before were given the rows."""
 
     before: Cell
     after: Cell
