@@ -48,6 +48,7 @@ from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
+from slicemill.machine_code.kernel import python_seconds
 from slicemill.metrics.due import Arrivals, dated
 from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
 from slicemill.operators.cell import HeavyKey
@@ -129,6 +130,7 @@ class Worker:
         tables = self._inputs(item.inputs, program, item)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
+        as_python = python_seconds()
         outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy)
         clock.append(time.perf_counter())
         written, arrivals = {}, {}
@@ -159,6 +161,7 @@ class Worker:
             sum(table.num_rows for table in tables.values()),
             self._bytes_read,
             program.compared,
+            python_seconds() - as_python,
             program.key_work,
         )
 
