@@ -57,7 +57,7 @@ def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) ->
         if not isinstance(join, WindowJoin) or len(node.inputs) < 3 or not _in_time(join):
             continue
         sources, member, schema = _member(graph, node, join)
-        forms = forms_of_member(member, _in_tree(member))
+        forms = forms_of_member(member)
         if forms is not None and forms.use_tree and not always:
             continue
         member = replace(member, why=forms.why if forms is not None else "")
@@ -118,17 +118,6 @@ def _united(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
             return False
     sets[:] = [one for one in sets if one not in touched] + [whole]
     return True
-
-
-def _in_tree(member: MultiJoinMember) -> list[int]:
-    """The order of a tree: each stream has a key in common with those before it, where that is possible."""
-    order, left = [0], list(range(1, len(member.inputs)))
-    while left:
-        sets = [{side for side, _ in equal} for equal in member.equal]
-        keyed = [one for one in left if any(one in sides and sides & set(order) for sides in sets)]
-        order.append(keyed[0] if keyed else left[0])
-        left.remove(order[-1])
-    return order
 
 
 def _names(contents: Sequence[str]) -> tuple[str, ...]:
