@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
+from unittest.mock import patch
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -21,7 +25,12 @@ from joins.drawn import (
     by_stream,
     join_sets,
 )
+from slicemill.engine.adapting.redistribution import can_change
+from slicemill.engine.changing import unit_changes
 from slicemill.engine.mill import Mill
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.placement import Placement, placements_of
+from slicemill.plan.units import Unit
 from slicemill.scheduling.balance import Move
 from slicemill.time import BEGINNING
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
@@ -30,7 +39,7 @@ WORKERS = 3
 MOST_RESULTS = 3_000
 
 # What happens between two rows; the number behind a word says to which worker, or how many there are then.
-Action: TypeAlias = tuple[Literal["run", "lose", "move", "workers", "restart", "crash"], int]
+Action: TypeAlias = tuple[Literal["run", "lose", "move", "workers", "place", "restart", "crash"], int]
 GivenRows: TypeAlias = list[tuple[int, tuple[object, ...]]]
 
 
@@ -51,6 +60,8 @@ class Scene:
     rows: list[Arrival]
     actions: list[tuple[int, Action]]
     cells: int = 1
+    placing: int = 0
+    """From which each unit's placement is drawn, of all that it can have."""
 
 
 @dataclass
@@ -98,11 +109,27 @@ class _Stage:
                 for cell in range(unit.cells):
                     move = Move((unit.id, cell), (number + cell) % WORKERS, at_once=cell % 2 == 0)
                     self.mill.dispatcher.balancing.request(move)
+        elif word == "place":
+            self._place(number)
         elif word == "workers":
             self.mill.set_workers(number + 1)
         else:
             self.mill.close(checkpoint=word == "restart")
             self.mill = self._opened()
+
+    def _place(self, number: int) -> None:
+        """Give each unit whose state can follow other cells."""
+        for unit in list(self.mill.dispatcher.units.values()):
+            plan, chooser = unit.plan, Random(f"{number} {unit.id}")
+            before = Placement.of(plan.exchanges)
+            cells = chooser.randint(1, 6)
+            possible = [
+                placement
+                for placement in placements_of(plan.unit, plan.graph, cells)
+                if can_change(plan, before, placement)
+            ]
+            if possible:
+                assert self.mill.replacing.replace_placement(unit, chooser.choice(possible))
 
     def given(self, number: int) -> GivenRows:
         query = self.mill.queries[f"q{number}"]
@@ -114,7 +141,9 @@ def check(scene: Scene) -> None:
     """Each join gives what SQL over the finished input gives, and in the order of one undisturbed cell."""
     whole = FinishedInput(scene.rows)
     alone = _undisturbed(scene)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, ExitStack() as running:
+        # Forcing one kind of placement would refuse sets of joins in which not all can have it.
+        running.enter_context(patch.object(unit_changes, "chosen", partial(_drawn_placement, scene.placing)))
         stage = _Stage(scene, Path(folder), scene.cells)
         try:
             _play(stage, whole)
@@ -129,6 +158,10 @@ def check(scene: Scene) -> None:
                     _check_newcomer(stage, number, given, whole)
         finally:
             stage.mill.close()
+
+
+def _drawn_placement(seed: int, unit: Unit, graph: QueryGraph, cells: int, **_: object) -> Placement:
+    return Random(f"{seed} {unit.id}").choice(placements_of(unit, graph, cells))
 
 
 def _play(stage: _Stage, whole: FinishedInput) -> None:
@@ -196,6 +229,8 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
         begin = draw(st.one_of(st.just(0), places))
         end = draw(st.one_of(st.none(), st.none(), places))
         lives.append(Life(begin, end if end is not None and end > begin else None))
-    words = st.sampled_from(["run", "run", "run", "lose", "move", "move", "workers", "restart", "crash"])
+    words = st.sampled_from(
+        ["run", "run", "run", "lose", "move", "workers", "place", "place", "restart", "crash"]
+    )
     actions = draw(st.lists(st.tuples(places, st.tuples(words, st.integers(0, WORKERS - 1))), max_size=6))
-    return Scene(drawn, lives, rows, actions, draw(cells))
+    return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)))

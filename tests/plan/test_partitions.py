@@ -45,6 +45,20 @@ SPLIT = {
         "FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k) t"
     ),
 }
+UNIONS = {
+    "a union joined on a key": (
+        "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION SELECT x, v FROM c WHERE v > 2) p "
+        "[RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE p.k = b.k"
+    ),
+    "windows over a union, one stream of which is in it twice": (
+        "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS s FROM "
+        "(SELECT k, v FROM a UNION SELECT k, x FROM a UNION SELECT x, v FROM c) p"
+    ),
+    "groups of a union": (
+        "SELECT k, count(*) AS n FROM (SELECT k, v FROM a UNION SELECT x, v FROM b) p "
+        "[RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY k"
+    ),
+}
 WHOLE = {
     "joins on different keys": f"SELECT a.v FROM {WINDOWED} WHERE a.k = b.k AND b.x = c.x",
     "groups of a join by another column": (
@@ -53,6 +67,10 @@ WHOLE = {
     "windows over a join by a column of one side": (
         "SELECT sum(v) OVER (PARTITION BY x ROWS 2 PRECEDING) AS s FROM (SELECT a.x AS x, b.v AS v "
         "FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k) t"
+    ),
+    "windows over a union of what one stream has under two names": (
+        "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS s FROM "
+        "(SELECT k, v FROM a UNION SELECT x, v FROM a) p"
     ),
     "groups of a join without a key": (
         "SELECT a.x, count(*) AS n FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k < b.k GROUP BY a.x"
@@ -98,6 +116,12 @@ def test_what_has_one_key_throughout_is_split_by_it(query: str) -> None:
     assert len(set(map(tuple, map(sorted, keys)))) == 1
 
 
+@pytest.mark.parametrize("query", UNIONS.values(), ids=UNIONS)
+def test_a_union_is_split_by_the_key_of_what_reads_it_whatever_its_streams_call_that(query: str) -> None:
+    (found,) = exchanges(query)
+    assert len(found) >= 2 and all(exchange.by_key for exchange in found.values())
+
+
 @pytest.mark.parametrize("query", WHOLE.values(), ids=WHOLE)
 def test_what_meets_across_keys_stays_whole(query: str) -> None:
     assert exchanges(query) == [{}]
@@ -130,7 +154,7 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@pytest.mark.parametrize("query", (SPLIT | BY_TIME).values(), ids=SPLIT | BY_TIME)
+@pytest.mark.parametrize("query", (SPLIT | UNIONS | BY_TIME).values(), ids=SPLIT | UNIONS | BY_TIME)
 @given(events=arrivals(), cells=st.integers(2, 5), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
 def test_rows_and_their_order_are_those_of_one_cell(

@@ -106,7 +106,8 @@ class OperatorKind(Generic[S]):
     | `computes` | is no drop box, which lets a share of all tuples pass |
     | `unit` | which queries run as one with it |
     | `keys` | by input, the expressions by whose values its work can be split; None if it cannot |
-    | `joins` | what it joins, if each result has one row of each input, whatever else there is |
+    | `split_by_any` | its work can be split by any keys, which those who read it have |
+    | `joins` | what it joins, if each of its results has one row of each input |
     | `keys_below` | keys over its output, by the nodes below it as keys over theirs; None if they lack them |
     | `history_us` | how far back its results depend on tuples; None where no length of time says it |
     | `seq_bits`, `numbered_by` | how many bits its rows' numbers have, and whose they are (`columns.order`) |
@@ -139,7 +140,8 @@ class OperatorKind(Generic[S]):
     computes: bool = True
     unit: UnitOf = UnitOf.QUERY
     keys: Callable[[S], tuple[Keys, ...] | None] = lambda _: None
-    joins: Callable[[S], InnerJoin] | None = None
+    split_by_any: Callable[[S, Node, QueryGraph], bool] = lambda *_: False
+    joins: Callable[[S], InnerJoin | None] = lambda _: None
     keys_below: Callable[[S, Node, QueryGraph, Keys], KeysBelow | None] = lambda *_: None
     history_us: Callable[[S, Node, QueryGraph], int | None] = lambda *_: 0
     seq_bits: Callable[[S, int, Catalog, Node, QueryGraph], int] = lambda _, bits, *__: bits

@@ -91,14 +91,14 @@ def joined_inputs(unit: Unit, graph: QueryGraph) -> JoinedInputs | None:
         return None
     joins = list(_joins(graph, top))
     ordered = any(isinstance(reader.operator, InOrder) for reader in graph.consumers(top))
-    all_of_them = sum(kind_of(operator).joins is not None for operator in stateful)
+    all_of_them = sum(_is_join(graph[node_id]) for node_id in unit.stateful_nodes)
     if len(joins) != all_of_them or (len(joins) > 1 and not ordered):
         return None
     inputs: dict[_Place, JoinedInput] = {}
     equal: list[list[_Key]] = []
     for node, join in joins:
         for port, source in enumerate(node.inputs):
-            if kind_of(graph[source].operator).joins is None:
+            if not _is_join(graph[source]):
                 logs, computed = _logs_below(graph, source)
                 inputs[node.id, port] = JoinedInput(logs, computed, join.windows[port], node.id, port)
         for together in join.equal:
@@ -107,10 +107,15 @@ def joined_inputs(unit: Unit, graph: QueryGraph) -> JoinedInputs | None:
     return JoinedInputs(tuple(inputs.values()), tuple(_classes(list(inputs), equal)))
 
 
+def _is_join(node: Node) -> bool:
+    return kind_of(node.operator).joins(node.operator) is not None
+
+
 def _joined_in(graph: QueryGraph, node_id: str) -> str | None:
     """The join whose results come out of a node, one by one; None if others do."""
     node = graph[node_id]
-    while (kind := kind_of(node.operator)).joins is None:
+    while not _is_join(node):
+        kind = kind_of(node.operator)
         if kind.keeps_state or not kind.ties or len(node.inputs) != 1:
             return None
         node = graph[node.inputs[0]]
@@ -120,11 +125,11 @@ def _joined_in(graph: QueryGraph, node_id: str) -> str | None:
 def _joins(graph: QueryGraph, top: str) -> Iterator[tuple[Node, InnerJoin]]:
     """A join and those that feed it, these first."""
     node = graph[top]
-    joins = kind_of(node.operator).joins
-    if joins is not None:
+    join = kind_of(node.operator).joins(node.operator)
+    if join is not None:
         for source in node.inputs:
             yield from _joins(graph, source)
-        yield node, joins(node.operator)
+        yield node, join
 
 
 def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]:
@@ -149,9 +154,9 @@ def _origin(graph: QueryGraph, place: _Place, key: Expr) -> _Key | None:
     Where that input is a join itself, the key is of one of its own inputs, or of none.
     """
     node, own = graph[graph[place[0]].inputs[place[1]]], key
-    joins = kind_of(node.operator).joins
-    if joins is not None:
-        columns = joins(node.operator).columns
+    join = kind_of(node.operator).joins(node.operator)
+    if join is not None:
+        columns = join.columns
         ports = {columns[name][0] if name in columns else None for name in columns_of(key)}
         port = ports.pop() if len(ports) == 1 else None
         return None if port is None else _origin(graph, (node.id, port), _renamed(key, columns))

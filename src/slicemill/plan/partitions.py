@@ -174,6 +174,10 @@ def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[
 
 
 def _computing(unit: Unit, graph: QueryGraph) -> list[Node]:
-    """What keeps state by which results differ; a drop box lets a share of all keys pass."""
-    nodes = (graph[node_id] for node_id in unit.stateful_nodes)
-    return [node for node in nodes if kind_of(node.operator).computes]
+    """What keeps state by which results differ, and asks for keys; a drop box lets a share of all pass."""
+    found = []
+    for node in (graph[node_id] for node_id in unit.stateful_nodes):
+        kind = kind_of(node.operator)
+        if kind.computes and not kind.split_by_any(node.operator, node, graph):
+            found.append(node)
+    return found

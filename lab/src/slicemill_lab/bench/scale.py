@@ -19,6 +19,8 @@ from typing import Any
 
 from rich.table import Table
 
+from slicemill.errors import SlicemillError
+from slicemill.plan.placement import AUTO, PlacementKind
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.scale import BAND, CASES, ONE_KEY, UNIFORM, ScaleCase
 from slicemill_lab.bench.measuring.cells import CellFigures, measured_cells
@@ -46,11 +48,12 @@ SIZES: Mapping[Scale, ScaleSizes] = {"small": ScaleSizes(3, 2), "full": ScaleSiz
 def run(scale: Scale) -> Result:
     sizes = SIZES[scale]
     found = {case: by_cells(case, sizes) for case in CASES}
+    others = {case.name: other_placements(case, sizes) for case in CASES}
     alone, many = (many_joins(count, sizes) for count in (1, MANY))
     say("two executors")
     walls = {case.name: wall_seconds(case, sizes.batches) for case in (UNIFORM, BAND)}
     claims = (
-        counted(found),
+        counted(found, others),
         *(claim for case, figures in found.items() for claim in bars(case, figures)),
         at_most(
             f"{MANY} three-way joins with different windows: state, times that of the longest alone",
@@ -63,6 +66,7 @@ def run(scale: Scale) -> Result:
         f"of each cell, in one process; best of {sizes.rounds}",
         "load of the machine, 1 min": round(os.getloadavg()[0], 1),
         "cases": {case.name: {n: _plain(one) for n, one in by.items()} for case, by in found.items()},
+        f"every placement, {BAR_CELLS} cells": {name: list(map(_plain, by)) for name, by in others.items()},
         f"{MANY} three-way joins": {"the longest alone": _plain(alone), "all": _plain(many)},
         "two executors, seconds on the wall": walls,
     }
@@ -86,13 +90,32 @@ def many_joins(count: int, sizes: ScaleSizes) -> CellFigures:
     return _measured(ONE_KEY, windows, sizes, 1)
 
 
-def _measured(case: ScaleCase, windows_s: Sequence[float], sizes: ScaleSizes, cells: int) -> CellFigures:
-    return measured_cells(case.script(windows_s), case.batches(sizes.batches), case.warming, cells)
+def other_placements(case: ScaleCase, sizes: ScaleSizes) -> list[CellFigures]:
+    """What every kind of placement costs that the case can have, once."""
+    found = []
+    for kind in PlacementKind:
+        say(f"{case.name}: placed as {kind}")
+        try:
+            found.append(_measured(case, (case.window_s,), sizes, BAR_CELLS, kind.value))
+        except SlicemillError:
+            continue  # it cannot be placed so
+    return found
 
 
-def counted(found: Mapping[ScaleCase, Mapping[int, CellFigures]]) -> Claim:
-    """All numbers of cells give as many rows."""
-    wrong = sum(one.rows != by[1].rows for by in found.values() for one in by.values())
+def _measured(
+    case: ScaleCase, windows_s: Sequence[float], sizes: ScaleSizes, cells: int, placement: str = AUTO
+) -> CellFigures:
+    batches = case.batches(sizes.batches)
+    return measured_cells(case.script(windows_s), batches, case.warming, cells, placement)
+
+
+def counted(
+    found: Mapping[ScaleCase, Mapping[int, CellFigures]], others: Mapping[str, Sequence[CellFigures]]
+) -> Claim:
+    """All numbers of cells, and all placements, give as many rows."""
+    wrong = sum(
+        one.rows != by[1].rows for case, by in found.items() for one in (*by.values(), *others[case.name])
+    )
     rows = sum(sum(by[1].rows.values()) for by in found.values())
     return at_most("runs with rows too many or missing", wrong, 0, f"{rows} rows in one cell")
 
@@ -122,33 +145,42 @@ def _plain(one: CellFigures) -> dict[str, Any]:
 
 
 def tables(result: Result) -> list[Table]:
-    table = Table("case", "placement", "cells", title="CPU seconds and MB, all cells and the largest")
-    for column in ("CPU", "slowest", "of one", "state", "largest", "read", "most", "rows"):
-        table.add_column(column, justify="right")
+    chosen = _cells_table("Placements as they are chosen: CPU seconds and MB")
     for case, by in result.figures["cases"].items():
-        one = by[1]["CPU of all, s"]
-        for cells, found in by.items():
-            first = cells == 1
-            table.add_row(
-                case if first else "",
-                found["placement"],
-                str(cells),
-                f"{found['CPU of all, s']:.2f}",
-                f"{found['CPU of the slowest, s']:.2f}",
-                f"{found['CPU of the slowest, s'] / one:.2f}",
-                f"{found['state of all, MB']:.1f}",
-                f"{found['largest state, MB']:.1f}",
-                f"{found['read by all, MB']:.0f}",
-                f"{found['most read, MB']:.0f}",
-                f"{found['rows']}" if first else "",
-                end_section=cells == CELLS[-1],
-            )
+        _add_rows(chosen, case, list(by.values()), by[1])
+    others = _cells_table(f"Every placement, {BAR_CELLS} cells: CPU seconds and MB")
+    for case, found in result.figures[f"every placement, {BAR_CELLS} cells"].items():
+        _add_rows(others, case, found, result.figures["cases"][case][1])
     walls = Table("case", title="Two executors: seconds on the wall")
     for cells in WALL_CELLS:
         walls.add_column(f"{cells} cells", justify="right")
     for case, by in result.figures["two executors, seconds on the wall"].items():
         walls.add_row(case, *(f"{by[str(cells)]:.2f}" for cells in WALL_CELLS))
-    return [table, walls]
+    return [chosen, others, walls]
+
+
+def _cells_table(title: str) -> Table:
+    table = Table("case", "cells", "placement", title=title)
+    for column in ("CPU", "slowest", "of one", "state", "largest", "read", "most"):
+        table.add_column(column, justify="right")
+    return table
+
+
+def _add_rows(table: Table, case: str, found: Sequence[Mapping[str, Any]], one: Mapping[str, Any]) -> None:
+    for place, own in enumerate(found):
+        table.add_row(
+            "" if place else case,
+            str(own["cells"]),
+            own["placement"],
+            f"{own['CPU of all, s']:.2f}",
+            f"{own['CPU of the slowest, s']:.2f}",
+            f"{own['CPU of the slowest, s'] / one['CPU of all, s']:.2f}",
+            f"{own['state of all, MB']:.1f}",
+            f"{own['largest state, MB']:.1f}",
+            f"{own['read by all, MB']:.0f}",
+            f"{own['most read, MB']:.0f}",
+            end_section=place == len(found) - 1,
+        )
 
 
 BENCHMARK = Benchmark("Joins over 1 to 16 cells: the slowest, all together, and what they keep", run, tables)

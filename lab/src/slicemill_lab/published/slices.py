@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slicemill_lab.published.figure import Printed, between, number, up_to
+from slicemill_lab.published.figure import Printed, between, number, ratio, up_to
+
+_LAST_OVER_FIRST = "to {}/s: response of the last third over that before, with adaptation"
 
 FIGURES: Mapping[str, Mapping[str, Printed]] = {
     "slice-E1": {
@@ -40,6 +42,12 @@ FIGURES: Mapping[str, Mapping[str, Printed]] = {
         "rows in state, below push-down": between(20, 30, " %"),
     },
     "slice-spark-E9": {"ahead of the better rival": up_to(40)},
+    "slice-spark-E12": {
+        "state at the most nodes over that of one": ratio(1),
+        "the best number of nodes, Sj 0.5": number(14, " nodes"),
+    },
+    "slice-spark-E17": {_LAST_OVER_FIRST.format(100): ratio(1)},
+    "slice-spark-E18": {_LAST_OVER_FIRST.format(rate): ratio(1) for rate in (100, 150)},
 }
 
 WHY: Mapping[str, str] = {

@@ -75,8 +75,8 @@ class Forms:
     def why(self) -> str:
         """The figures, in the words of `explain`."""
         return (
-            f"keeps {self.multi.memory:,.0f} tuples, {self.multi.cpu:,.0f} comparisons/s; a tree of joins "
-            f"{self.tree.memory:,.0f} and {self.tree.cpu:,.0f}"
+            f"one state per stream keeps {self.multi.memory:,.0f} tuples and makes {self.multi.cpu:,.0f} "
+            f"comparisons/s, a tree of joins {self.tree.memory:,.0f} and {self.tree.cpu:,.0f}"
         )
 
 
@@ -131,8 +131,10 @@ def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
 def measured_forms(join: SharedMultiJoin) -> Forms | None:
     """Both forms of one join with the longest windows of all members, by what was measured of its streams."""
     known, inner = join.measured, joined_by(join)
+    if known is None or inner is None:
+        return None
     extents = [window.extent for window in inner.windows]
-    if known is None or None in extents:
+    if None in extents:
         return None
     keys = tuple((frozenset(port for port, _ in equal), known.matching) for equal in inner.equal)
     windows = tuple(max(1, extent or 0) / _SECOND_US for extent in extents)

@@ -124,8 +124,10 @@ def _agree(one: dict[str, Expr], other: dict[str, Expr]) -> bool:
     return bool(common) and all(one[name] == other[name] for name in common)
 
 
-def joined_by(join: SharedMultiJoin) -> InnerJoin:
-    """What all members have in common; of one member also where its columns are from."""
+def joined_by(join: SharedMultiJoin) -> InnerJoin | None:
+    """What all members have in common, if all have all inputs; of one also where its columns are from."""
+    if any(set(member.inputs) != set(join.inputs) for member in join.members):
+        return None
     first, *others = (_equal(join, member) for member in join.members)
     windows = tuple(
         longest_of([member.windows[side] for member, side in _users(join, port)])

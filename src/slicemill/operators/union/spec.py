@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.columns.sequence_bits import SEQ_BITS, ranked_bits
 from slicemill.esl.types.catalog import TimestampKind
+from slicemill.esl.types.expression import ColumnRef, columns_of, transform
 from slicemill.operators.description import Description
-from slicemill.operators.kind import OperatorKind
+from slicemill.operators.kind import Keys, KeysBelow, OperatorKind
 from slicemill.operators.operator import Operator
+from slicemill.operators.select.spec import Filter, Project
+from slicemill.operators.streams.spec import Source
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
@@ -25,6 +28,43 @@ def _words(_: Merge, node: Node, __: QueryGraph) -> Description:
     return Description("∪", "Union", (("merged", order),))
 
 
+def input_ranks(node: Node) -> int:
+    """How many bits it takes to number the inputs."""
+    return (len(node.inputs) - 1).bit_length()
+
+
+def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
+    """Are its rows numbered by (input, number there)? Then they are the same in any number of cells.
+
+    They are if the inputs are declared streams, of which rows and columns may be selected: their numbers
+    leave room. Others are counted anew.
+    """
+    behind = (graph[node_id].operator for node_id in graph.ancestors(node.id) - {node.id})
+    return all(isinstance(operator, Source | Filter | Project) for operator in behind)
+
+
+def _keys_below(union: Merge, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+    """Keys over the columns that stand in the same places of each input, in the same types."""
+    if not keeps_numbers(union, node, graph):
+        return None
+    read = {name for key in keys for name in columns_of(key)}
+    places = {column.name: place for place, column in enumerate(node.schema)}
+    found = []
+    for source in node.inputs:
+        columns = graph[source].schema.columns
+        if any(columns[places[name]].type != node.schema.columns[places[name]].type for name in read):
+            return None
+        own = tuple(
+            transform(
+                key,
+                lambda e: replace(e, name=columns[places[e.name]].name) if isinstance(e, ColumnRef) else None,  # noqa: B023
+            )
+            for key in keys
+        )
+        found.append((source, own))
+    return tuple(found)
+
+
 KINDS = (
     OperatorKind(
         spec=Merge,
@@ -32,7 +72,11 @@ KINDS = (
         label=lambda _: "union",
         # Latent tuples have no time to wait for: they are passed on at once.
         waits_for_time=lambda _, kind: kind is not TimestampKind.LATENT,
-        seq_bits=lambda *_: SEQ_BITS,
+        split_by_any=keeps_numbers,
+        keys_below=_keys_below,
+        seq_bits=lambda union, _, __, node, graph: (
+            ranked_bits(SEQ_BITS, input_ranks(node)) if keeps_numbers(union, node, graph) else SEQ_BITS
+        ),
         step="slicemill.operators.union.step:merge",
     ),
 )

@@ -7,21 +7,26 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from slicemill.columns.order import renumbered
+from slicemill.columns.order import ranked, renumbered
+from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.in_turn import Due, due_in_turn
 from slicemill.operators.union.merge import merge as merged_by_time
-from slicemill.operators.union.spec import Merge
-from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
+from slicemill.operators.union.spec import Merge, input_ranks, keeps_numbers
+from slicemill.storage.arrow_schema import SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
+from slicemill.storage.ties import with_seqs
 from slicemill.time import BEGINNING
 
 
 @stored_as("merge", version=1)
 @dataclass(slots=True)
 class MergeState:
-    """Rows that wait for earlier ones of other inputs, how far each input is known, and the next number."""
+    """Rows that wait for earlier ones of other inputs, how far each input is known, and the next number.
+
+    That is for rows which are counted.
+    """
 
     waiting: list[pa.Table] = field(default_factory=list)
     registers: list[int] = field(default_factory=list)
@@ -29,10 +34,14 @@ class MergeState:
 
 
 class MergeStep:
-    """UNION: by (timestamp, input, number), whatever the borders between runs; rows get new numbers."""
+    """UNION: by (timestamp, input, number), whatever the borders between runs.
 
-    def __init__(self, state: MergeState, inputs: int, output: Schema) -> None:
+    Rows get numbers that say input and number there, in so many bits for the input, or are counted anew.
+    """
+
+    def __init__(self, state: MergeState, inputs: int, output: Schema, ranks: int | None) -> None:
         self.state = state
+        self._ranks = ranks
         self._schema = with_system_columns(to_arrow(output))
         if not state.registers:
             state.registers = [BEGINNING] * inputs
@@ -42,6 +51,8 @@ class MergeStep:
         waited = state.waiting or [None] * len(tables)
         # Branches agree in types; the names are the union's.
         named = [table.rename_columns(self._schema.names).cast(self._schema) for table in tables]
+        if self._ranks is not None:
+            named = [_of_input(table, place, self._ranks) for place, table in enumerate(named)]
         inputs = [
             new if old is None else pa.concat_tables([old, new])
             for old, new in zip(waited, named, strict=True)
@@ -49,8 +60,10 @@ class MergeStep:
         registers = [max(known, told) for known, told in zip(state.registers, complete, strict=True)]
         merged = merged_by_time(inputs, registers, in_order=True)
         state.waiting, state.registers = list(merged.waiting), list(merged.registers)
-        out = renumbered(merged.table, state.next_seq)
-        state.next_seq += out.num_rows
+        out = merged.table
+        if self._ranks is None:
+            out = renumbered(out, state.next_seq)
+            state.next_seq += out.num_rows
         return out, merged.enabling_ts
 
     def due(self) -> Due | None:
@@ -58,6 +71,13 @@ class MergeStep:
         return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
 
 
-def merge(_: Merge, context: StepContext) -> MergeStep:
+def _of_input(table: pa.Table, place: int, ranks: int) -> pa.Table:
+    """Rows with numbers behind those of the inputs before theirs."""
+    return with_seqs(table, ranked(table.column(SEQ).to_numpy(), place, SEQ_BITS, ranks))
+
+
+def merge(operator: Merge, context: StepContext) -> MergeStep:
     state = context.state if isinstance(context.state, MergeState) else MergeState()
-    return MergeStep(state, len(context.schemas), context.node.schema)
+    node = context.node
+    ranks = input_ranks(node) if keeps_numbers(operator, node, context.graph) else None
+    return MergeStep(state, len(context.schemas), node.schema, ranks)

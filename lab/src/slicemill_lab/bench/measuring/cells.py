@@ -20,6 +20,7 @@ from slicemill.engine.work import RunDone
 from slicemill.engine.workers.events import WorkerAnswer
 from slicemill.engine.workers.inline import InlinePool
 from slicemill.engine.workers.sharing import HANDLER
+from slicemill.plan.placement import AUTO, Placement
 from slicemill_lab.on_engine import MovedClock
 
 _SECOND_US = 1_000_000
@@ -75,12 +76,18 @@ class CellFigures:
 
 
 def measured_cells(
-    script: str, batches: Iterable[Mapping[str, pa.Table]], warming: int, cells: int
+    script: str,
+    batches: Iterable[Mapping[str, pa.Table]],
+    warming: int,
+    cells: int,
+    placement: str = AUTO,
 ) -> CellFigures:
     """Feed batches one by one, each run to its end; the first ones are not measured."""
     pool, clock = NotingPool(cells), MovedClock()
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home:
-        mill = Mill(home=Path(home), pool=pool, cells=cells, read_sources=False, clock=clock)
+        mill = Mill(
+            home=Path(home), pool=pool, cells=cells, placement=placement, read_sources=False, clock=clock
+        )
         try:
             mill.execute(script)
             mill.open()
@@ -94,7 +101,7 @@ def measured_cells(
             kept = pool.state_bytes()
             (widest,) = sorted(mill.dispatcher.units.values(), key=lambda unit: unit.cells)[-1:]
             return CellFigures(
-                "by key" if widest.cells > 1 else "one",
+                _words(Placement.of(widest.plan.exchanges)),
                 widest.cells,
                 sum(pool.cpu_s.values()),
                 max(pool.cpu_s.values()),
@@ -106,3 +113,9 @@ def measured_cells(
             )
         finally:
             mill.close(checkpoint=False)
+
+
+def _words(placement: Placement) -> str:
+    """Its kind, and its shape where that has several dimensions."""
+    shape = " × ".join(map(str, placement.shape))
+    return f"{placement.kind.value} {shape}" if len(placement.shape) > 1 else placement.kind.value
