@@ -17,7 +17,6 @@ from slicemill.esl import bind
 from slicemill.explain.text import explain_text
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.rows import Timed
 from slicemill.storage.changes import Change
@@ -25,7 +24,7 @@ from slicemill.storage.checkpoints import write_checkpoint
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
 from support.engine import Clock, fed_mill, inline_pool, rows_as_table
-from support.units import spread
+from support.units import exchanges_of, spread
 
 SCRIPT = """
 CREATE STREAM A (k int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;

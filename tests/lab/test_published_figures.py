@@ -133,6 +133,11 @@ def test_every_experiment_with_a_figure_that_is_off_says_why() -> None:
     assert set(kept.WHY) <= set(kept.PUBLISHED)
 
 
+def test_what_was_run_at_the_small_scale_says_what_the_full_one_takes() -> None:
+    small = {row.experiment for row in kept.rows(experiment_ids()) if row.scale == "small"}
+    assert small == set(kept.FULL_TAKES)
+
+
 def test_the_page_shows_what_is_kept() -> None:
     page = (ROOT / "docs" / "lab.md").read_text(encoding="utf-8")
     assert report.markdown(kept.rows(experiment_ids())) in page, "run python tests/support/lab_page.py"

@@ -10,7 +10,7 @@ from slicemill.esl import bind
 from slicemill.esl.render.expressions import render
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import Along, Exchange, exchanges_of
+from slicemill.plan.partitions import Along, Exchange, by_key, by_time
 from slicemill.plan.units import cut
 from support.corpus import Event
 from support.units import run_logs
@@ -105,7 +105,7 @@ BY_TIME = {
 def exchanges(query: str) -> list[dict[str, Exchange]]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    return [exchanges_of(unit, graph, 4) for unit in cut(graph)]
+    return [by_key(unit, graph, 4) or by_time(unit, graph, 4) for unit in cut(graph)]
 
 
 @pytest.mark.parametrize("query", SPLIT.values(), ids=SPLIT)

@@ -19,7 +19,8 @@ from slicemill.esl.types.catalog import Catalog, Stream, TimestampKind
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import Exchange, exchanges_of
+from slicemill.plan.partitions import Exchange
+from slicemill.plan.placement import chosen
 from slicemill.plan.units import Unit, cut
 from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import is_system_column
@@ -29,6 +30,11 @@ from support.corpus import Event, Row, TimedRow
 
 # How the logs that a unit reads are spread over so many cells.
 Exchanges: TypeAlias = Callable[[Unit, QueryGraph, int], Mapping[str, Exchange]]
+
+
+def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> Mapping[str, Exchange]:
+    """Those of the placement that a unit gets."""
+    return chosen(unit, graph, cells).exchanges
 
 
 class Memory:

@@ -52,11 +52,14 @@ def check(
 def _unverified(bound: Bound) -> list[str]:
     """The Python classes and functions that aggregates and functions are written in."""
     from slicemill.esl.types.aggregate import AggregateDefinition
+    from slicemill.esl.types.classifier import Classifier
     from slicemill.esl.types.function import FunctionDefinition
 
     in_python = (AggregateDefinition, FunctionDefinition)
     named = [entry for entry, _ in bound.statements if isinstance(entry, in_python)]
-    return sorted({entry.external for entry in named if entry.external is not None})
+    classifiers = [entry for entry, _ in bound.statements if isinstance(entry, Classifier)]
+    names = [*(entry.external for entry in named), *(entry.options.observe for entry in classifiers)]
+    return sorted({name for name in names if name is not None})
 
 
 def _statements_table(bound: Bound) -> Table:

@@ -32,12 +32,7 @@ def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
     for column in columns:
         for part in comparable(column):
             hashes = _mixed((_words(part) ^ hashes) + _STEP)
-    return cells_by(hashes, count)
-
-
-def cells_by(hashes: Words, count: int) -> Cells:
-    """The cell, of `count`, of keys with these hashes; those that joins have of one integer are the same."""
-    # By the low bits: the directories of joins go by the high bits.
+    # By the low bits: the directories of joins go by the high bits of a hash that is much the same.
     return np.asarray(((hashes & _LOW) * np.uint64(count)) >> np.uint64(32), np.uint16)
 
 

@@ -19,7 +19,11 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.inspection import Cuts, Inspectable
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics, over_cells
 from slicemill.operators.join.spec import SharedJoin
+<<<<<<< HEAD
 from slicemill.operators.multijoin.spec import SharedMultiJoin
+=======
+from slicemill.plan.placement import PlacementKind
+>>>>>>> main
 from slicemill.storage.checkpoints import SliceFile, read_checkpoint
 from slicemill.storage.codec import StorageError
 from slicemill.storage.home import Home
@@ -88,9 +92,14 @@ def explained(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> s
 
 
 def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
-    """By unit, its placement as the journal holds it."""
+    """By unit, its placement as journals hold it; one by key that spreads heavy keys now is a hybrid."""
     opened = HomeReader(home) if isinstance(home, Path) else home
-    return {unit: fields["placement"] for unit, fields in opened.units.items()}
+    return {
+        unit: {**fields["placement"], "kind": PlacementKind.HYBRID.value}
+        if fields.get("heavy")
+        else fields["placement"]
+        for unit, fields in opened.units.items()
+    }
 
 
 def _looked(home: Path | Home, look: _Look[T]) -> list[T]:

@@ -213,6 +213,7 @@ class _Builder:
             coalesce.budget,
             coalesce.after if coalesce.budget is not None else None,
             coalesce.tells_open,
+            coalesce.changes,
         )
         node = self.add(f"{name}: coalesce", operator, (node,), coalesce.schema)
         return self._filter(node, coalesce.after, f"{name}: valid")

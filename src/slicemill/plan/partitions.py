@@ -14,6 +14,7 @@ from slicemill.operators.kind import Keys
 from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import digest
 from slicemill.plan.log_keys import keys_in_logs
+from slicemill.plan.logs import log_of
 from slicemill.plan.units import Unit
 
 # The number of a cell is stored in two bytes.
@@ -75,13 +76,6 @@ class Exchange:
         return digest(self.spread)
 
 
-def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """How the rows of each log that a unit reads are spread over so many cells; none if it has one cell."""
-    if cells == 1:
-        return {}
-    return by_key(unit, graph, cells) or by_time(unit, graph, cells)
-
-
 def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
     """All rows for all cells, each of which stores its stripe of them (PSP-D, S33); empty if that cannot be.
 
@@ -138,16 +132,39 @@ def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
     return found
 
 
-def key_places(node: Node, graph: QueryGraph, exchanges: Mapping[str, Exchange]) -> tuple[int, ...]:
-    """By which of a node's keys, by their places, rows go to cells, where all logs are spread by key."""
-    together = list(zip(*(partition_keys(node.operator) or ()), strict=True))
-    in_logs = [_in_logs(graph, zip(node.inputs, keys, strict=True)) for keys in together]
-    for log, exchange in exchanges.items():
-        (by,) = exchange.by
-        assert not isinstance(by, Along), "rows go by key"
-        if any(log in keys for keys in in_logs):
-            return tuple(next(n for n, keys in enumerate(in_logs) if keys.get(log) == key) for key in by)
-    raise ValueError(f"{node.id} has none of the keys by which rows go to cells")
+def exchange_at(
+    node: Node, port: int, graph: QueryGraph, exchanges: Mapping[str, Exchange]
+) -> Exchange | None:
+    """How the rows that come to an input of a node are spread, by keys over that input; None in one cell.
+
+    Raises ValueError where the node does not have the keys by which they are.
+    """
+    source = graph[node.inputs[port]]
+    behind = {log_of(graph[node_id], graph) for node_id in graph.ancestors(source.id)}
+    kind = kind_of(node.operator)
+    keys = list((partition_keys(node.operator) or {port: ()})[port])
+    joined = None if kind.joins is None else kind.joins(node.operator)
+    if joined is not None:
+        keys += [key for equal in joined.equal for of, key in equal if of == port]
+    below = {key: keys_in_logs(graph, source, (key,)) or {} for key in keys}
+
+    def own(log: str, wanted: Expr) -> Expr:
+        for key, in_logs in below.items():
+            if in_logs.get(log) == (wanted,):
+                return key
+        raise ValueError(f"{node.id} has no key by which its rows are spread")
+
+    found = {
+        Exchange(
+            exchange.shape,
+            tuple(by if isinstance(by, Along) else tuple(own(log, key) for key in by) for by in exchange.by),
+        )
+        for log, exchange in exchanges.items()
+        if log in behind
+    }
+    if len(found) > 1:
+        raise ValueError(f"what comes to {node.id} is made from rows that are spread in several ways")
+    return next(iter(found), None)
 
 
 def _in_logs(graph: QueryGraph, keys: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:

@@ -114,7 +114,10 @@ def placement_named(name: str) -> PlacementKind | None:
 
 
 def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
-    """All placements with so many cells that give a unit's results, and that in one cell."""
+    """All placements with so many cells that give a unit's results, and that in one cell.
+
+    Cells that cannot be divided among dimensions are left out of a grid: four of five make a square.
+    """
     found = [ONE_CELL]
     if cells == 1 or not unit.stateful:
         return found
@@ -131,7 +134,8 @@ def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
         if in_turn and keyed:
             found.append(Placement(PlacementKind.HYBRID, keyed))
     elif not joined.counts_rows:
-        found += (_grid(unit, dimensions) for dimensions in _grids(joined, cells))
+        counts = sorted({cells, _divisible(cells)}, reverse=True)
+        found += (_grid(unit, used) for count in counts for used in _grids(joined, count))
     return found
 
 
@@ -226,6 +230,18 @@ def _factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
     for first in range(2, number // 2 + 1) if parts > 1 else ():
         if number % first == 0:
             yield from ((first, *rest) for rest in _factors(number // first, parts - 1))
+
+
+def _divisible(number: int) -> int:
+    """The greatest up to a number that has no factors but 2 and 3."""
+    while (rest := number) > 1:
+        for factor in (2, 3):
+            while rest % factor == 0:
+                rest //= factor
+        if rest == 1:
+            break
+        number -= 1
+    return number
 
 
 def _grid(unit: Unit, dimensions: Sequence[tuple[int, _Dimension]]) -> Placement:

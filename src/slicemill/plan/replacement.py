@@ -67,7 +67,7 @@ def better(
         candidate.placement
         for cells in sorted({workers, 2 * workers})
         for candidate in candidates(unit, graph, cells, statistics)
-        if candidate.placement != now and allowed(candidate.placement)
+        if candidate.placement.exchanges != now.exchanges and allowed(candidate.placement)
     ]
     if not found:
         return None

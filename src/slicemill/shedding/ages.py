@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,38 +37,41 @@ class Compared:
 
 
 class AgeCounter:
-    """Counts the comparisons of one run, slice by slice."""
+    """Counts the comparisons of one run, slice by slice; in plain numbers, since runs may be short."""
 
     def __init__(self, inputs: int) -> None:
-        self._counts = np.zeros((inputs, PARTS))
-        self._oldest = [-1] * inputs
+        self._inputs = inputs
+        self.begin_anew()
 
     def begin_anew(self) -> None:
-        self._counts[:] = 0
-        self._oldest = [-1] * len(self._oldest)
+        self._counts = [[0.0] * PARTS for _ in range(self._inputs)]
+        self._oldest = [-1] * self._inputs
 
     def add(self, side: int, youngest: float, oldest: float, count: int) -> None:
         """Rows of one input of these ages, in shares of its longest window, were compared so often.
 
         Rows lie evenly between the ages.
         """
-        low, high = np.clip([youngest, oldest], 0.0, 1.0)
-        self._oldest[side] = max(self._oldest[side], _part(high))
-        if high - low < 1e-9:
-            self._counts[side, _part(low)] += count
+        low, high = (PARTS * min(max(age, 0.0), 1.0) for age in (youngest, oldest))
+        first, last = min(int(low), PARTS - 1), min(int(high), PARTS - 1)
+        counts = self._counts[side]
+        self._oldest[side] = max(self._oldest[side], last)
+        if first >= last:
+            counts[first] += count
             return
-        within = np.clip(np.arange(PARTS + 1) / PARTS, low, high)
-        self._counts[side] += count * np.diff(within) / (high - low)
+        each = count / (high - low)
+        counts[first] += each * (first + 1 - low)
+        for part in range(first + 1, last):
+            counts[part] += each
+        counts[last] += each * (high - last)
 
     def found(self) -> Compared:
-        # Rounded so that the sum stays what it is.
-        upto = np.rint(np.cumsum(self._counts, axis=1)).astype(np.int64)
-        parts = np.diff(upto, axis=1, prepend=0).tolist()
-        return Compared(tuple(tuple(side) for side in parts), tuple(self._oldest))
-
-
-def _part(age: float) -> int:
-    return min(int(age * PARTS), PARTS - 1)
+        parts = []
+        for counts in self._counts:
+            # Rounded so that the sum stays what it is.
+            upto = [round(so_far) for so_far in accumulate(counts)]
+            parts.append(tuple(after - before for before, after in pairwise((0, *upto))))
+        return Compared(tuple(parts), tuple(self._oldest))
 
 
 class ComparedByAge:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from slicemill.engine.adapting.redistribution import can_change
 from slicemill.engine.unit import RunningUnit
 from slicemill.errors import SlicemillError
 from slicemill.plan.placement import ONE_CELL, Placement, PlacementKind, placements_of
@@ -30,10 +31,13 @@ QUERIES = {
     "long": f"SELECT a.v, b.w FROM {WINDOWS.replace('20', '90')} WHERE a.k = b.k",
     "text": f"SELECT a.v, b.w, b.ts FROM {WINDOWS} WHERE a.name = b.name AND a.k = b.k",
     "theta": f"SELECT a.v, b.w FROM {WINDOWS} WHERE a.v < b.w AND a.k <> b.k",
+    "three": "SELECT a.v, b.w, c.x FROM a [RANGE 12 MICROSECONDS], b [RANGE 9 MICROSECONDS], "
+    "c [RANGE 7 MICROSECONDS] WHERE a.k = b.k AND b.k = c.k",
+    "named": "SELECT a.v, b.w, c.x FROM a [RANGE 8 MICROSECONDS], b [RANGE 9 MICROSECONDS], "
+    "c [RANGE 11 MICROSECONDS] WHERE a.name = b.name AND b.k = c.k AND a.v < c.x",
     "counted": "SELECT a.v, b.w FROM a [ROWS 7], b [RANGE 20 MICROSECONDS] WHERE a.v < b.w",
 }
 SCRIPT = STREAMS + "".join(f"CREATE QUERY {name}_ AS {text};" for name, text in QUERIES.items())
-KINDS = (PlacementKind.ONE, PlacementKind.KEY, PlacementKind.TIME)
 
 
 class Steps:
@@ -52,7 +56,7 @@ class Steps:
         self.mill.open()
 
     def feed(self) -> None:
-        for stream in ("a", "b"):
+        for stream in ("a", "b", "c"):
             rows: list[tuple[Any, ...]] = []
             for i in range(12):
                 # Several tuples of a time: their order is that of arrival.
@@ -71,8 +75,9 @@ class Steps:
 
     def place(self) -> None:
         unit = self.chooser.choice(self.mill.dispatcher.running.units)
-        placement = self.chooser.choice(possible(unit, self.chooser.randint(1, 5)))
-        if placement != Placement.of(unit.plan.exchanges):
+        placements = possible(unit, self.chooser.randint(1, 6))
+        if placements:
+            placement = self.chooser.choice(placements)
             assert self.mill.replacing.replace_placement(unit, placement)
             self.changed += 1
             assert self.mill.dispatcher.units[unit.id].cells == placement.cells
@@ -103,8 +108,9 @@ class Steps:
 
 
 def possible(unit: RunningUnit, cells: int) -> list[Placement]:
+    now = Placement.of(unit.plan.exchanges)
     found = placements_of(unit.plan.unit, unit.plan.graph, cells)
-    return [placement for placement in found if placement.kind in KINDS]
+    return [one for one in found if one.exchanges != now.exchanges and can_change(unit.plan, now, one)]
 
 
 ACTIONS = st.sampled_from(["feed", "feed", "run", "some", "place", "place", "lose", "checkpoint", "restart"])
@@ -140,7 +146,7 @@ def test_a_crash_beside_the_record_changes_nothing(seed: int, steps: list[str]) 
             for step in ["feed", *steps, "feed", "run"]:
                 getattr(works, step)()
             unit = works.mill.dispatcher.running.writers["long_"]
-            chosen = [one for one in possible(unit, 3) if one != Placement.of(unit.plan.exchanges)]
+            chosen = possible(unit, 3)
             commit = Home.commit
 
             def dying(home: Home, change: Change, commit: Any = commit, written: bool = written) -> None:

@@ -16,11 +16,11 @@ from slicemill.esl import bind
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.schema import INT
 from slicemill.plan.members import names_of_state, node_changes, without_outputs
-from slicemill.plan.partitions import Exchange, exchanges_of
+from slicemill.plan.partitions import Exchange
 from slicemill.plan.planner import Planner
 from slicemill.rows import Timed
 from slicemill.time import END
-from support.units import run_cells
+from support.units import exchanges_of, run_cells
 
 DECLARED = """
 CREATE STREAM s (k int, v bigint, name varchar) ORDER BY current_time;

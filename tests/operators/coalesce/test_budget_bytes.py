@@ -13,7 +13,6 @@ from slicemill.columns.rows import to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.rows import Timed
 
@@ -38,7 +37,7 @@ def program_of(text: str) -> UnitProgram:
     catalog = bind(text).catalog
     graph = build_graph(catalog)
     (unit,) = cut(graph)
-    return UnitProgram(UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, 1)))
+    return UnitProgram(UnitPlan(unit, graph, catalog, {}))
 
 
 def fed(text: str, rows: int = 3 * TUPLES) -> tuple[int, int, int]:

@@ -51,7 +51,8 @@ def operator(random: Random) -> Coalesce:
     where = random.choice([None, column("q")])
     wanted = random.choice([None, WANTED])
     tells_open = random.random() < 0.3
-    return Coalesce(random.choice([("v",), ("s",)]), keys, window, where, budget, wanted, tells_open)
+    changes = random.random() < 0.3
+    return Coalesce(random.choice([("v",), ("s",)]), keys, window, where, budget, wanted, tells_open, changes)
 
 
 @settings(max_examples=40)

@@ -18,7 +18,6 @@ from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.coalesce.step import CoalesceStep
 from slicemill.operators.row_step import RowStep
 from slicemill.plan.build import build_graph
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.reference.engine import Engine
 from slicemill.reference.sources import Arrival
@@ -26,7 +25,7 @@ from slicemill.reference.translate import translate
 from slicemill.rows import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
-from support.units import run_cells
+from support.units import exchanges_of, run_cells
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"
 WINDOW = "RANGE 30 MICROSECONDS SLIDES 10 MICROSECONDS"

@@ -47,7 +47,8 @@ def operator(random: Random) -> Coalesce:
     keys = tuple(SelectItem(name, column(name)) for name in random.choice(KEYS))
     where = random.choice([None, column("q")])
     tells_open = window.frame is FrameUnit.RANGE and random.random() < 0.5
-    return Coalesce(random.choice(ATTRIBUTES), keys, window, where, tells_open=tells_open)
+    changes = window.frame is FrameUnit.RANGE and random.random() < 0.3
+    return Coalesce(random.choice(ATTRIBUTES), keys, window, where, tells_open=tells_open, changes=changes)
 
 
 def output(made: Coalesce) -> Schema:

@@ -26,14 +26,13 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.join import shared, side
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.units import cut
 from slicemill.rows import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from support.oracle import Oracle
-from support.units import run_cells
+from support.units import exchanges_of, run_cells
 
 STREAMS = """
 CREATE STREAM A (k int, s varchar, d double, v int, ts timestamp) ORDER BY ts;

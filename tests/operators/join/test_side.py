@@ -105,3 +105,18 @@ def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pyte
     per_run = {(20, 100, 300): 3 * 20 + 100 + 300, (100, 300): 4 * 100 + 300, (300,): 5 * 300}
     for cuts, ages in per_run.items():
         assert held[cuts] == pytest.approx(ages / ROWS, abs=3 * ROWS)
+
+
+def test_rows_that_have_gone_on_are_not_kept_with_the_few_that_wait() -> None:
+    side = Side(SideState(), QueryBits({}, {}).taken_by([_member("q", 100)]), 0, SCHEMA)
+    many = 10_000
+    numbers = np.arange(many)
+    hashes, masks = numbers.astype(np.uint64), np.ones(many, np.uint64)
+    side.arrive(pa.table([numbers, numbers, hashes, masks], schema=SCHEMA))
+    assert side.ready(10).num_rows == 10
+    assert (side.state.taken, len(side.state.waiting)) == (10, 1), "most of them are yet to come"
+    assert side.ready(many - 1).num_rows == many - 11
+    (waiting,) = side.state.waiting
+    assert isinstance(waiting, pa.Table)
+    assert (side.state.taken, waiting.num_rows, waiting.nbytes) == (0, 1, 32)
+    assert side.next_ts() == side.last_ts() == many - 1

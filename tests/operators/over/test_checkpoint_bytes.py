@@ -11,7 +11,6 @@ import pytest
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.storage.checkpoints import write_checkpoint
 
@@ -53,7 +52,7 @@ def test_a_checkpoint_has_no_batches(aggregate: str, window: str, tmp_path: Path
     catalog = bind(f"{STREAM}{OWN}{query}").catalog
     graph = build_graph(catalog)
     (unit,) = cut(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, 1)))
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     for first in range(0, 2 * BATCH, BATCH):
         # A few tuples of an open slot are left over.
         table = batch(first).slice(0, BATCH - 95 if first else BATCH)

@@ -28,12 +28,11 @@ from slicemill.operators.over import routines
 from slicemill.operators.over.routines import CallsState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.rows import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
-from support.units import run_cells
+from support.units import exchanges_of, run_cells
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;
 CREATE MODEL spread(x REAL) AS let m = mean(x) in sum((x - m)^2)/n;

@@ -20,7 +20,6 @@ from slicemill.esl import bind
 from slicemill.operators.panes import state
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.reference.engine import Engine
 from slicemill.reference.sources import Arrival
@@ -28,7 +27,7 @@ from slicemill.reference.translate import translate
 from slicemill.rows import Timed
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
-from support.units import run_cells
+from support.units import exchanges_of, run_cells
 
 STREAM = """
 CREATE STREAM A (k int, g varchar, v bigint, w double, d decimal(10, 2)) ORDER BY current_time;

@@ -12,8 +12,8 @@ from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.part.spec import Part
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
+from support.units import exchanges_of
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;
 CREATE MODEL fading(x REAL) AS sum(x * 0.5^age)/n;

@@ -13,8 +13,8 @@ from slicemill.operators.part.spec import Part
 from slicemill.operators.select.spec import Filter
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
+from support.units import exchanges_of
 
 STREAMS = """
 CREATE STREAM Bid(item int, price real) ORDER BY current_time;

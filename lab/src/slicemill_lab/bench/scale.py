@@ -42,7 +42,7 @@ class ScaleSizes:
     rounds: int
 
 
-SIZES: Mapping[Scale, ScaleSizes] = {"small": ScaleSizes(3, 2), "full": ScaleSizes(8, 3)}
+SIZES: Mapping[Scale, ScaleSizes] = {"small": ScaleSizes(3, 1), "full": ScaleSizes(8, 3)}
 
 
 def run(scale: Scale) -> Result:

@@ -16,7 +16,6 @@ from slicemill.columns.rows import to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.partitions import exchanges_of
 from slicemill.plan.units import cut
 from slicemill.rows import Timed
 from slicemill_lab.claims import Claim, at_most
@@ -62,7 +61,7 @@ def _after(options: str, tuples: int) -> tuple[int, float]:
     catalog = bind(f"{_STREAM} CREATE QUERY q {options} AS {query};").catalog
     graph = build_graph(catalog)
     (unit,) = cut(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, 1)))
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
     schema = graph[graph.streams["s"]].schema
     random, value = Random(SEED), 0.0
     for first in range(0, 3 * tuples, _BATCH):

@@ -19,6 +19,26 @@ from slicemill_lab.spread import SEEDS, fewer_seeds
 FOLDER = Path(__file__).parent.parent / "results"
 PUBLISHED: Mapping[str, Mapping[str, Printed]] = {**mill.FIGURES, **sched.FIGURES, **slices.FIGURES}
 WHY: Mapping[str, str] = {**mill.WHY, **sched.WHY, **slices.WHY}
+FULL_TAKES: Mapping[str, str] = {
+    "mill-E5": "4 min",
+    "mill-E6": "4 min",
+    "mill-E7": "4 min",
+    "mill-E16": "3 min",
+    "mill-E18": "3 min",
+    "mill-spark-E5": "6 min",
+    "mill-spark-E6": "6 min",
+    "mill-spark-E7": "6 min",
+    "mill-spark-E10": "3 min",
+    "mill-spark-E11": "3 min",
+    "sched-E25": "1 min",
+    "sched-E26": "2 min",
+    "sched-E27": "2 min",
+    "slice-E8": "4 min",
+    "slice-E9": "4 min",
+    "slice-spark-E8": "1 min",
+    "slice-spark-E9": "1 min",
+}
+"""Of experiments that were run at the small scale: what the full one would take, of one processor."""
 _DIGITS = 6
 
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slicemill_lab.published.figure import Verdict
-from slicemill_lab.published.kept import WHY, Row
+from slicemill_lab.published.kept import FULL_TAKES, WHY, Row
 
 _COLOURS = {Verdict.reproduced: "green", Verdict.sign_only: "yellow", Verdict.not_reproduced: "red"}
 _WIDTHS = (1, 31, 13, 14, 14)
@@ -85,9 +85,16 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.what,
         str(row.printed),
         ours,
-        f"{len(row.samples)}{'' if row.scale == 'full' else ', small'}",
+        f"{len(row.samples)}{_scale(row)}",
         row.verdict.value,
     )
+
+
+def _scale(row: Row) -> str:
+    if row.scale == "full":
+        return ""
+    takes = FULL_TAKES.get(row.experiment)
+    return ", small" if takes is None else f", small (full: {takes})"
 
 
 def _reasons(rows: Sequence[Row]) -> dict[str, str]:

@@ -5,43 +5,67 @@
       cell 1 ─┤   cell 1'     …
               └─► cell 2'
 
-It can be done where all that a unit keeps are rows of joins, each of which is stored once: by key, by time,
-or in a single cell.
+It can be done where all that a unit keeps are rows of joins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from slicemill.engine.program import UnitPlan
-from slicemill.operators.redistribution import Redistribution
+from slicemill.operators.redistribution import Dimension, InputChange, Redistribution
 from slicemill.operators.registry import imported, kind_of
-from slicemill.plan.partitions import Exchange, key_places
-from slicemill.plan.placement import Placement, PlacementKind
-
-_STORED_ONCE = (PlacementKind.ONE, PlacementKind.KEY, PlacementKind.TIME)
+from slicemill.plan.partitions import Along, Exchange, exchange_at
+from slicemill.plan.placement import Placement
 
 
 def can_change(plan: UnitPlan, before: Placement, after: Placement) -> bool:
     """Can the state of a unit follow from one placement to another?"""
-    operators = (plan.graph[node_id].operator for node_id in plan.unit.stateful_nodes)
-    kept = all(kind_of(operator).redistribute is not None for operator in operators)
-    return kept and before.kind in _STORED_ONCE and after.kind in _STORED_ONCE
+    try:
+        for node_id in plan.unit.stateful_nodes:
+            if kind_of(plan.graph[node_id].operator).redistribute is None:
+                return False
+            _changes(plan, node_id, 0, before.exchanges, after.exchanges)
+    except ValueError:
+        return False
+    return True
 
 
 def redistributed(
     plan: UnitPlan, cell: int, before: Mapping[str, Exchange], kept: Sequence[Mapping[str, object]]
 ) -> dict[str, object]:
     """The states of a cell of a plan, by node, from what all cells of before kept."""
-    after = plan.cell(cell)
-    by_key = after.count > 1 and not after.by_time
+    after, was = plan.cell(cell), replace(plan, exchanges=before).cell(0)
     found: dict[str, object] = {}
     for node_id in plan.unit.stateful_nodes:
-        states = [states[node_id] for states in kept if node_id in states]
-        name = kind_of(plan.graph[node_id].operator).redistribute
-        if states and name is not None:
-            places = key_places(plan.graph[node_id], plan.graph, plan.exchanges) if by_key else ()
-            change = Redistribution(replace(plan, exchanges=before).cell(0), after, places)
-            found[node_id] = imported(name)(states, change)
+        operator, states = plan.graph[node_id].operator, [states.get(node_id) for states in kept]
+        name = kind_of(operator).redistribute
+        if name is not None and any(state is not None for state in states):
+            inputs = _changes(plan, node_id, cell, before, plan.exchanges)
+            found[node_id] = imported(name)(operator, states, Redistribution(was, after, inputs))
     return found
+
+
+def _changes(
+    plan: UnitPlan, node_id: str, cell: int, before: Mapping[str, Exchange], after: Mapping[str, Exchange]
+) -> tuple[InputChange, ...]:
+    node = plan.graph[node_id]
+    found = []
+    for port in range(len(node.inputs)):
+        was, now = (exchange_at(node, port, plan.graph, exchanges) for exchanges in (before, after))
+        sources = {0: 0} if was is None else {was.part_of(one): one for one in reversed(range(was.cells))}
+        dimensions = () if now is None else _dimensions(now, cell)
+        found.append(InputChange(tuple(sorted(sources.values())), dimensions))
+    return tuple(found)
+
+
+def _dimensions(exchange: Exchange, cell: int) -> tuple[Dimension, ...]:
+    """Those along which rows differ, and where a cell is."""
+    found = []
+    for along, (count, by) in enumerate(zip(exchange.shape, exchange.by, strict=True)):
+        if by is not Along.EVERY:
+            place = cell // prod(exchange.shape[along + 1 :]) % count
+            found.append(Dimension(count, None if isinstance(by, Along) else by, place))
+    return tuple(found)

@@ -28,12 +28,14 @@ class Replacing:
     mill: str
 
     def replace_placement(self, unit: RunningUnit, placement: Placement) -> bool:
-        """Give a unit other cells; False if its state could not be written, and all is as before."""
+        """Give a unit other cells; False if that cannot be now, and all is as before."""
         before = Placement.of(unit.plan.exchanges)
         if placement == before:
             return True
         if not can_change(unit.plan, before, placement):
             raise SlicemillError(f"{unit.id} cannot change from {before} to {placement} while it runs")
+        if unit.fields.get("heavy"):
+            return False  # rows of heavy keys are where they are until these are light
         dispatcher = self.dispatcher
         with dispatcher.paused():
             dispatcher.checkpoint([unit])

@@ -222,6 +222,8 @@ def _identity(statement: Statement) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": _kind(statement), "name": statement.name}
     if isinstance(statement, (AggregateDefinition, FunctionDefinition)) and statement.external is not None:
         found["code"] = source_digest(statement.external)
+    if isinstance(statement, Classifier) and statement.options.observe is not None:
+        found["code"] = source_digest(statement.options.observe)
     return found
 
 

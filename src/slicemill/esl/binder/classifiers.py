@@ -10,6 +10,7 @@ from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.context import KIND_NAMES, Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.definitions import refuse_known
 from slicemill.esl.binder.durations import duration_us
+from slicemill.esl.binder.functions.create import imported, named_object
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
@@ -29,7 +30,7 @@ _NUMBERS: Mapping[str, tuple[int, int]] = {
     "window": (1, 10**9),
     "seed": (0, 2**63 - 1),
 }
-_OPTIONS = ("capacity", "policy", *(name for name in _NUMBERS if name != "capacity"))
+_OPTIONS = ("capacity", "policy", "observe", *(name for name in _NUMBERS if name != "capacity"))
 _RESULT = (Column("time", TIMESTAMP), Column("risk", DOUBLE), Column("observed", INT))
 
 
@@ -43,7 +44,7 @@ def bind_classifier(node: nodes.CreateClassifier, context: Context) -> Classifie
     features: dict[str, exp.Identifier] = {}
     for entry in child(node, "inputs"):
         with problems.noting():
-            inputs.append(_features(entry, context, features))
+            inputs.append(_features(entry, context, features, numeric=not _observes(node)))
     problems.raise_any()
     assert training is not None
     label, key = child(node, "label"), child(node, "key")
@@ -63,7 +64,7 @@ def bind_classifier(node: nodes.CreateClassifier, context: Context) -> Classifie
             raise Mistake("a time unit is longer than nothing", span_of(child(node, "every")))
     options = ClassifierOptions(1)
     with problems.noting():
-        options = _options(child(node, "options"), node)
+        options = _options(child(node, "options"), node, context)
     problems.raise_any()
     time, risk, observed = _RESULT
     keys = () if key_column is None else (key_column,)
@@ -90,8 +91,13 @@ def _training(identifier: exp.Identifier, context: Context) -> Relation:
     )
 
 
+def _observes(node: nodes.CreateClassifier) -> bool:
+    """Does a function make numbers of what comes? Then streams may bring anything."""
+    return any(option.this.name.lower() == "observe" for option in child(node, "options"))
+
+
 def _features(
-    node: nodes.FeatureInput, context: Context, known: dict[str, exp.Identifier]
+    node: nodes.FeatureInput, context: Context, known: dict[str, exp.Identifier], numeric: bool
 ) -> tuple[Features, Relation]:
     """The features that a stream brings; `known` are those of all streams so far."""
     relation = context.relation(node.this)
@@ -110,7 +116,7 @@ def _features(
     problems, columns = Problems(), []
     for identifier in child(node, "columns"):
         with problems.noting():
-            column = _numeric(identifier, relation)
+            column = _numeric(identifier, relation) if numeric else _column(identifier, relation)
             if column.name.lower() in known:
                 raise Mistake(
                     f"{column.name} is a feature already",
@@ -138,7 +144,7 @@ def _numeric(identifier: exp.Identifier, relation: Relation) -> Column:
         raise Mistake(
             f"a feature is a number, and {relation.name}.{column.name} is {column.type}",
             span_of(identifier),
-            "compute a number of it in a CREATE STREAM … AS SELECT",
+            "compute a number of it in a CREATE STREAM … AS SELECT, or with observe = 'module:function'",
         )
     return column
 
@@ -162,7 +168,9 @@ def _key(identifier: exp.Identifier, streams: list[Relation], training: Relation
     return found[0]
 
 
-def _options(option_nodes: list[nodes.Option], node: nodes.CreateClassifier) -> ClassifierOptions:
+def _options(
+    option_nodes: list[nodes.Option], node: nodes.CreateClassifier, context: Context
+) -> ClassifierOptions:
     given: dict[str, int | str] = {}
     for option in option_nodes:
         name = option.this.name.lower()
@@ -171,7 +179,10 @@ def _options(option_nodes: list[nodes.Option], node: nodes.CreateClassifier) -> 
             raise Mistake(f"a classifier has no option {name}", span_of(option), hint)
         if name in given:
             raise Mistake(f"{name} is given twice", span_of(option))
-        given[name] = _policy(option) if name == "policy" else _number(name, option)
+        if name == "observe":
+            given[name] = _function(option, context)
+        else:
+            given[name] = _policy(option) if name == "policy" else _number(name, option)
     if "capacity" not in given:
         raise Mistake(
             "a classifier needs a capacity: how many values it looks at in a time unit",
@@ -179,6 +190,16 @@ def _options(option_nodes: list[nodes.Option], node: nodes.CreateClassifier) -> 
             "add capacity = 10 to WITH",
         )
     return ClassifierOptions(**given)  # type: ignore[arg-type]
+
+
+def _function(option: nodes.Option, context: Context) -> str:
+    literal = child(option, "value")
+    module, name = named_object(
+        literal, "a function is named module:function", "observe = 'cameras:brightness'"
+    )
+    if context.imports and not callable(imported(literal, module, name)):
+        raise Mistake(f"{literal.name} is no function", span_of(literal))
+    return str(literal.name)
 
 
 def _policy(option: nodes.Option) -> str:

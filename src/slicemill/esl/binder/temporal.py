@@ -65,6 +65,13 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
+    changes = child(entry.node, "changes")
+    if changes is not None and by_rows:
+        raise Mistake(
+            "CHANGES goes with windows of time: what has changed since the last report",
+            span_of(changes),
+            "leave it out, or write RANGE 15 MINUTES SLIDES 1 MINUTE CHANGES",
+        )
     flag = (Column(OPEN.name, BOOLEAN),) if run_env.asks_open else ()
     coalesce = TemporalQuery(
         attributes=tuple(column.name for column in attributes),
@@ -74,6 +81,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
         after=after,
         schema=Schema((*shown.columns, Column(VALID.name, PERIOD), *flag)),
         tells_open=run_env.asks_open,
+        changes=changes is not None,
     )
     return SelectQuery((stream,), None, (), (), False, None, (), coalesce, items, schema_of_items(items))
 

@@ -88,7 +88,7 @@ class Over(exp.Expression):
 class StreamInput(exp.Expression):
     """One entry of FROM: a named relation or a sub-query, its alias and its window.
 
-    `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES …`; the
+    `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES … [CHANGES]`; the
     window then follows the alias and may have its own PARTITION BY.
     """
 
@@ -97,6 +97,7 @@ class StreamInput(exp.Expression):
         "alias": False,
         "frame": False,
         "coalesce": False,
+        "changes": False,
         "partition_by": False,
     }
 

@@ -160,6 +160,7 @@ class EslGenerator(Generator):
         if coalesce:
             rows = " ROWS" if child(frame, "kind") == "ROWS" else ""
             sql += f" RANGE {self.sql(frame, 'this')}{rows} SLIDES {self.sql(frame, 'slide')}{rows}"
+            sql += " CHANGES" if child(e, "changes") else ""
             if child(e, "partition_by"):
                 sql += f" PARTITION BY {self._listing(child(e, 'partition_by'))}"
         return sql

@@ -21,7 +21,8 @@ class Features:
 class ClassifierOptions:
     """`capacity` values are looked at per time unit. `window` transitions are remembered; None: those learnt.
 
-    `lags`: so many earlier time units are features as well.
+    `lags`: so many earlier time units are features as well. `observe` names a function in Python that makes
+    numbers of what the streams bring, of the values that are looked at and no others.
     """
 
     capacity: int
@@ -31,6 +32,7 @@ class ClassifierOptions:
     lags: int = 0
     window: int | None = None
     seed: int = 1
+    observe: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

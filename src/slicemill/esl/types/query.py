@@ -88,6 +88,7 @@ class TemporalQuery:
 
     `before` selects the tuples that make runs, `after` selects runs; the window and its slide say when runs
     are reported. Without a budget all tuples of the window are kept. `tells_open`: OPEN(S) is asked for.
+    `changes`: a run is told when it begins and when it ends (L8).
     """
 
     attributes: tuple[str, ...]
@@ -98,6 +99,7 @@ class TemporalQuery:
     schema: Schema
     budget: Budget | None = None
     tells_open: bool = False
+    changes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

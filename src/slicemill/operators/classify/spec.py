@@ -31,6 +31,7 @@ def _words(classifier: Classifier) -> Description:
         ("every", format_us(classifier.every_us)),
         ("look at", f"{many(options.capacity, 'value')}, chosen by {options.policy}"),
     ]
+    facts += [("by", options.observe)] if options.observe is not None else []
     return Description("", "Classify", tuple(facts))
 
 

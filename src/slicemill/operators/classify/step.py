@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from slicemill.columns.rows import column_values, to_table
 from slicemill.esl.types.classifier import Classifier as Definition
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.classify.observing import Observer
 from slicemill.operators.classify.spec import Classify
 from slicemill.operators.classify.training import Trained, placed, trained
 from slicemill.operators.context import StepContext
@@ -22,16 +24,20 @@ from slicemill.storage.codec import stored_as
 from slicemill.time import END
 
 
-@stored_as("classify", version=1)
+@stored_as("classify", version=2, upgrade={1: lambda plain: {**plain, "payloads": {}}})
 @dataclass(slots=True)
 class ClassifyState:
-    """What is learnt, the next time unit to decide on, and the values of units that are not over."""
+    """What is learnt, the next time unit to decide on, and the values of units that are not over.
+
+    Where a function looks at values, `payloads` are what came in a unit, and its values their places there.
+    """
 
     trained: Trained
     next_unit: int | None = None
     units: dict[int, Floats] = field(default_factory=dict)
     next_seq: int = 0
     ended: bool = False
+    payloads: dict[int, list[Any]] = field(default_factory=dict)
 
 
 class ClassifyStep:
@@ -43,6 +49,8 @@ class ClassifyStep:
         self._schemas = context.schemas
         self._output = context.node.schema
         self._places = placed(definition, self._schemas)
+        observes = definition.options.observe is not None
+        self._observer = Observer(definition, self._schemas, state.trained) if observes else None
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         for table, schema, places in zip(tables, self._schemas, self._places, strict=True):
@@ -71,12 +79,27 @@ class ClassifyStep:
                 state.units[unit] = state.trained.nothing(len(self._definition.features))
         grid = np.stack([state.units[unit] for unit in numbers.tolist()])
         for column, feature in places:
-            values = _numbers(table.column(schema.names[column]))
+            if self._observer is not None:
+                kind = schema.columns[column].type.kind
+                given = column_values(table.column(schema.names[column]), kind)
+                values = self._kept(given, units, tasks)
+            else:
+                values = _numbers(table.column(schema.names[column]))
             good = np.isfinite(values) & (tasks >= 0)
             # Of values for the same place, the last one stays.
             grid[places_of_units[good], tasks[good], feature] = values[good]
         for unit, values in zip(numbers.tolist(), grid, strict=True):
             state.units[unit] = values
+
+    def _kept(self, given: Sequence[object], units: Ints, tasks: Ints) -> Floats:
+        """Where payloads are kept until their time unit is over; NaN for none."""
+        places = np.full(len(given), np.nan)
+        for row, (payload, unit, task) in enumerate(zip(given, units.tolist(), tasks.tolist(), strict=True)):
+            if payload is not None and task >= 0:
+                waiting = self.state.payloads.setdefault(unit, [])
+                places[row] = len(waiting)
+                waiting.append(payload)
+        return places
 
     def _tasks(self, table: pa.Table, schema: Schema) -> Ints:
         """The number of each row's task; -1 where there is none of that key."""
@@ -105,7 +128,9 @@ class ClassifyStep:
             values = state.units.pop(unit, None)
             if values is None:
                 values = state.trained.nothing(len(definition.features))
-            rows += state.trained.decide(end, values, definition.key is not None)
+            payloads = state.payloads.pop(unit, [])
+            observe = None if self._observer is None else self._observer.of(payloads, values)
+            rows += state.trained.decide(end, values, definition.key is not None, observe)
             unit += 1
             state.next_unit = unit
         return rows

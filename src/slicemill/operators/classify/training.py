@@ -14,6 +14,7 @@ from slicemill.esl.types.schema import Schema
 from slicemill.rows import Row, Timed
 from slicemill.shedding.classify import TaskClassifier
 from slicemill.shedding.classify.arrays import Floats
+from slicemill.shedding.classify.classifier import Observe
 from slicemill.shedding.classify.training import Examples, train
 from slicemill.storage.codec import stored_as
 
@@ -31,9 +32,9 @@ class Trained:
         """The values of a time unit in which nothing has arrived."""
         return np.full((len(self.tasks), features), np.nan)
 
-    def decide(self, end: int, values: Floats, keyed: bool) -> list[Timed]:
-        """The rows of a time unit that ends at `end`."""
-        found = self.classifier.step(values)
+    def decide(self, end: int, values: Floats, keyed: bool, observe: Observe | None = None) -> list[Timed]:
+        """The rows of a time unit that ends at `end`; `observe` gives the values that are looked at."""
+        found = self.classifier.step(values, observe)
         rows: list[Timed] = []
         for key, task in self.tasks.items():
             decision = (end, self.classes[found.classes[task]], float(found.risks[task]))

@@ -153,7 +153,8 @@ class BudgetedByTime(Coalescing):
         self._now = now
         self._count()
         state.report.in_window = self._in_window(now)
-        table = self._table(left)
+        told = left.take(self._is_change(left.begins, left.ends, now)) if self._changes else left
+        table = self._table(told)
         state.report.add(now, sums(*self._exact(left, tuples, len(kept), now), self._selects))
         return table
 

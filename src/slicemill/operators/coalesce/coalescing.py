@@ -19,7 +19,7 @@ from slicemill.columns.keys import shown as shown_values
 from slicemill.columns.pieces import kept
 from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.schema import Schema
-from slicemill.operators.coalesce.runs import Runs, as_before, ends_of, runs_of, shown
+from slicemill.operators.coalesce.runs import Runs, Shown, as_before, ends_of, runs_of, shown
 from slicemill.operators.coalesce.spans import RunSpans
 from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.panes.state import StoredKeys
@@ -100,7 +100,7 @@ class Coalescing(ABC):
         self.state = state
         self._slide, self._extent = operator.window.slide, operator.window.extent
         self._names = list(names)
-        self._tells_open = operator.tells_open
+        self._tells_open, self._changes = operator.tells_open, operator.changes
         self._keys = [item.expr for item in operator.partition_by]
         # A key that is an attribute as well is shown once, as the attribute.
         self._heads = [
@@ -177,9 +177,18 @@ class Coalescing(ABC):
         """
         self.state.pieces = kept(self.state.pieces, new, content.in_table(content.changes()), exactly=True)
 
+    def _is_change(self, begins: Places, ends: Places, now: Places | int) -> Mask:
+        """Runs that have begun or ended since the report before (L8)."""
+        before = now - self._slide
+        changed: Mask = (begins >= before) | ((ends >= before) & (ends < now))
+        return changed
+
     def _output(self, content: Content, spans: RunSpans, seqs: Places, arrivals: Places) -> pa.Table:
         """The runs that windows show; `seqs` and `arrivals` are those of the windows' rows."""
         found = shown(content.runs, spans)
+        if self._changes:
+            told = np.flatnonzero(self._is_change(found.begins, found.ends, spans.ends[found.windows]))
+            found = Shown(*(column[told] for column in found))
         keys = self.state.keys.values(content.partitions[found.places]) if self._heads else []
         heads = [keys[place] for place in self._heads]
         places = pa.array(found.places)

@@ -151,6 +151,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
             Timed(now, fragment.row(partition, asked))
             for key, partition in partitions.items()
             for fragment in left[key]
+            if self._temporal.tells(fragment.period, now)
         ]
 
     def _in_all_windows(self, now: int) -> int:
@@ -196,6 +197,7 @@ def temporal(operator: Coalesce, schema: Schema) -> Temporal:
         window.frame is FrameUnit.ROWS,
         predicate(operator.where, schema),
         operator.tells_open,
+        operator.changes,
     )
 
 

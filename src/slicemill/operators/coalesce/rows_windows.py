@@ -28,6 +28,13 @@ class Temporal:
     by_rows: bool = False
     where: Callable[[Row], bool] = lambda _: True
     tells_open: bool = False
+    changes: bool = False
+
+    def tells(self, period: tuple[int, int], now: int) -> bool:
+        """Is a run part of the report? Of changes, if it has begun or ended since the one before (L8)."""
+        begin, end = period
+        before = now - self.slide
+        return not self.changes or begin >= before or before <= end < now
 
 
 class WindowPartition(Protocol):

@@ -21,7 +21,8 @@ class Coalesce(Operator):
 
     `where` says which tuples make runs. It is no filter below: a tuple holds until the next one arrives (L3),
     whether or not that one is selected. With a `budget` tuples may be dropped; `wanted` says of which runs
-    their accuracy is told. With `tells_open` a last column says whether a run goes on (L3).
+    their accuracy is told. With `tells_open` a last column says whether a run goes on (L3). With `changes` a
+    run is reported when it begins and when it ends, and not in between (L8).
     """
 
     attributes: tuple[str, ...]
@@ -31,6 +32,7 @@ class Coalesce(Operator):
     budget: Budget | None = None
     wanted: Expr | None = None
     tells_open: bool = False
+    changes: bool = False
 
 
 def _words(coalesce: Coalesce) -> Description:
@@ -40,7 +42,8 @@ def _words(coalesce: Coalesce) -> Description:
         *((("where", render(coalesce.where)),) if coalesce.where is not None else ()),
         *((("memory", str(coalesce.budget)),) if coalesce.budget is not None else ()),
     )
-    return Description("", "Coalesce", (*facts, ("window", str(coalesce.window))))
+    told = (("report", "changes only"),) if coalesce.changes else ()
+    return Description("", "Coalesce", (*facts, ("window", str(coalesce.window)), *told))
 
 
 def _keys(coalesce: Coalesce) -> tuple[Keys, ...] | None:

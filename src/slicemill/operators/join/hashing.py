@@ -98,6 +98,13 @@ def _mixed(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
+def unmixed(hashes: Hashes) -> Hashes:
+    """The words that keys of one column of at most 64 bits have been mixed from."""
+    words = (hashes ^ (hashes >> np.uint64(31)) ^ (hashes >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
+    words = (words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
+    return np.asarray((words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))) - _STEP)
+
+
 @loop(types.void(hashes_in, hashes_out))
 def _mix_words(words: Hashes, hashes: Hashes) -> None:
     for row in range(len(words)):

@@ -5,18 +5,20 @@ stored from now on; each row that waits, where it is read. Slices are cut anew, 
 number of rows (S39).
 
 Where pairs of one tuple come from several cells, their order goes by the numbers of the older ones. A join
-that had no need of them does not store them. What it stored then is numbered here, from below 0 up: in the
+that had no need of them does not store them. What it stored is numbered here then, from below 0 up: in the
 same order, and before all that comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from slicemill.esl.types.expression import Expr
 from slicemill.operators.join.block import (
     FIRST,
     HASH,
@@ -29,44 +31,75 @@ from slicemill.operators.join.block import (
     conformed,
     grouped,
 )
+from slicemill.operators.join.hashing import unmixed
 from slicemill.operators.join.side import Side, masked, wide
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState, SideState, Stored, table_of
 from slicemill.operators.join.windows import QueryBits
-from slicemill.operators.redistribution import KeyedRows, Redistribution
+from slicemill.operators.redistribution import KeptRows, Redistribution
 from slicemill.shedding.report import merged
 
 _SLICES = 8
 _SMALL_ROWS = 4096  # fewer rows are not worth a slice of their own
 
+# Of a table of rows as they are kept, the values of a key.
+ValueOf: TypeAlias = Callable[[pa.Table, Expr], pa.Array]
 
-def redistributed(states: Sequence[object], change: Redistribution) -> JoinState:
-    """The state of one of the new cells."""
-    found = [state for state in states if isinstance(state, JoinState)]
+
+def redistributed(
+    operator: SharedJoin, states: Sequence[JoinState | None], change: Redistribution
+) -> JoinState:
+    """The state of one of the new cells; there is one of before at least."""
+    found = [state for state in states if state is not None]
     whole = JoinState(found[0].seats, measures=found[0].measures)
     whole.measures.begin_anew()
-    whole.sides = (_side(found, 0, change), _side(found, 1, change))
+    sides = []
+    for number in (0, 1):
+        keys = operator.keys[number]
+
+        def value(table: pa.Table, key: Expr, keys: Sequence[Expr] = keys) -> pa.Array:
+            name = f"{KEY}{keys.index(key)}"
+            return table.column(name) if name in table.column_names else plain_key(table, HASH)
+
+        before = [None if state is None else state.sides[number] for state in states]
+        sides.append(redistributed_side(before, number, found[0].seats, change, value, number))
+    whole.sides = (sides[0], sides[1])
     if change.after.number == 0:  # what was given up so far is told once
         names = {name for state in found for name in state.sheds}
         whole.sheds = {name: merged([s.sheds[name] for s in found if name in s.sheds]) for name in names}
     return whole
 
 
-def _side(states: Sequence[JoinState], number: int, change: Redistribution) -> SideState:
-    seats, sides = states[0].seats, [state.sides[number] for state in states]
-    side = SideState(seen=sides[0].seen, moments=sides[0].moments)
-    # Where all cells get all rows, all of them wait in each.
-    have = sides[:1] if change.before.by_time else sides
-    waiting = _in_order((table for one in have for table in _waiting(one)), TS)
+def plain_key(table: pa.Table, hash_column: str) -> pa.Array:
+    """A key of one integer, which its hash says."""
+    return pa.array(unmixed(column_numbers(table, hash_column).view(np.uint64)).view(np.int64))
+
+
+def redistributed_side(
+    sides: Sequence[SideState | None],
+    input_: int,
+    seats: QueryBits,
+    change: Redistribution,
+    value: ValueOf,
+    of_member: int,
+) -> SideState:
+    """What a new cell keeps of an input, which is that side of the members that `seats` have."""
+
+    def rows(table: pa.Table) -> KeptRows:
+        return KeptRows(column_numbers(table, SEQ), lambda key: value(table, key))
+
+    known = next(side for side in sides if side is not None)
+    side = SideState(seen=known.seen, moments=known.moments)
+    having = change.waiting_in(input_, sides)
+    waiting = _in_order([table for one in having for table in _waiting(one)], TS)
     if waiting is not None:
-        mine = waiting if change.after.by_time else waiting.filter(change.is_mine(_keyed(waiting)))
+        mine = waiting.filter(pa.array(change.is_read(input_, rows(waiting))))
         side.waiting = [mine.combine_chunks()] if mine.num_rows else []
-    stored = _in_order((table for one in sides for table in _stored(one, seats)), TIME)
+    having = change.stored_in(input_, sides)
+    stored = _in_order([table for one in having for table in _stored(one, seats)], TIME)
     if stored is not None:
-        numbered = stored
-        if SEQ not in stored.column_names:
-            numbered = stored.append_column(SEQ, pa.array(np.arange(-stored.num_rows, 0)))
-        mine = numbered.filter(change.is_mine(_keyed(numbered)))
-        side.slices = list(_cut(mine, seats, number))
+        mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
+        side.slices = list(_cut(mine, seats, of_member))
     return side
 
 
@@ -81,39 +114,34 @@ def _stored(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
     for stored in side.slices:
         block = stored.block(seats.words)
         table = block.table.drop_columns([FIRST])
-        missing = [name for name in names if name not in table.column_names]
-        for name in missing:
+        for name in (name for name in names if name not in table.column_names):
             table = table.append_column(name, pa.array(np.zeros(block.rows, np.uint64)))
         masks = block.words & wide(stored.live, seats.words)
         yield masked(table, masks).filter(pa.array(masks.any(axis=1)))
 
 
 def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
-    """Rows of several cells by time, then by number; where some have none, as each cell has them."""
+    """Rows of several cells by time, then by number. Where some have none, these come as each cell has them,
+    before all others, and all are numbered anew."""
     found = [table for table in tables if table.num_rows]
     if not found:
         return None
+    numbered = all(SEQ in table.column_names for table in found)
     fields = {field.name: field for table in found for field in table.schema}
-    if not all(SEQ in table.column_names for table in found):
-        fields.pop(SEQ, None)
+    fields.setdefault(SEQ, pa.field(SEQ, pa.int64()))
     schema = pa.schema(fields.values())
     whole = pa.concat_tables([conformed(table, schema) for table in found]).combine_chunks()
-    by = [SEQ, time] if SEQ in fields else [time]
-    return whole.take(pa.array(np.lexsort([column_numbers(whole, name) for name in by])))
+    order = np.lexsort([column_numbers(whole, name) for name in (SEQ, time)])
+    whole = whole.take(pa.array(order))
+    if numbered:
+        return whole
+    place = whole.schema.get_field_index(SEQ)
+    return whole.set_column(place, schema.field(SEQ), pa.array(np.arange(-whole.num_rows, 0)))
 
 
-def _keyed(table: pa.Table) -> KeyedRows:
-    places = sorted(int(name.removeprefix(KEY)) for name in table.column_names if name.startswith(KEY))
-    return KeyedRows(
-        column_numbers(table, SEQ),
-        [table.column(f"{KEY}{place}") for place in places],
-        column_numbers(table, HASH).view(np.uint64),
-    )
-
-
-def _cut(table: pa.Table, seats: QueryBits, number: int) -> Iterator[Stored]:
+def _cut(table: pa.Table, seats: QueryBits, of_member: int) -> Iterator[Stored]:
     """Slices with about the same number of rows, oldest first."""
-    side = Side(SideState(), seats, number, table.schema, asked=True)
+    side = Side(SideState(), seats, of_member, table.schema, asked=True)
     count = min(_SLICES, -(-table.num_rows // _SMALL_ROWS))
     borders = np.linspace(0, table.num_rows, count + 1).astype(int).tolist() if count else []
     for begin, end in pairwise(borders):

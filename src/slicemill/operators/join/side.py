@@ -156,16 +156,16 @@ class Side:
 
     def _store_waiting(self) -> None:
         """Many rows wait in slices, which are stored once; a few as they are."""
-        waiting = self.state.waiting
-        for index, table in enumerate(waiting):
-            if isinstance(table, Slice):
-                continue
-            if table.num_rows >= _SMALL_ROWS:
-                waiting[index] = Slice(table)
-            elif index == 0 and self.state.taken:
+        state = self.state
+        if state.waiting and state.taken:
+            first = table_of(state.waiting[0])
+            if first.num_rows - state.taken < _SMALL_ROWS:
                 # Copied, so that what has gone on is not kept with it.
-                waiting[0] = table.take(pa.array(np.arange(self.state.taken, table.num_rows)))
-                self.state.taken = 0
+                state.waiting[0] = first.take(pa.array(np.arange(state.taken, first.num_rows)))
+                state.taken = 0
+        for index, table in enumerate(state.waiting):
+            if not isinstance(table, Slice) and table.num_rows >= _SMALL_ROWS:
+                state.waiting[index] = Slice(table)
 
     def next_ts(self) -> int | None:
         """The timestamp of the first row that waits."""

@@ -224,6 +224,7 @@ KINDS = (
         keys_below=_keys_below,
         history_us=_history_us,
         ties=True,
+        redistribute="slicemill.operators.multijoin.redistribute:redistributed",
         seq_bits=lambda join, bits, *_: max(seq_bits(member, bits) for member in join.members),
         member=MemberKind(
             words=lambda member: Description("⋈", "From states", _own_part(member)),

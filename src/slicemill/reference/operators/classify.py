@@ -13,6 +13,7 @@ from typing import Any
 
 from slicemill.esl.types.classifier import Classifier as Definition
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.classify.observing import Observer
 from slicemill.operators.classify.training import Trained, as_number, place_of, placed
 from slicemill.rows import Timed
 
@@ -32,6 +33,9 @@ class ClassifyOperator:
         self._keys = [None if definition.key is None else place_of(s, definition.key) for s in schemas]
         self._places = placed(definition, schemas)
         self._values = trained.nothing(self._features)
+        observes = definition.options.observe is not None
+        self._observer = Observer(definition, schemas, trained) if observes else None
+        self._payloads: list[object] = []
         self._end: int | None = None
         self._used = False  # has anything arrived in this unit?
 
@@ -44,10 +48,19 @@ class ClassifyOperator:
         self._used = True
         if task is not None:
             for column, feature in self._places[port]:
-                value = as_number(tuple_.row[column])
+                value = self._value(tuple_.row[column])
                 if not math.isnan(value):
                     self._values[task, feature] = value
         return rows
+
+    def _value(self, given: object) -> float:
+        """A number; where a function makes it, the place of what it is made from."""
+        if self._observer is None:
+            return as_number(given)
+        if given is None:
+            return math.nan
+        self._payloads.append(given)
+        return float(len(self._payloads) - 1)
 
     def advance(self, ts: int) -> Sequence[Timed]:
         return self._close(ts)
@@ -64,10 +77,17 @@ class ClassifyOperator:
         return self._end
 
     def state(self) -> Any:
-        return {"trained": self._trained, "values": self._values, "end": self._end, "used": self._used}
+        return {
+            "trained": self._trained,
+            "values": self._values,
+            "payloads": self._payloads,
+            "end": self._end,
+            "used": self._used,
+        }
 
     def restore(self, state: Any) -> None:
         self._trained, self._values = state["trained"], state["values"]
+        self._payloads = state["payloads"]
         self._end, self._used = state["end"], state["used"]
 
     def _close(self, ts: int) -> list[Timed]:
@@ -78,7 +98,9 @@ class ClassifyOperator:
 
     def _decide(self) -> list[Timed]:
         assert self._end is not None
-        rows = self._trained.decide(self._end, self._values, self._keyed)
+        observe = None if self._observer is None else self._observer.of(self._payloads, self._values)
+        rows = self._trained.decide(self._end, self._values, self._keyed, observe)
+        self._payloads = []
         self._values = self._trained.nothing(self._features)
         self._end += self._every
         self._used = False

@@ -106,6 +106,7 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
         rows = [
             Timed(now, (*partition.head, *values, period, *self._goes_on_at(period, now)))
             for values, period in coalesce(closed)
+            if self._temporal.tells(period, now)
         ]
         return first, rows
 

@@ -6,7 +6,9 @@ stopped and goes on gives the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numba import njit
@@ -18,6 +20,9 @@ from slicemill.shedding.classify.model import NaiveBayes
 from slicemill.shedding.classify.policies.policy import ObservationPolicy
 from slicemill.shedding.classify.unit import TimeUnit, decide_all, look, view_of
 from slicemill.storage.codec import stored_as
+
+# The true values (n, k) of the streams that are marked, NaN for the others, and for what cannot be seen.
+Observe: TypeAlias = Callable[[Bools], Floats]
 
 # So often is it found out again how far streams move (M55).
 _VARIANCE_PERIOD = 100
@@ -97,8 +102,12 @@ class TaskClassifier:
         # Samples of earlier time units, the latest first: known values where streams were looked at.
         self._past: list[Floats] = []
 
-    def step(self, values: Floats) -> Decisions:
-        """Decide on a time unit. `values` (n, k) holds what its streams brought, NaN for nothing."""
+    def step(self, values: Floats, observe: Observe | None = None) -> Decisions:
+        """Decide on a time unit. `values` (n, k) holds what its streams brought, NaN for nothing.
+
+        Where looking at a value is what costs, `observe` gives the true ones of the streams that were chosen,
+        and `values` say only which streams brought anything. Until then, expected values stand for them.
+        """
         settings, (tasks, features) = self._settings, values.shape
         random = np.random.default_rng((settings.seed, self._unit))
         self._p = self._chains.predict(self._p)
@@ -106,7 +115,10 @@ class TaskClassifier:
         sampled = self._densities(drawn, 0)
         expectation = (self._p * self._centres).sum(axis=-1)
         expected = self._densities(expectation[..., np.newaxis], 0)[..., 0]
-        view = view_of(self._model, self._base(drawn), sampled, np.ascontiguousarray(expected), values)
+        base, likely = self._base(drawn), np.ascontiguousarray(expected)
+        supposed = values if observe is None else np.where(np.isnan(values), np.nan, expectation)
+        looked_at = sampled if observe is None else sampled.copy()
+        view = view_of(self._model, base, looked_at, likely, supposed)
         if self._unit % _VARIANCE_PERIOD == 0 and self._chains.window is not None:
             self._variance = self._chains.movement_variance()
         unit = TimeUnit(view, settings.capacity, self._variance, random)
@@ -114,6 +126,11 @@ class TaskClassifier:
             if view.present[task, feature]:
                 look(view, task, feature)
         self._policy.choose(unit)
+        if observe is not None:
+            values = observe(view.observed)
+            view = view_of(self._model, base, sampled, likely, values)
+            for task, feature in np.argwhere(view.present).tolist():
+                look(view, task, feature)
         classes, risks, _ = decide_all(view)
         self._learn(values, view.observed)
         if settings.lags:

@@ -150,11 +150,14 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         alias = c.name("an alias", NOT_AN_ALIAS)
     if frame is None and c.looking_at("["):
         frame = windows.bracket(c)
-    partition = None
+    partition, changes = None, None
     if coalesce is not None:
         frame = windows.temporal(c)
+        changes_at = c.span()
+        changes = at(exp.Var(this="CHANGES"), changes_at) if c.accept("CHANGES") else None
         partition = windows.partition_by(c)
     node = nodes.StreamInput(this=this, alias=alias, frame=frame, coalesce=coalesce, partition_by=partition)
+    node.set("changes", changes)
     return at(node, c.span_from(start))
 
 
