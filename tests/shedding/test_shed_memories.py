@@ -19,7 +19,7 @@ from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.memories import memory_of
 from slicemill.shedding.methods import METHODS, Method, Ties, method_of
 from slicemill.shedding.runs import RunMemory
-from slicemill.shedding.scan import ScanMemory
+from slicemill.shedding.scan import OriginalRunMemory, ScanMemory
 from support.stored import stored
 
 EXAMPLE_4 = closed(["a", 83, 83, 83, "b"], [1, 4, 7, 10, 13, 16])
@@ -230,3 +230,39 @@ def test_weights_say_what_is_worse(
     memory = memory_of(Budget(3, method="cals", weights=weights))
     assert type(memory) is form
     assert feed(memory, closed("baaac", [0, 100, 104, 105, 110, 200]))[3] == dropped
+
+
+def test_shares_are_those_of_runs_as_they_were() -> None:
+    """Half of a run of four is left: its end is a half of that, and a quarter of what it was."""
+    tuples = closed("aaaabbb", list(range(8)))
+    near, exact = (memory_of(Budget(5, method=name)) for name in ("lookahead", "exact"))
+    assert type(exact) is OriginalRunMemory
+    feed(near, tuples), feed(exact, tuples)
+    assert [one.values for one in near.kept("p")] == ["a", "a", "a", "b", "b"]
+    assert [one.values for one in exact.kept("p")] == ["a", "a", "b", "b", "b"]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.integers(2, 8), st.none() | st.integers(5, 40))
+def test_runs_as_they_were_are_known_after_drops_and_expiry(
+    seed: int, capacity: int, window: int | None
+) -> None:
+    """Of a window of time, from its beginning on; a tuple that has gone begins with it at the earliest."""
+    random, times = Random(seed), [0]
+    for _ in range(40):
+        times.append(times[-1] + random.randint(1, 5))
+    tuples = closed([random.choice("ab") for _ in range(40)], times)
+    memory = memory_of(Budget(capacity, method="exact"))
+    assert isinstance(memory, OriginalRunMemory)
+    for place, one in enumerate(tuples):
+        if window is not None:
+            memory.expire("p", begin=one.end - window)
+        memory.arrive("p", copy(one), None if place == 39 else NewestTuple(tuples[place + 1].values, one.end))
+    horizon = 0 if window is None else times[-1] - window
+    for one in memory.kept("p"):
+        same = [other for other in tuples if other.run == one.run]
+        begin = next(other.begin for other in same if other.begin >= horizon)
+        whole = same[-1].end - begin
+        assert memory._whole(one) == whole or (
+            same[0].begin < horizon and one.length <= memory._whole(one) <= same[-1].end - horizon
+        )

@@ -68,6 +68,17 @@ class Measuring:
         cells = [cell for unit in running.units for cell in self._cells(unit)]
         return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
 
+    def cells_in_words(self, query: str) -> str:
+        """What each cell of a query's unit has done, a line each; nothing if it has not run."""
+        unit = self._dispatcher.running.writers.get(query)
+        lines = [
+            f"cell {cell['cell']} on worker {cell['worker']}: {cell['runs']:,} runs, {cell['rows']:,} rows, "
+            f"{cell['pairs']:,} pairs compared, {cell['cpu_s']:.3g} s, {cell['bytes_read']:,} bytes read, "
+            f"{cell['state_bytes']:,} bytes kept"
+            for cell in (self._cells(unit) if unit is not None else ())
+        ]
+        return "".join(f"\n{line}" for line in lines)
+
     def _cells(self, unit: RunningUnit) -> Iterable[dict[str, Any]]:
         for cell, statistics in sorted(unit.statistics.cells.items()):
             yield {

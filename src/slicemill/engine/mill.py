@@ -580,7 +580,8 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            return explained(self._plan.graph, query.name, self.home, self._changes.cells)
+            words = explained(self._plan.graph, query.name, self.home, self._changes.cells)
+            return words + self._measuring.cells_in_words(query.name)
 
         def complete_from() -> int | None:
             return complete_from_of(query.name, self._plan.graph, self.dispatcher.units.values())

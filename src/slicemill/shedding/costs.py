@@ -19,17 +19,21 @@ def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
 
 
 def cost(
-    kept: Sequence[Tuple], place: int, follower: NewestTuple | None, method: Method
+    kept: Sequence[Tuple], place: int, follower: NewestTuple | None, method: Method, whole: int | None = None
 ) -> tuple[float, bool]:
-    """The cost of dropping one of a partition's tuples, in order of time, and whether it splits its run."""
+    """The cost of dropping one of a partition's tuples, in order of time, and whether it splits its run.
+
+    Time is lost as a share of the run of kept neighbours, or of `whole`, the run's length as it was (L15).
+    """
     first, last = run_around(kept, place)
     begin, end, dropped = kept[first].begin, kept[last].end, kept[place]
     grows = method.lookahead and follower is not None and follower.goes_on(kept[last].values, end)
     inner = place > first and (place < last or grows)
+    of = end - begin if whole is None else whole
     if method.threshold is None or grows:
-        return method.split * inner + method.lost * ((dropped.end - dropped.begin) / (end - begin)), inner
+        return method.split * inner + method.lost * ((dropped.end - dropped.begin) / of), inner
     if end - begin < method.threshold:
         return 0.0, inner
     parts = [part for part in (dropped.begin - begin, end - dropped.end) if part and part >= method.threshold]
-    lost = (end - begin - sum(parts)) / (end - begin)
+    lost = (end - begin - sum(parts)) / of
     return method.split * max(0, len(parts) - 1) + method.lost * lost, inner

@@ -8,7 +8,7 @@ from slicemill.shedding.chains import ChainMemory
 from slicemill.shedding.fast import FastMemory
 from slicemill.shedding.methods import method_of
 from slicemill.shedding.runs import RunMemory
-from slicemill.shedding.scan import ScanMemory
+from slicemill.shedding.scan import OriginalRunMemory, ScanMemory
 
 
 def memory_of(budget: Budget) -> ChainMemory:
@@ -18,6 +18,8 @@ def memory_of(budget: Budget) -> ChainMemory:
         return RunMemory(budget.capacity, method)
     if method.blind:
         return BlindMemory(budget.capacity, method)
+    if method.original:
+        return OriginalRunMemory(budget.capacity, method)
     # Where a split costs less than lost time, any tuple may be the cheapest.
     any_tuple = 0 < method.split < method.lost or (method.split == 0 and method.threshold is not None)
     return ScanMemory(budget.capacity, method) if any_tuple else FastMemory(budget.capacity, method)

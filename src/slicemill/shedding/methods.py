@@ -22,7 +22,7 @@ class Method:
 
     `lookahead`: a run that the newest tuple goes on with has no end yet, so its last tuple is an inner one
     (L21). `threshold`: runs shorter than this are not wanted at all (L23). Without any cost (`blind`) a tuple
-    is drawn at random.
+    is drawn at random. `original`: time is lost as a share of the run as it was, not of what is left (L15).
     """
 
     split: float = 1.0
@@ -30,6 +30,7 @@ class Method:
     lookahead: bool = True
     threshold: int | None = None
     blind: bool = False
+    original: bool = False
     ties: Ties = Ties.RANDOM
     seed: int = 1
 
@@ -46,10 +47,11 @@ METHODS = {
     "interval": Method(split=0.0),
     "lookahead": Method(),
     "threshold": Method(threshold=0),
+    "exact": Method(original=True),
     "random": Method(blind=True),
 }
 """CALS as it was printed, counting only results or only time, with look-ahead, knowing the query's least
-duration, and RAND (L16-L23)."""
+duration or runs as they were, and RAND (L15-L23)."""
 
 
 def method_of(

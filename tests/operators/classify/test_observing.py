@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from slicemill.engine.mill import Mill
 from slicemill.esl import bind
 from slicemill.operators.classify import observing
 from slicemill.plan.build import build_graph
@@ -112,3 +113,21 @@ def test_what_is_not_looked_at_is_not_worked_through(tmp_path: Path) -> None:
 def test_what_fails_to_look_stops_the_classifier_with_its_words(tmp_path: Path) -> None:
     _, error = on_engine(tmp_path / "home", ESL.replace(":loudness", ":fails"), [])
     assert "observed_pumps:fails failed to observe" in error and "no microphone" in error
+
+
+def test_the_example_of_pumps_looks_at_a_quarter_and_errs_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(__file__).parents[3] / "examples" / "pumps"
+    monkeypatch.syspath_prepend(str(folder))
+    with Mill(home=tmp_path / "home", folder=folder, pool=inline_pool(1)) as mill:
+        mill.execute((folder / "pumps.esl").read_text())
+        mill.drain()
+        rows = [timed.row for timed in mill.queries["decisions"].rows()]
+    recordings = sys.modules.pop("recordings")
+    assert len(rows) == 8 * 60 and sum(int(str(row[4])) for row in rows) == 6 * 60
+    wrong = 0
+    for pump, at, failing, _, _ in rows:
+        unit = round((int(str(at)) / SECOND - recordings.BEGIN.timestamp()) / 10) - 1
+        wrong += failing is not (recordings.wear_of(int(str(pump)), unit) > recordings.FAILING)
+    assert wrong < 0.06 * len(rows)

@@ -21,7 +21,7 @@ from slicemill.shedding.methods import METHODS
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 # A result too many and lost time can be weighed where both count.
-WEIGHED = ("lookahead", "cals", "threshold")
+WEIGHED = ("lookahead", "exact", "cals", "threshold")
 WEIGHTS = re.compile(r"(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*\)")
 _MOST_BYTES = 2**63 - 1
 
