@@ -19,11 +19,8 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.inspection import Cuts, Inspectable
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics, over_cells
 from slicemill.operators.join.spec import SharedJoin
-<<<<<<< HEAD
 from slicemill.operators.multijoin.spec import SharedMultiJoin
-=======
 from slicemill.plan.placement import PlacementKind
->>>>>>> main
 from slicemill.storage.checkpoints import SliceFile, read_checkpoint
 from slicemill.storage.codec import StorageError
 from slicemill.storage.home import Home
