@@ -294,7 +294,6 @@ KINDS = (
         ),
         stored={"plan.join_member": JoinMember, "plan.age_limit": AgeLimit},
         step="slicemill.operators.join.step:shared_join",
-        warm="slicemill.operators.join.warm:warm",
     ),
     OperatorKind(
         spec=InOrder,

@@ -234,6 +234,5 @@ KINDS = (
         ),
         stored={"plan.multi_join_member": MultiJoinMember},
         step="slicemill.operators.multijoin.step:shared_multi_join",
-        warm="slicemill.operators.multijoin.step:warm",
     ),
 )
