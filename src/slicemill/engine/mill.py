@@ -290,7 +290,7 @@ class Mill:
         """
         with self.dispatcher.paused():
             if not self._opened:
-                self._changes.note_left_out(self._plan)
+                self._changes.note_left_out(self.catalog)
                 self._run_units(self._plan, self.catalog)
                 self._opened = True
 

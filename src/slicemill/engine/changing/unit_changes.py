@@ -63,16 +63,17 @@ class UnitChanges:
             unit.read_by = read_by
         return units
 
-    def note_left_out(self, plan: Plan) -> None:
+    def note_left_out(self, catalog: Catalog) -> None:
         """Note what the home keeps and this start does not declare, and say so: it misses what arrives."""
-        running = {log for unit in plan.units for _, log in unit.outputs}
+        declared = catalog.queries.keys() | catalog.relations.keys()
         change = Change()
         for unit, fields in self.home.units.items():
-            missing = [log for log in fields["outputs"] if log in self.home.logs and log not in running]
             known = fields.get(LEFT_OUT, [])
-            if missing:
+            kept = [log for log in (*known, *fields["outputs"]) if log in self.home.logs]
+            missing = sorted({log for log in kept if log.lower() not in declared})
+            if not set(missing) <= set(known):
                 change.units[unit] = {LEFT_OUT: sorted({*known, *missing})}
-            for log in sorted({*known, *missing} - running):
+            for log in missing:
                 _LOGGER.warning(
                     "%s is kept in %s and is not declared: it does not run, and will have missed what "
                     "arrives; declare it, or DROP it",
