@@ -33,6 +33,12 @@ class Measuring:
         self._queries[query.name] = counted
         return counted
 
+    def ran(self, log: str, results: Sequence[RunDone]) -> None:
+        """The unit of a query has run."""
+        counted = self._queries[log]
+        counted.cpu_s += sum(result.cpu_s for result in results)
+        counted.python_s += sum(result.python_s for result in results)
+
     def delivered(self, log: str, rows: int, unit: RunningUnit, results: Sequence[RunDone], now: int) -> None:
         """A run has brought a query rows that can be read since now."""
         arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
