@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Tests of kernels are tests of machine code; `tests/machine_code` has those of the same as Python.
+os.environ.setdefault("SLICEMILL_COMPILE", "always")
 
 # No test depends on how busy the machine is, and the first call of compiled code includes its compilation.
 # The rest is as Hypothesis chooses: new examples each time, and always the same ones where CI is set.

@@ -87,6 +87,18 @@ def test_a_query_that_a_start_leaves_out_and_another_declares_again_is_told_to_h
     assert start(9, BID, ALL, kept) == []
 
 
+def test_a_view_that_nobody_asks_any_more_is_not_told_to_be_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    view = "CREATE VIEW recent AS SELECT item FROM bid [RANGE 1 HOUR]"
+    write(tmp_path, "1.json", (1, 1.0, 1))
+    for asked in ("; CREATE QUERY ask AS SELECT item FROM recent", ""):
+        with mill_in(tmp_path) as mill:
+            mill.execute(f"{BID}; {view}; {ALL}{asked}")
+            read(mill)
+    assert [record.getMessage() for record in caplog.records if record.name == "slicemill"] == []
+
+
 def test_queries_registered_one_by_one_are_taken_up_together(tmp_path: Path) -> None:
     statements = [
         BID,

@@ -202,18 +202,13 @@ def test_the_end_of_a_window_is_its_deadline_and_that_of_who_feeds_it(tmp_path: 
         assert slacks(mill)["often"] == pytest.approx(-1, abs=1e-3)
 
 
-def test_a_unit_that_runs_or_compiles_is_not_ready(tmp_path: Path) -> None:
+def test_a_unit_that_runs_is_not_ready(tmp_path: Path) -> None:
     with closing(Works(tmp_path)) as works:
         works.arrive("a", [1, 5, 9])
         (first, *others) = works.check()
         works.running.began(first)
         assert [works.units[p] for p in works.running.ready(works.mill.watermark, 2)[0]] == others
         works.running.ran(first, 2)
-        assert works.check() == [first, *others]
-        first.compiled = False
-        works.renew()
-        assert [works.units[p] for p in works.running.ready(works.mill.watermark, 2)[0]] == others
-        first.compiled = True
         assert works.check() == [first, *others]
 
 

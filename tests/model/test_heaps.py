@@ -7,7 +7,8 @@ import numpy.rec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.model.heaps import plain
+from slicemill.machine_code.kernel import inside_python
+from slicemill.model import heaps as kernels
 
 ENTRY = np.dtype([("value", "f8"), ("number", "i8")])
 
@@ -34,9 +35,11 @@ def test_the_element_at_a_rank(values: list[int], sizes: list[int], share: tuple
         size = sizes[number * len(sizes) // (len(values) + 1)]
         while number - 1 - gone >= size:
             oldest = float(values[gone])
-            kept = plain.left(*heaps(), oldest, gone + 1, target(number - 2 - gone))
+            with inside_python():
+                kept = kernels.left(*heaps(), oldest, gone + 1, target(number - 2 - gone))
             gone += 1
-        kept = plain.came(*heaps(), float(value), number, gone + 1, target(number - gone))
+        with inside_python():
+            kept = kernels.came(*heaps(), float(value), number, gone + 1, target(number - gone))
         window = sorted(values[gone:number])
         assert kept[1] + kept[3] == len(window)
         assert -lower[0].value == window[target(len(window)) - 1]

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.model.numerics import NOISE, plain
+from slicemill.machine_code.kernel import inside_python
+from slicemill.model import numerics as plain
+from slicemill.model.numerics import NOISE
 
 NUMBERS = st.floats(-1e12, 1e12, allow_subnormal=False).map(lambda x: 0.0 if abs(x) < 1e-12 else x)
 PRECISE = 2.0**-98
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_python() -> Iterator[None]:
+    """Nothing is compiled; kernels give the same."""
+    with inside_python():
+        yield
 
 
 def exact(pair: tuple[float, float]) -> Fraction:

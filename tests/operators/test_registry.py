@@ -34,8 +34,7 @@ def test_each_operator_is_registered_once() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.spec.__name__)
 def test_what_a_kind_names_is_there(kind: OperatorKind[Operator]) -> None:
-    for name in (kind.step, kind.warm):
-        assert name is None or callable(imported(name))
+    assert kind.step is None or callable(imported(kind.step))
     ends = (Role.SOURCE, Role.TABLE)
     assert (kind.step is None) == (kind.role in ends or kind.spec.__name__ == "Part")
     assert (kind.member is not None) == issubclass(kind.spec, SharedOperator)

@@ -78,10 +78,6 @@ class Uda(Protocol):
     @property
     def how(self) -> ExecutionForm: ...
 
-    def warm(self) -> None:
-        """Compiles now what would be compiled by the first run, so that other processes only load it."""
-        ...
-
     def start(self) -> Any:
         """The state before any tuple: one object that checkpoints can store, which `run` changes in place."""
         ...

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from slicemill.aggregate.columns import (
     History,
@@ -26,6 +25,7 @@ from slicemill.aggregate.columns import (
 )
 from slicemill.aggregate.definition import comparable
 from slicemill.aggregate.inwindow import Args
+from slicemill.machine_code.kernel import kernel
 
 
 class Count:
@@ -105,7 +105,7 @@ class ColumnCount:
         return History(places, summed_weights(counted[counted > 0], group, len(places)))
 
 
-@njit(cache=True)
+@kernel
 def _different(codes: Places, counted: Mask, starts: Places, ends: Places) -> Places:
     copies = np.zeros(codes.max() + 1 if len(codes) else 0, np.int64)
     out = np.empty(len(starts), np.int64)

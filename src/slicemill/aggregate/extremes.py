@@ -14,13 +14,13 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
 from slicemill.aggregate.columns import History, Mask, Places, Rows, Windows, known, whole_numbers
 from slicemill.aggregate.definition import Returned, RowAggregate
 from slicemill.aggregate.hashes import column_priorities, priority
 from slicemill.aggregate.inwindow import Args, Inwindow
+from slicemill.machine_code.kernel import kernel
 from slicemill.scalar.vectors import numbers
 
 
@@ -164,7 +164,7 @@ EXTREMES = (
 # -- over columns ------------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@kernel
 def _winners(ranks: Places, takes_part: Mask, starts: Places, ends: Places) -> Places:
     """The row of the greatest rank in each window, of equal ones the first; -1 if there is none."""
     out = np.empty(len(starts), np.int64)

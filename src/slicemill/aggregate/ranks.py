@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from slicemill.aggregate.columns import (
@@ -31,6 +30,7 @@ from slicemill.aggregate.columns import (
 )
 from slicemill.aggregate.inwindow import Args
 from slicemill.aggregate.statistic import Number
+from slicemill.machine_code.kernel import kernel
 from slicemill.scalar.vectors import numbers
 
 Doubles = NDArray[np.float64]
@@ -85,7 +85,7 @@ class Percentile:
 # -- over columns ------------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@kernel
 def _find(tree: Places, top: int, place: int) -> int:
     """The rank at which so many of the sorted values are passed."""
     rank = 0
@@ -98,7 +98,7 @@ def _find(tree: Places, top: int, place: int) -> int:
     return rank
 
 
-@njit(cache=True)
+@kernel
 def _percentiles(
     values: Doubles, ranks: Places, weights: Places, counted: Mask, starts: Places, ends: Places, share: float
 ) -> tuple[Doubles, Mask]:

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from slicemill.aggregate.columns import (
     History,
@@ -40,6 +39,7 @@ from slicemill.aggregate.columns import (
 )
 from slicemill.aggregate.hashes import GOLDEN, bits_of, column_bits, column_mixed, mixed
 from slicemill.aggregate.inwindow import Args
+from slicemill.machine_code.kernel import kernel
 from slicemill.scalar.vectors import numbers
 
 FUNCTIONS = 4
@@ -141,7 +141,7 @@ class ApproxCountIf:
 # -- over columns ------------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@kernel
 def _copies_of_last(
     cells: Places, weights: Places, counted: Mask, starts: Places, ends: Places, least: Places
 ) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from slicemill.machine_code.kernel import kernel
 
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -16,7 +17,7 @@ Numbers = NDArray[np.int32]
 FOREVER = 2**62
 
 
-@njit(cache=True)
+@kernel
 def by_partition(partitions: Numbers, count: int) -> tuple[Places, Numbers, Places]:
     """Rows sorted by partition, in order of arrival within each: a counting sort.
 
@@ -39,7 +40,7 @@ def by_partition(partitions: Numbers, count: int) -> tuple[Places, Numbers, Plac
     return order, by_partitions, heads
 
 
-@njit(cache=True)
+@kernel
 def starts_from(head: Places, ts: Places, lower: Places) -> Places:
     """The first row of each row's partition at or after its `lower`; the next row where there is none."""
     out = np.empty(len(ts), np.int64)
@@ -52,7 +53,7 @@ def starts_from(head: Places, ts: Places, lower: Places) -> Places:
     return out
 
 
-@njit(cache=True)
+@kernel
 def ends_until(head: Places, ts: Places, upper: Places) -> Places:
     """One past the last row of each row's partition at or before its `upper`, which is no earlier than it."""
     out = np.empty(len(ts), np.int64)
@@ -65,7 +66,7 @@ def ends_until(head: Places, ts: Places, upper: Places) -> Places:
     return out
 
 
-@njit(cache=True)
+@kernel
 def running(partitions: Numbers, counted: Any, before: Places) -> Places:
     """How many rows of its partition up to each row count, those of earlier runs (`before`) included."""
     out = np.empty(len(partitions), np.int64)

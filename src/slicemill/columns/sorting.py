@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from slicemill.machine_code.kernel import kernel
 
 _RUN = 16  # rows up to which insertion is faster than merging
 
 
-@njit(cache=True)
+@kernel
 def sort_by(order: Any, keys: Any, start: int, end: int) -> None:
     """Sort order[start:end] by keys[order[…]]; of equal keys the first stays first, and NaN comes last."""
     for low in range(start, end, _RUN):
@@ -42,7 +43,7 @@ def sort_by(order: Any, keys: Any, start: int, end: int) -> None:
         width *= 2
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _after(a: Any, b: Any) -> Any:
     """Does a come after b? What is not equal to itself comes last."""
     return a > b or (a != a and b == b)

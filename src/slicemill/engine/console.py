@@ -22,10 +22,9 @@ from slicemill.connectors.sinks.json_lines import result_line
 from slicemill.connectors.sinks.show import results_table, show_counts, show_timestamp
 from slicemill.engine.live import queries_table, stopped, watch
 from slicemill.engine.mill import Mill
-from slicemill.engine.warming import warm_up_script
 from slicemill.engine.workers.sharing import Execution
 from slicemill.errors import SlicemillError
-from slicemill.esl import SourceText, bind
+from slicemill.esl import SourceText
 from slicemill.esl.types.catalog import SourceSpec
 from slicemill.esl.types.schema import Schema
 from slicemill.rows import Row
@@ -90,10 +89,9 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
     """Run a script for a time, or until interrupted; then print results and figures. Returns the exit status.
 
     Without a home the streams are ended, so that windows still open report too. With one they go on next
-    time. While `spark` starts, code is compiled.
+    time.
     """
     console = Console(stderr=True)
-    threading.Thread(target=_warm_up, args=(source,), daemon=True).start()
     with _ends_when_told(), _opened(options, spark, console) as mill:
         lines = ResultLines(mill, mill.home.epoch, sys.stdout) if options.as_json else None
         with console.status("planning"):
@@ -176,12 +174,6 @@ def _finish(mill: Mill, options: RunOptions, console: Console) -> SlicemillError
         except SlicemillError as problem:
             return problem
     return None
-
-
-def _warm_up(source: SourceText) -> None:
-    # What is wrong with a query is said when it is registered.
-    with contextlib.suppress(Exception):
-        warm_up_script(bind(source).catalog)
 
 
 def _opened(options: RunOptions, spark: Future[SparkSession], console: Console) -> Mill:

@@ -162,9 +162,6 @@ class Dispatcher:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        with self.paused():
-            for unit in self.running.units:
-                unit.compiled = True  # nobody waits for the driver's compiler any more: workers have theirs
 
     def check(self) -> None:
         if self.failure is not None:

@@ -33,6 +33,12 @@ class Measuring:
         self._queries[query.name] = counted
         return counted
 
+    def ran(self, log: str, results: Sequence[RunDone]) -> None:
+        """The unit of a query has run."""
+        counted = self._queries[log]
+        counted.cpu_s += sum(result.cpu_s for result in results)
+        counted.python_s += sum(result.python_s for result in results)
+
     def delivered(self, log: str, rows: int, unit: RunningUnit, results: Sequence[RunDone], now: int) -> None:
         """A run has brought a query rows that can be read since now."""
         arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
@@ -67,6 +73,17 @@ class Measuring:
         policy = dispatcher.chooser.policy.name
         cells = [cell for unit in running.units for cell in self._cells(unit)]
         return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
+
+    def cells_in_words(self, query: str) -> str:
+        """What each cell of a query's unit has done, a line each; nothing if it has not run."""
+        unit = self._dispatcher.running.writers.get(query)
+        lines = [
+            f"cell {cell['cell']} on worker {cell['worker']}: {cell['runs']:,} runs, {cell['rows']:,} rows, "
+            f"{cell['pairs']:,} pairs compared, {cell['cpu_s']:.3g} s, {cell['bytes_read']:,} bytes read, "
+            f"{cell['state_bytes']:,} bytes kept"
+            for cell in (self._cells(unit) if unit is not None else ())
+        ]
+        return "".join(f"\n{line}" for line in lines)
 
     def _cells(self, unit: RunningUnit) -> Iterable[dict[str, Any]]:
         for cell, statistics in sorted(unit.statistics.cells.items()):

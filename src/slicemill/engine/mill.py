@@ -40,7 +40,6 @@ from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, explained, slices_of
 from slicemill.engine.streams import RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.warming import compile_beside
 from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
@@ -291,7 +290,7 @@ class Mill:
         """
         with self.dispatcher.paused():
             if not self._opened:
-                self._changes.note_left_out(self._plan)
+                self._changes.note_left_out(self.catalog)
                 self._run_units(self._plan, self.catalog)
                 self._opened = True
 
@@ -303,7 +302,6 @@ class Mill:
             self._ingest.start(self.streams, self._poll_ms)
         self.dispatcher.start()
         self.sinks.start()
-        compile_beside(self.dispatcher.running.units, self.dispatcher.notify)
 
     def set_workers(self, count: int | None = None) -> None:
         """Have so many workers from now on, or as many as Spark has slots for now; results do not change.
@@ -460,7 +458,6 @@ class Mill:
             self._forget(unasked)
         if self._started and self._read_sources:
             self._ingest.start(self.streams, self._poll_ms)
-        compile_beside(self.dispatcher.running.units, self.dispatcher.notify)
 
     def _supply(self, stream: Stream) -> Supply:
         if not self._read_sources:
@@ -502,7 +499,7 @@ class Mill:
         return streams
 
     def _run_units(self, plan: Plan, catalog: Catalog) -> None:
-        units = self._changes.units_of(plan, catalog, started=self._started)
+        units = self._changes.units_of(plan, catalog)
         running = {unit.id for unit in units}
         gone = [unit.id for unit in self.dispatcher.running.units if unit.id not in running]
         queries = [query for query in catalog.queries.values() if query.continuous]
@@ -544,6 +541,7 @@ class Mill:
             if query is None:
                 continue
             query.error = unit.failed.get(log)
+            self._measuring.ran(log, results)
             rows = sum(result.written[log].rows for result in results if log in result.written)
             if rows and query.error is None:
                 self._measuring.delivered(log, rows, unit, results, now)
@@ -580,7 +578,8 @@ class Mill:
             self.execute(f'DROP QUERY "{query.name}"')
 
         def explain() -> str:
-            return explained(self._plan.graph, query.name, self.home, self._changes.cells)
+            words = explained(self._plan.graph, query.name, self.home, self._changes.cells)
+            return words + self._measuring.cells_in_words(query.name)
 
         def complete_from() -> int | None:
             return complete_from_of(query.name, self._plan.graph, self.dispatcher.units.values())

@@ -93,7 +93,6 @@ class RunningUnits:
         self._holds = np.zeros(count, np.bool_)
         self._dues: dict[int, Dues] = {}  # of units with several inputs
         self._free = np.ones(count, np.bool_)
-        self._compiling = [position for position, unit in enumerate(units) if not unit.compiled]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
@@ -318,10 +317,6 @@ class RunningUnits:
         """
         can = self._epochs > 0
         free = self._free
-        if self._compiling:
-            self._compiling = [place for place in self._compiling if not self.units[place].compiled]
-            free = free.copy()
-            free[self._compiling] = False
         if can.all():
             return can & free
         known: dict[str, int] = {}

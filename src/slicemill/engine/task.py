@@ -48,6 +48,7 @@ from slicemill.engine.workers.events import WorkerContext
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
+from slicemill.machine_code.kernel import python_seconds
 from slicemill.metrics.due import Arrivals, dated
 from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
 from slicemill.plan.partitions import Exchange
@@ -130,6 +131,7 @@ class Worker:
         tables = self._inputs(item.inputs, program, item.cell)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
+        as_python = python_seconds()
         outcome = program.run(tables, watermarks, item.dropping, item.latest)
         clock.append(time.perf_counter())
         written, arrivals = {}, {}
@@ -160,6 +162,7 @@ class Worker:
             sum(table.num_rows for table in tables.values()),
             self._bytes_read,
             program.compared,
+            python_seconds() - as_python,
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram) -> LoadedCell:

@@ -110,8 +110,7 @@ class RunningUnit:
         self.sheds: dict[str, Report] = {}  # by node
         self.state_bytes = 0
         self.strikes = 0
-        self.compiled = True  # else it waits, while others run
-        self.warm_us: int | None = None  # when it had run once in this mill: before that, code is compiled
+        self.warm_us: int | None = None  # when it had run once in this mill
         self.run: UnitRun | None = None
         self.kept_share = 1.0  # of the rows of the last run, what was not shed
         self._mill = mill
@@ -127,7 +126,7 @@ class RunningUnit:
         """It is that unit, with other cells."""
         self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
         self.statistics.cells = {}
-        self.compiled, self.warm_us, self.strikes = before.compiled, before.warm_us, before.strikes
+        self.warm_us, self.strikes = before.warm_us, before.strikes
         self._load = before._load
 
     # -- what is known of it ---------------------------------------------------------------------------

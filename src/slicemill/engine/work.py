@@ -159,6 +159,7 @@ class RunDone:
     rows_in: int = 0
     bytes_read: int = 0  # of logs, by this cell
     compared: Mapping[str, Compared] = field(default_factory=dict)  # by joins, by the age of rows
+    python_s: float = 0.0  # of the processor seconds, those of kernels that have no machine code yet
 
     @property
     def pairs(self) -> int:

@@ -11,7 +11,11 @@ from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column
 from slicemill.operators.group.spec import GroupAggregate
 from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.windowed_group.as_over import calls_that_run
+from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import optimize
+from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
 
 
 def explain_uda(name: str, catalog: Catalog) -> str:
@@ -20,7 +24,7 @@ def explain_uda(name: str, catalog: Catalog) -> str:
     if not any(catalog.aggregates(name)):
         hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
         raise SlicemillError(f"the script defines no aggregate {name}; {hint}")
-    calls = {_title(call): call for call in _calls(name, catalog)} or _possible(name, catalog)
+    calls = _calls(name, catalog) or _possible(name, catalog)
     texts = []
     for title, call in calls.items():
         how = prepare(call, catalog).how
@@ -28,14 +32,18 @@ def explain_uda(name: str, catalog: Catalog) -> str:
     return "\n\n".join(texts)
 
 
-def _calls(name: str, catalog: Catalog) -> list[AggregateCall | WindowCall]:
-    return [
-        call
-        for node in build_graph(catalog).nodes.values()
-        if isinstance(node.operator, GroupAggregate | WindowAggregate)
-        for call in node.operator.calls
-        if call.name.lower() == name.lower()
-    ]
+def _calls(name: str, catalog: Catalog) -> dict[str, AggregateCall | WindowCall]:
+    """The calls of the script's queries as they are evaluated, by what they are called."""
+    found: dict[str, AggregateCall | WindowCall] = {}
+    for node in arrivals_to_over(optimize(build_graph(catalog)), catalog).nodes.values():
+        operator = node.operator
+        if isinstance(operator, GroupAggregate | WindowAggregate):
+            found |= {_title(call): call for call in operator.calls}
+        elif isinstance(operator, RelationAggregate):
+            windows = ", ".join(f"[{window}]" for _, window in operator.windows)
+            both = zip(operator.calls, calls_that_run(operator, catalog), strict=True)
+            found |= {f"{_title(call)} over {windows}": runs for call, runs in both}
+    return {title: call for title, call in found.items() if call.name.lower() == name.lower()}
 
 
 def _title(call: AggregateCall | WindowCall) -> str:

@@ -53,6 +53,8 @@ class QueryMetrics:
     memory: MemoryUse = MemoryUse()
     shed: Report | None = None  # of a query with a budget: what was dropped, and what it cost
     seen_s: float = 0.0
+    cpu_s: float = 0.0  # of the runs of its unit
+    python_s: float = 0.0  # of these, in loops that ran as Python: they have no machine code yet
 
     def add(
         self,
@@ -140,6 +142,7 @@ class QueryMetrics:
             "slowdown": _plain(self.figures.slowdown),
             "staleness": _number(self.staleness),
             "freshness": _number(1 - self.staleness),
+            "unit_cpu_s": {"all": round(self.cpu_s, 6), "loops_as_python": round(self.python_s, 6)},
             "memory": {
                 "rows_waiting": self.memory.rows,
                 "mean_rows_waiting": round(self.memory.mean_rows, 3),

@@ -10,27 +10,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
-from slicemill.model.plain import as_python
+from slicemill.machine_code.kernel import kernel
 
 _FEW = 32
 
 
-@njit(cache=True)
+@kernel
 def _before(pool: Any, a: int, b: int) -> bool:
     first, second = pool[a], pool[b]
     return bool(first.value < second.value or (first.value == second.value and first.number < second.number))
 
 
-@njit(cache=True)
+@kernel
 def _swap(pool: Any, a: int, b: int) -> None:
     value, number = pool[a].value, pool[a].number
     pool[a].value, pool[a].number = pool[b].value, pool[b].number
     pool[b].value, pool[b].number = value, number
 
 
-@njit(cache=True)
+@kernel
 def _sink(pool: Any, at: int, rows: int, place: int) -> None:
     while True:
         child = 2 * place + 1
@@ -44,7 +42,7 @@ def _sink(pool: Any, at: int, rows: int, place: int) -> None:
         place = child
 
 
-@njit(cache=True)
+@kernel
 def _push(pool: Any, at: int, rows: int, value: float, number: int) -> int:
     pool[at + rows].value, pool[at + rows].number = value, number
     place = rows
@@ -54,14 +52,14 @@ def _push(pool: Any, at: int, rows: int, value: float, number: int) -> int:
     return rows + 1
 
 
-@njit(cache=True)
+@kernel
 def _pop(pool: Any, at: int, rows: int) -> int:
     _swap(pool, at, at + rows - 1)
     _sink(pool, at, rows - 1, 0)
     return rows - 1
 
 
-@njit(cache=True)
+@kernel
 def _pruned(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
     """The heap with an element at the top that is still there; all others go when they are too many."""
     if rows > 2 * live + _FEW:
@@ -78,7 +76,7 @@ def _pruned(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
     return rows
 
 
-@njit(cache=True)
+@kernel
 def _balanced(
     lower: Any, la: int, lr: int, ll: int, upper: Any, ua: int, ur: int, ul: int, gone: int, target: int
 ) -> tuple[int, int, int, int]:
@@ -100,7 +98,7 @@ def _balanced(
     return lr, ll, ur, ul
 
 
-@njit(cache=True)
+@kernel
 def came(
     lower: Any,
     la: int,
@@ -123,7 +121,7 @@ def came(
     return _balanced(lower, la, lr, ll, upper, ua, ur, ul, gone, target)
 
 
-@njit(cache=True)
+@kernel
 def left(
     lower: Any,
     la: int,
@@ -143,7 +141,3 @@ def left(
     else:
         ul -= 1
     return _balanced(lower, la, lr, ll, upper, ua, ur, ul, gone + 1, target)
-
-
-# For generated code that runs as Python.
-plain = as_python(globals())

@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from slicemill.model.plain import as_python
+from slicemill.machine_code.kernel import kernel
 
 _SPLIT = 134217729.0  # 2^27 + 1
 # What two sums differ by is rounding, not value, once it is so small beside them.
@@ -21,7 +20,7 @@ NOISE = 2.0**-84
 _ROOM = 2.0**300
 
 
-@njit(cache=True)
+@kernel
 def _sum(a: float, b: float) -> tuple[float, float]:
     """a + b, and what that rounds away."""
     s = a + b
@@ -29,7 +28,7 @@ def _sum(a: float, b: float) -> tuple[float, float]:
     return s, (a - (s - t)) + (b - t)
 
 
-@njit(cache=True)
+@kernel
 def _product(a: float, b: float) -> tuple[float, float]:
     p = a * b
     t = _SPLIT * a
@@ -41,13 +40,13 @@ def _product(a: float, b: float) -> tuple[float, float]:
     return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
 
 
-@njit(cache=True)
+@kernel
 def _tidy(high: float, low: float) -> tuple[float, float]:
     s = high + low
     return s, low - (s - high)
 
 
-@njit(cache=True)
+@kernel
 def add(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     s, e = _sum(ah, bh)
     t, f = _sum(al, bl)
@@ -55,12 +54,12 @@ def add(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     return _tidy(s, e + f)
 
 
-@njit(cache=True)
+@kernel
 def subtract(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     return add(ah, al, -bh, -bl)
 
 
-@njit(cache=True)
+@kernel
 def difference(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     """a - b of two values of a window, which rounding has touched: 0 where only that tells them apart."""
     h, low = add(ah, al, -bh, -bl)
@@ -69,19 +68,19 @@ def difference(ah: float, al: float, bh: float, bl: float) -> tuple[float, float
     return h, low
 
 
-@njit(cache=True)
+@kernel
 def total(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     """a + b in the same way."""
     return difference(ah, al, -bh, -bl)
 
 
-@njit(cache=True)
+@kernel
 def multiply(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     p, e = _product(ah, bh)
     return _tidy(p, e + (ah * bl + al * bh))
 
 
-@njit(cache=True)
+@kernel
 def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     if bh == 0.0:
         return np.nan, 0.0
@@ -90,7 +89,7 @@ def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     return _tidy(q, (((ah - ph) - pl) + al - q * bl) / bh)
 
 
-@njit(cache=True)
+@kernel
 def whole_power(ah: float, al: float, exponent: int) -> tuple[float, float]:
     """By squaring; 0^0 is 1."""
     rh, rl = 1.0, 0.0
@@ -107,7 +106,7 @@ def whole_power(ah: float, al: float, exponent: int) -> tuple[float, float]:
     return rh, rl
 
 
-@njit(cache=True)
+@kernel
 def power(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     if bl == 0.0 and bh == math.floor(bh) and abs(bh) <= 4096.0:
         return whole_power(ah, al, int(bh))
@@ -116,7 +115,7 @@ def power(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     return ah**bh, 0.0
 
 
-@njit(cache=True)
+@kernel
 def root(ah: float, al: float) -> tuple[float, float]:
     if ah < 0.0 or ah != ah:
         return np.nan, 0.0
@@ -128,7 +127,7 @@ def root(ah: float, al: float) -> tuple[float, float]:
     return _tidy(s, rh / (2.0 * s))
 
 
-@njit(cache=True)
+@kernel
 def modulo(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     qh, ql = divide(ah, al, bh, bl)
     qh, ql = floor(qh, ql)
@@ -136,7 +135,7 @@ def modulo(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
     return add(ah, al, -ph, -pl)
 
 
-@njit(cache=True)
+@kernel
 def floor(ah: float, al: float) -> tuple[float, float]:
     f = np.floor(ah)
     if f == ah:
@@ -144,35 +143,35 @@ def floor(ah: float, al: float) -> tuple[float, float]:
     return f, 0.0
 
 
-@njit(cache=True)
+@kernel
 def ceil(ah: float, al: float) -> tuple[float, float]:
     h, low = floor(-ah, -al)
     return -h, -low
 
 
-@njit(cache=True)
+@kernel
 def absolute(ah: float, al: float) -> tuple[float, float]:
     return (-ah, -al) if ah < 0.0 else (ah, al)
 
 
-@njit(cache=True)
+@kernel
 def sign(ah: float, al: float) -> tuple[float, float]:  # noqa: ARG001
     return (1.0 if ah > 0.0 else -1.0 if ah < 0.0 else ah), 0.0
 
 
-@njit(cache=True)
+@kernel
 def nonnegative(ah: float, al: float) -> tuple[float, float]:
     return (0.0, 0.0) if ah < 0.0 else (ah, al)
 
 
-@njit(cache=True)
+@kernel
 def log(ah: float, al: float) -> tuple[float, float]:
     if not ah > 0.0:
         return np.nan, 0.0
     return _tidy(math.log(ah), al / ah)
 
 
-@njit(cache=True)
+@kernel
 def exp(ah: float, al: float) -> tuple[float, float]:
     if not ah < 709.0:
         return np.nan, 0.0
@@ -180,17 +179,17 @@ def exp(ah: float, al: float) -> tuple[float, float]:
     return h, h * al
 
 
-@njit(cache=True)
+@kernel
 def sin(ah: float, al: float) -> tuple[float, float]:
     return (math.sin(ah), al * math.cos(ah)) if abs(ah) < np.inf else (np.nan, 0.0)
 
 
-@njit(cache=True)
+@kernel
 def cos(ah: float, al: float) -> tuple[float, float]:
     return (math.cos(ah), -al * math.sin(ah)) if abs(ah) < np.inf else (np.nan, 0.0)
 
 
-@njit(cache=True)
+@kernel
 def less(ah: float, al: float, bh: float, bl: float) -> float:
     """1, 0, or NaN where there is nothing to compare."""
     if ah != ah or bh != bh:
@@ -198,14 +197,14 @@ def less(ah: float, al: float, bh: float, bl: float) -> float:
     return 1.0 if ah < bh or (ah == bh and al < bl) else 0.0
 
 
-@njit(cache=True)
+@kernel
 def equal(ah: float, al: float, bh: float, bl: float) -> float:
     if ah != ah or bh != bh:
         return np.nan
     return 1.0 if ah == bh and al == bl else 0.0
 
 
-@njit(cache=True)
+@kernel
 def scaled_product(
     h: float, low: float, scale: int, bh: float, bl: float, inverse: bool
 ) -> tuple[float, float, int]:
@@ -229,7 +228,7 @@ def scaled_product(
     return h, low, scale
 
 
-@njit(cache=True)
+@kernel
 def unscaled(h: float, low: float, scale: int) -> tuple[float, float]:
     """The product itself."""
     if h == 0.0:
@@ -242,27 +241,23 @@ def unscaled(h: float, low: float, scale: int) -> tuple[float, float]:
     return math.ldexp(h, int(scale)), math.ldexp(low, int(scale))
 
 
-@njit(cache=True)
+@kernel
 def greatest_common(a: int, b: int) -> int:
     while b != 0:
         a, b = b, a % b
     return abs(a)
 
 
-@njit(cache=True)
+@kernel
 def turn(p: int, q: int, u: int) -> float:
     """The angle of u steps of p/q of a full turn: whole turns are left out before anything is rounded."""
     return 2.0 * math.pi * ((p * (u % q)) % q) / q
 
 
-@njit(cache=True)
+@kernel
 def angle(high: float, low: float, u: int) -> float:
     """The angle of u steps of so many turns each, in the same way."""
     h, rest = multiply(high, low, float(u), 0.0)
     fh, fl = floor(h, rest)
     h, rest = subtract(h, rest, fh, fl)
     return 2.0 * math.pi * h
-
-
-# For generated code that runs as Python.
-plain = as_python(globals())

@@ -117,8 +117,6 @@ class OperatorKind(Generic[S]):
     | `member` | what is asked about one of its members, if it is shared |
     | `stored` | its classes that states hold, by the names under which checkpoints know them |
     | `step` | the function that makes its step, as `module:name`; None if what reads it does its work |
-    | `warm` | the function that compiles its loops, as `module:name` |
-    | `compiles` | its step has aggregates that are compiled for themselves |
     """
 
     spec: type[S]
@@ -152,8 +150,6 @@ class OperatorKind(Generic[S]):
     member: MemberKind | None = None
     stored: Mapping[str, type] = field(default_factory=dict)
     step: str | None = None
-    warm: str | None = None
-    compiles: bool = False
 
 
 def longest_us(windows: Iterable[Window]) -> int | None:

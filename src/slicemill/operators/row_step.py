@@ -5,10 +5,8 @@ which tuple it comes from. So an operator without keys, which has one cell, has 
 with keys, what it gives to a tuple has that tuple's number. What time releases comes behind that, in an order
 that rows of one timestamp have by their values: any order will do that is the same in all cells.
 
-By rows run: GROUP BY over windows of FROM where a call is a synopsis by numbers (approx_count_if,
-priority_sample), a user's own with a base and a window version, or a user's own over a join or a count of
-rows that slides (`windowed_group.rows`); joins of three and more streams over counts of rows (`join.rows`);
-and runs under a budget of runs, or over counts of rows under any budget (`coalesce.rows`).
+By rows run: joins of three and more streams over counts of rows (`join.rows`), and runs under a budget of
+runs, or over counts of rows under any budget (`coalesce.rows`).
 """
 
 from __future__ import annotations

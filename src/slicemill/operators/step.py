@@ -11,7 +11,6 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
-from slicemill.aggregate.calls import Uda
 from slicemill.errors import SlicemillError
 from slicemill.operators.in_turn import Due
 from slicemill.shedding.ages import Compared
@@ -98,11 +97,3 @@ class LastWords(Protocol):
 
     @property
     def latest_ts(self) -> int: ...
-
-
-@runtime_checkable
-class Compiling(Protocol):
-    """A step that runs aggregates as machine code of their own, which can be compiled ahead."""
-
-    @property
-    def udas(self) -> Sequence[Uda]: ...

@@ -33,7 +33,6 @@ from slicemill.operators.select import spec as select
 from slicemill.operators.streams.spec import Scan, Source
 from slicemill.operators.union import spec as union
 from slicemill.operators.windowed_group import spec as windowed_group
-from slicemill.operators.windowed_group.rows import group_rows
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.operators.classify import ClassifyOperator
 from slicemill.reference.operators.coalesce import CoalesceOperator
@@ -42,6 +41,7 @@ from slicemill.reference.operators.stateless import ProjectOperator, Select, Uni
 from slicemill.reference.operators.table_join import TableJoin
 from slicemill.reference.operators.view_join import ViewJoin
 from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
+from slicemill.reference.operators.windowed_group import group_rows
 from slicemill.reference.sources import ScheduledSource
 from slicemill.rows import Row
 

@@ -48,9 +48,6 @@ class ByReference:
         self._definition = replace(found, algebraic=False, panes=None) if found.panes is not None else found
         self._call = aggregate.RowCall(self._definition, lambda row: row[1:])
 
-    def warm(self) -> None:
-        """There is nothing to compile."""
-
     def start(self) -> State:
         return State(running=None if self._frame is None else running_call(self._call, self._frame))
 

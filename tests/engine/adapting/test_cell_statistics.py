@@ -41,6 +41,10 @@ def test_cells_tell_what_they_do(tmp_path: Path) -> None:
         assert {cell["worker"] for cell in cells} == {0, 1}
         assert sum(cell["rows"] for cell in cells) == 1200
         assert all(cell["runs"] == 2 and cell["cpu_s"] > 0 and cell["state_bytes"] > 0 for cell in cells)
+        words = mill.queries["pairs"].explain().splitlines()[-3:]
+        assert [line.split(":")[0] for line in words] == [
+            f"cell {cell['cell']} on worker {cell['worker']}" for cell in cells
+        ]
         finish(mill)
         # Rows of a key are 1000 apart, so that each meets its twin and one older row; both were compared.
         (unit,) = mill.dispatcher.units.values()

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
 from operators.panes.brute import Event, grouped_windows, shown, yielding_tuples
 from operators.panes.values import call, plain
+from slicemill.aggregate.columns import Windows
 from slicemill.aggregate.functions import function_of
 from slicemill.columns.rows import to_table
 from slicemill.errors import SlicemillError
@@ -21,14 +23,16 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column, Schema
+from slicemill.operators.call_values import CallValues, Evaluate, WindowRows, _kernel_values
 from slicemill.operators.panes.figures import Figure, figure_of
 from slicemill.operators.panes.grids import edge_grids
-from slicemill.operators.panes.members import Groups, KernelGroups, Member, ValueGroups, Yields
+from slicemill.operators.panes.members import Groups, Member, ValueGroups, Yields
 from slicemill.operators.panes.partials import Values
 from slicemill.operators.panes.selection import PaneInput
 from slicemill.operators.panes.state import PaneState
 from slicemill.operators.panes.windows import Answer, PaneWindows
 from slicemill.rows import Timed
+from slicemill.scalar.vectors import from_arrow, to_values
 from slicemill.time import END
 
 SCHEMA = Schema(
@@ -97,21 +101,11 @@ class Asked:
         if self.kind == "medians":
             column = Column("c0", t.DOUBLE)
             median = AggregateCall("median", (COLUMNS[V],), False, (column,))
-            return KernelGroups(
-                length,
-                slide,
-                names,
-                {},
-                (*own, column, end),
-                (value,),
-                (column,),
-                list,
-                (function_of(median),),
-            )
+            by_kernel = _kernel_values(function_of(median), [(value[0].name, value[0].type)], column)
+            return ValueGroups(length, slide, names, {}, (*own, column, end), value, (by_kernel,))
         column = Column("c0", t.BIGINT)
-        return ValueGroups(
-            length, slide, names, {}, (*own, column, end), (value,), (column,), lambda calls: rising(calls[0])
-        )
+        evaluates = (rising_values(value[0], column.name),)
+        return ValueGroups(length, slide, names, {}, (*own, column, end), value, evaluates)
 
     def expected(self, events: list[Event], keys: Sequence[int], after: int, until: int) -> list[str]:
         """The rows of the windows that end up to `until`, but not up to `after`."""
@@ -152,6 +146,22 @@ def rising(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         if row[0] is not None and (not kept or row[0] > kept[-1][0]):
             kept.append(row)
     return kept
+
+
+def rising_values(values: Values, column: str) -> Evaluate:
+    """The same for the windows of a view."""
+
+    def found(given: WindowRows, windows: Windows) -> CallValues:
+        column_ = from_arrow(given.column(values.name), values.type)
+        rows = [(value,) for value in to_values(column_, len(given.partitions))]
+        numbers, returned = [], []
+        for number, (lo, hi) in enumerate(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)):
+            made = rising(rows[lo:hi])
+            numbers += [number] * len(made)
+            returned += [value for (value,) in made]
+        return CallValues(np.array(numbers, np.int64), {column: pa.array(returned, pa.int64())})
+
+    return found
 
 
 def aggregate_call(name: str, place: int | None, result: str) -> AggregateCall:

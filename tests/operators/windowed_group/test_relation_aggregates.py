@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from slicemill.esl import bind
 from slicemill.esl.types.catalog import Catalog
-from slicemill.operators.context import StepContext
-from slicemill.operators.row_operator import RowOperator
-from slicemill.operators.row_step import RowStep
 from slicemill.operators.windowed_group import lives
-from slicemill.operators.windowed_group import step as group_step
 from support.corpus import Event, TimedRow
 from support.reference import by_reference
 from support.units import run_units
@@ -36,6 +32,21 @@ CREATE AGGREGATE bounds(x int) : (bound int, n int) {
   INITIALIZE: { INSERT INTO state VALUES (x, x, 1); }
   ITERATE: { UPDATE state SET low = least(low, x), high = greatest(high, x), n = n + 1; }
   TERMINATE: { INSERT INTO RETURN SELECT low, n FROM state; INSERT INTO RETURN SELECT high, n FROM state; }
+};
+CREATE AGGREGATE steps(x int) : int {
+  TABLE seen(v int);
+  INITIALIZE: ITERATE: { INSERT INTO seen VALUES (x) WHERE NOT EXISTS (SELECT v FROM seen WHERE v = x); }
+  TERMINATE: { INSERT INTO RETURN SELECT v FROM seen; }
+};
+CREATE AGGREGATE twice(x int) : int {
+  TABLE state(total int);
+  INITIALIZE: { INSERT INTO state VALUES (x); }
+  ITERATE: { UPDATE state SET total = total + x; }
+  TERMINATE: { INSERT INTO RETURN SELECT 2 * total FROM state; }
+};
+CREATE WINDOW AGGREGATE twice(x int) : int {
+  TABLE inwindow(w int);
+  INITIALIZE: ITERATE: { INSERT INTO RETURN SELECT count(*) FROM inwindow; }
 };
 """
 TABLE = [("a", 1), ("b", 2), ("b", 3)]
@@ -59,6 +70,10 @@ EACH = {
     "rows of all where": f"SELECT {CHOICES} FROM A [ROWS 4] WHERE i > 0",
     "a user's own": "SELECT g, whole(i) AS w, bounds(i), sum(i) AS s "
     "FROM A [RANGE 3 SECONDS] WHERE i IS NOT NULL GROUP BY g",
+    "a user's own with two versions": "SELECT g, twice(i) AS t, count(*) AS n FROM A [RANGE 3 SECONDS] "
+    "WHERE i IS NOT NULL GROUP BY g",
+    "rows of a user's own with two versions": "SELECT g, twice(i) AS t, bounds(i) FROM A [ROWS 4] "
+    "WHERE i > 0 GROUP BY g",
     "rows of a user's own": "SELECT g, whole(i) AS w, count(*) AS n FROM A [ROWS 4] WHERE i > 0 GROUP BY g",
     "models": "SELECT g, mean(v) AS m, count(*) AS n FROM A [RANGE 3 SECONDS] GROUP BY g",
     "names that meet": "SELECT g, sum(n) AS x FROM (SELECT g, count(*) AS n FROM A [ROWS 4] GROUP BY g) AS D "
@@ -72,6 +87,8 @@ SLIDING = {
     "GROUP BY A.g",
     "over a union": f"SELECT k, {FIGURES} FROM (SELECT k, v, i, s FROM A UNION ALL SELECT k, v, i, s FROM B) "
     "AS U [RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY k",
+    "a user's own that slides": "SELECT g, whole(i) AS w, bounds(i), steps(i) AS t, median(i) AS m "
+    "FROM A [RANGE 3 SECONDS SLIDE 1 SECOND] WHERE i IS NOT NULL GROUP BY g",
     "below a union": "SELECT g, median(v) AS m FROM A [RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY g "
     "UNION ALL SELECT g, v FROM B",
 }
@@ -90,6 +107,13 @@ LIVING = {
     "B [RANGE 5 SECONDS SLIDE 2 SECONDS] WHERE A.g = B.g GROUP BY A.g",
     "of a join that slides, all": "SELECT count(*) AS n, listagg(B.s, '-') AS t "
     "FROM A [RANGE 2 SECONDS SLIDE 3 SECONDS], B [RANGE 4 SECONDS SLIDE 3 SECONDS] WHERE A.i < B.i",
+    "a user's own of a join": "SELECT A.g, bounds(A.i), steps(B.i) AS t, count(*) AS n "
+    "FROM A [RANGE 3 SECONDS], B [RANGE 2 SECONDS] WHERE A.g = B.g AND A.i <> 3 AND B.i <> 3 GROUP BY A.g",
+    "a user's own of a join that slides": "SELECT A.g, steps(A.i) AS t, whole(B.i) AS w "
+    "FROM A [RANGE 3 SECONDS SLIDE 2 SECONDS], B [RANGE 5 SECONDS SLIDE 2 SECONDS] "
+    "WHERE A.g = B.g AND A.i <> 3 AND B.i <> 3 GROUP BY A.g",
+    "rows of a user's own that slide": "SELECT g, bounds(i), steps(i) AS t, mean(v) AS m "
+    "FROM A [ROWS 5 SLIDE 2] WHERE i <> 3 GROUP BY g",
     "rows that slide": f"SELECT k, {FIGURES}, window_start() AS b, window_end() AS e "
     "FROM A [ROWS 5 SLIDE 2] GROUP BY k",
     "rows that tumble": f"SELECT g, {CHOICES} FROM A [ROWS 3 SLIDE 3] GROUP BY g",
@@ -97,7 +121,7 @@ LIVING = {
     "rows that slide where": f"SELECT g, {FIGURES}, window_start() AS b FROM A [ROWS 4 SLIDE 3] WHERE i > 0 "
     "GROUP BY g",
 }
-# These run tuple by tuple still.
+# What has no kernel is evaluated row by row, window by window.
 BY_ROW = {
     "synopses": f"SELECT g, {SYNOPSES} FROM A [RANGE 3 SECONDS] GROUP BY g",
     "synopses of rows": f"SELECT g, {SYNOPSES} FROM A [ROWS 3] GROUP BY g",
@@ -139,20 +163,6 @@ def shown(name: str, rows: list[TimedRow]) -> list[str]:
     return [repr(row).replace("-0.0", "0.0") if name in SLIDING else repr(row) for row in rows]
 
 
-@pytest.fixture
-def by_row(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The nodes that run tuple by tuple."""
-    found: list[str] = []
-    made = group_step.row_step
-
-    def noted(operator: RowOperator, context: StepContext) -> RowStep:
-        found.append(context.node.id)
-        return made(operator, context)
-
-    monkeypatch.setattr(group_step, "row_step", noted)
-    return found
-
-
 @pytest.mark.parametrize("name", QUERIES)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
@@ -169,7 +179,6 @@ def test_rows_are_the_references(
     cells: int,
     stored: bool,
     at_once: int,
-    by_row: list[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
@@ -178,4 +187,3 @@ def test_rows_are_the_references(
     found = run_units(catalog, events, {"T": TABLE}, seed, cells, tmp_path if stored else None)
     expected = by_reference(catalog, events, {"T": TABLE})
     assert shown(name, found["q"]) == shown(name, expected["q"])
-    assert bool(by_row) == (name in BY_ROW)

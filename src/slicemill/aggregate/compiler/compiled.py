@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import gcd
 from types import ModuleType
 from typing import Any
@@ -10,21 +11,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import typeof
 
 from slicemill.aggregate.calls import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.compiler import support as ops
-from slicemill.aggregate.compiler.layout import MACHINE, dtype_of
+from slicemill.aggregate.compiler.layout import MACHINE, PYTHON, dtype_of
 from slicemill.aggregate.compiler.module import GeneratedRoutine, Module
 from slicemill.aggregate.compiler.state import CompiledState, allow_nulls, make_room, move, start
-from slicemill.aggregate.compiler.store import load, load_from_memory
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.columns.intervals import FOREVER
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.machine_code.kernel import KernelFunction, inside_python
 from slicemill.scalar import vectors
 from slicemill.scalar.vectors import Vector
 
 _NEVER = -(2**63)
+_MANY = 1024
 _NONE = np.zeros(2**20, np.bool_)  # of most calls no tuple expires
 _NONE.flags.writeable = False
 
@@ -47,7 +48,6 @@ class CompiledCall:
         self.returns, self.how = returns, how
         self._variants = variants
         self._loaded: dict[bool, ModuleType] = {}
-        self._ready: set[tuple[bool, str]] = set()  # routines that are compiled
         self._types = types
         self._frame = frame
         self._literals = literals
@@ -64,11 +64,6 @@ class CompiledCall:
     def _active(self) -> bool:
         return self._frame is not None and self._frame.active
 
-    def warm(self) -> None:
-        """A run over no tuples compiles as any other; the code for NULLs waits for the first of them."""
-        arguments = [vectors.from_values([], type_) for type_ in self._types]
-        self.run(self.start(), Tuples(arguments, np.zeros(0, np.int32), np.zeros(0, np.int64)))
-
     def start(self) -> CompiledState:
         return start(self._variants[0], self._literals, self._timed, self._active)
 
@@ -77,6 +72,24 @@ class CompiledCall:
         move(state, other._variants[state.nullable], self._variants[state.nullable], models)
 
     def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
+        """A loop that still runs as Python takes a few tuples at a time: its code may come in between."""
+        done, rows = 0, len(tuples.ts)
+        parts: list[CallAnswers] = []
+        while not parts or done < rows:
+            count = self._piece(state, rows - done)
+            whole = count == rows
+            piece = tuples if whole else _part(tuples, done, done + count)
+            done += count
+            parts.append(self._run(state, piece, complete if done == rows else None))
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _piece(self, state: CompiledState, rows: int) -> int:
+        if self._form != MACHINE:
+            return rows
+        function = getattr(self._code(self._variants[state.nullable]), self._variants[0].run.name)
+        return int(function.piece(rows)) if isinstance(function, KernelFunction) else rows
+
+    def _run(self, state: CompiledState, tuples: Tuples, complete: int | None) -> CallAnswers:
         rows = len(tuples.ts)
         given = self._inputs(state, tuples, rows)
         module = self._variants[state.nullable]
@@ -152,8 +165,8 @@ class CompiledCall:
         arrays = state.arrays | given | self._outputs(routine, size)
         function = getattr(self._code(module), routine.name)
         parameters = [arrays[name] for name in routine.parameters]
-        with np.errstate(all="ignore"):
-            site, count, *kept = self._called(function, module, routine, parameters)
+        with inside_python() if module.form == PYTHON else np.errstate(all="ignore"):
+            site, count, *kept = function(*parameters)
         back = dict(zip(routine.kept, kept, strict=True))
         state.arrays |= {name: array for name, array in back.items() if name in state.arrays}
         if site != 0:
@@ -163,23 +176,10 @@ class CompiledCall:
     def _code(self, module: Module) -> ModuleType:
         nullable = module is self._variants[1]
         if nullable not in self._loaded:
-            machine = module.form == MACHINE
-            made = load(module.source) if machine else load_from_memory(module.source, module.closures)
+            shared = module.form == MACHINE
+            made = _shared(module.source) if shared else _loaded(module.source, module.closures)
             self._loaded[nullable] = made
         return self._loaded[nullable]
-
-    def _called(self, function: Any, module: Module, routine: GeneratedRoutine, parameters: list[Any]) -> Any:
-        """Numba's own files may be damaged or in the way: then it compiles without them."""
-        if module.form != MACHINE or (module is self._variants[1], routine.name) in self._ready:
-            return function(*parameters)
-        self._ready.add((module is self._variants[1], routine.name))
-        try:
-            function.compile(tuple(map(typeof, parameters)))
-        except Exception:
-            made = load_from_memory(module.source)
-            self._loaded[module is self._variants[1]] = made
-            function = getattr(made, routine.name)
-        return function(*parameters)
 
     def _may_be_null(self, vector: Vector) -> bool:
         """To a model what is no number is no value."""
@@ -232,6 +232,40 @@ class CompiledCall:
             else:
                 columns.append(Vector(type_, values.astype(vectors.dtype_of(type_), copy=False), valid))
         return columns
+
+
+def _loaded(source: str, values: dict[str, Any]) -> ModuleType:
+    made = ModuleType("slicemill_generated")
+    made.__dict__.update(values)
+    exec(compile(source, "<generated>", "exec"), made.__dict__)
+    return made
+
+
+@lru_cache(maxsize=_MANY)
+def _shared(source: str) -> ModuleType:
+    """One module for all calls with this source, so that its machine code is there for all of them."""
+    return _loaded(source, {})
+
+
+def _part(tuples: Tuples, first: int, last: int) -> Tuples:
+    places = np.arange(first, last)
+    arguments = [vectors.take(argument, places) for argument in tuples.arguments]
+    return Tuples(arguments, tuples.partitions[first:last], tuples.ts[first:last])
+
+
+def _joined(parts: Sequence[CallAnswers]) -> CallAnswers:
+    columns = []
+    for place, vector in enumerate(parts[0].columns):
+        arrays = [vectors.to_arrow(part.columns[place], len(part.numbers)) for part in parts]
+        columns.append(vectors.from_arrow(pa.concat_arrays(arrays), vector.type))
+    return CallAnswers(
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.ts for part in parts]),
+        columns,
+        np.concatenate([part.expired for part in parts]),
+        parts[-1].answered,
+        parts[-1].needed_from,
+    )
 
 
 def _empty(size: int, dtype: Any) -> Any:

@@ -184,7 +184,12 @@ def objects_of(definition: AggregateDefinition, records: Any) -> list[object]:
 
 
 def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> None:
-    """Raises, with Numba's first words, unless it takes all methods and they return the declared types."""
+    """Raises, with Numba's first words, unless it takes all methods and they return the declared types.
+
+    Only types are inferred: compiling waits until it is worth its price.
+    """
+    from slicemill.machine_code.numba_kernels import return_type
+
     made = import_class(_external(definition))
     state = numba.from_dtype(record)
     arguments = [_numba_type(argument.type) for argument in definition.arguments]
@@ -194,9 +199,7 @@ def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> No
             continue
         signature = (state,) if name == "terminate" else (state, *arguments)
         try:
-            compiled = numba.njit(method)
-            compiled.compile(signature)
-            returned = compiled.overloads[signature].signature.return_type
+            returned = return_type(method, signature)
         except Exception as problem:
             first = str(problem).strip().splitlines()[0]
             raise NoCompiledForm(f"Numba does not take {definition.external}.{name}: {first}") from None
@@ -244,5 +247,5 @@ def import_lines(external: dict[str, tuple[str, str]]) -> list[str]:
         digest = hashlib.sha256(source.encode()).hexdigest()[:16]
         text = f"{class_name}.{method}"
         lines += [f"from {module} import {class_name}  # {digest}"]
-        lines += [f"{name} = njit({text})"]
+        lines += [f"{name} = helper({text})"]
     return lines

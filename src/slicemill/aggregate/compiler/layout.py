@@ -48,8 +48,13 @@ def dtype_of(type_: Type, form: str) -> Any:
 
 
 def field_of(type_: Type, form: str) -> Any:
-    """How a record holds a value. Machine code reads 32 bits into 64; Python would go on in 32."""
+    """How a record holds a value."""
     return np.int32 if type_.kind is Kind.INT and form == MACHINE else dtype_of(type_, form)
+
+
+def read(text: str, type_: Type, form: str) -> str:
+    """The text that reads a record's value. Machine code reads 32 bits into 64; as Python it must be told."""
+    return f"np.int64({text})" if type_.kind is Kind.INT and form == MACHINE else text
 
 
 def default_of(type_: Type) -> str:

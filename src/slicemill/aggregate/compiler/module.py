@@ -159,21 +159,21 @@ def _routine(name: str, loop: TupleLoop, lines: list[str], shared: ModuleFacts) 
 def _source(loop: TupleLoop, routines: list[GeneratedRoutine], shared: ModuleFacts) -> str:
     machine = shared.form == MACHINE
     name = (loop.base or loop.version or _no_version()).name
-    lines = [f'"""{name}: generated from its definition."""', "", "import numpy as np"]
-    lines += ["from numba import njit"] if machine else []
-    lines += ["", "from slicemill.aggregate.exact import accumulator as exact"]
-    support = " import support" if machine else ".support import plain"
-    lines += [f"from slicemill.aggregate.compiler{support} as ops"]
+    lines = [f'"""{name}: generated from its definition."""', "", "import math", "", "import numpy as np"]
+    # One of Python's own would not divide by zero.
+    lines += ["from numpy import float64 as float"] if machine else []
+    lines += ["", "from slicemill.aggregate.compiler import support as ops"]
+    lines += ["from slicemill.aggregate.exact import accumulator as exact"]
+    lines += ["from slicemill.machine_code.kernel import helper, kernel"] if machine else []
     if any(made.version.definition.model is not None for made in loop.codes.values()):
-        lines += [f"from slicemill.model{' import numerics' if machine else '.numerics import plain'} as dd"]
-        lines += [f"from slicemill.model{' import heaps' if machine else '.heaps import plain as heaps'}"]
+        lines += ["from slicemill.model import heaps", "from slicemill.model import numerics as dd"]
     lines += import_lines(shared.external)
     for record, made in loop.codes.items():
         if not any(f"failed_{record}(" in line for routine in routines for line in routine.lines):
             continue
         names = [(safe(a.name), made.version.variable(a.name)) for a in made.version.definition.arguments]
         values = [part for _, variable in names for part in (variable, f"{variable}_null")]
-        lines += ["", "", *(["@njit(cache=True)"] if machine else [])]
+        lines += ["", "", *(["@helper"] if machine else [])]
         lines += [f"def failed_{record}({', '.join(['failure', 'site', 'p', 'i', *values])}):"]
         lines += ["    failure[0].record_place = p", "    failure[0].tuple_place = i"]
         for field, variable in names:
@@ -183,7 +183,9 @@ def _source(loop: TupleLoop, routines: list[GeneratedRoutine], shared: ModuleFac
             ]
         lines += ["    return site"]
     for routine in routines:
-        lines += ["", "", *(['@njit(cache=True, error_model="numpy")'] if machine else []), *routine.lines]
+        rows = routine.parameters.index("codes")
+        decorator = f'@kernel(rows={rows}, error_model="numpy")'
+        lines += ["", "", *([decorator] if machine else []), *routine.lines]
     return "\n".join(lines) + "\n"
 
 

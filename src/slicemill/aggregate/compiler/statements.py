@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from slicemill.aggregate.compiler.layout import MANY, RecordColumns, return_bound, returns_one
+from slicemill.aggregate.compiler.layout import MANY, RecordColumns, read, return_bound, returns_one
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import Version, safe
 from slicemill.esl.types.aggregate import INWINDOW, RETURN, BodyState, Delete, Insert, Update
@@ -76,7 +76,7 @@ class StatementCode:
                 f"{self.record}.last_{safe(argument.name)}",
             )
             self.version.shared.facts.add(f"{name} may be NULL")
-            self.out.line(f"{name} = {last}")
+            self.out.line(f"{name} = {read(last, argument.type, self.version.shared.form)}")
             self.out.line(f"{name}_null = not {started} or {last}_null")
 
     def returns_at_steps(self) -> bool:

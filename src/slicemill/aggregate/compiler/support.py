@@ -7,29 +7,18 @@ the last place of the block comes its first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import FunctionType, SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
-from numba import njit
 
 from slicemill.columns.sorting import sort_by
+from slicemill.machine_code.kernel import helper, kernel
 
 MIN_INT, MAX_INT = -(2**31), 2**31 - 1
 MIN_BIGINT, MAX_BIGINT = np.int64(-(2**63)), np.int64(2**63 - 1)
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-
-def _inner(function: _Function) -> _Function:
-    """For what only compiled code calls: without the wrappers that Python or C need, which take time too."""
-    options: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    compiled: Any = njit(cache=True, **options)(function)
-    return cast(_Function, compiled)
-
-
-@_inner
+@helper
 def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
     """A pool in which partition p has room behind its rows.
 
@@ -49,7 +38,7 @@ def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
     return pool
 
 
-@_inner
+@helper
 def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
     wanted = 0
     for j in range(len(at)):
@@ -66,7 +55,7 @@ def _packed(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int)
     return new
 
 
-@_inner
+@helper
 def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int, most: int) -> Any:
     """The same for rings that never hold more than `most` rows: then a block of that size lasts."""
     wanted = min(2 * n[p] + 4, most)
@@ -87,7 +76,7 @@ def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
     return new
 
 
-@_inner
+@helper
 def longer(array: Any) -> Any:
     """The array with room for as much again."""
     new = np.empty(2 * len(array) + 16, array.dtype)
@@ -97,13 +86,13 @@ def longer(array: Any) -> Any:
     return new
 
 
-@njit(cache=True)
+@kernel
 def count_from(numbers: Any, first: int) -> None:
     for i in range(len(numbers)):
         numbers[i] = first + i
 
 
-@njit(cache=True)
+@kernel
 def product_overflows(a: Any, b: Any) -> Any:
     """Whether a * b has no 64 bits."""
     if a == 0 or b == 0:
@@ -113,7 +102,7 @@ def product_overflows(a: Any, b: Any) -> Any:
     return abs(a) > MAX_BIGINT // abs(b)
 
 
-@njit(cache=True)
+@kernel
 def whole_quotient(a: Any, b: Any) -> Any:
     """Rounded towards zero; b is not 0, and not -1 where a is the smallest number."""
     quotient = a // b
@@ -122,7 +111,7 @@ def whole_quotient(a: Any, b: Any) -> Any:
     return quotient
 
 
-@njit(cache=True)
+@kernel
 def whole_remainder(a: Any, b: Any) -> Any:
     """With the sign of a; b is not 0."""
     if b == -1 or b == 1:
@@ -130,32 +119,14 @@ def whole_remainder(a: Any, b: Any) -> Any:
     return np.int64(a - whole_quotient(a, b) * b)
 
 
-@njit(cache=True)
+@kernel
 def double_remainder(a: float, b: float) -> float:
     return np.nan if np.isinf(a) or np.isnan(a) or np.isnan(b) else np.fmod(a, b)
 
 
-@njit(cache=True)
+@kernel
 def sorted_by(order: Any, keys: Any) -> Any:
     """An order of rows, further sorted by a key; rows with equal keys stay as they were."""
     new = order.copy()
     sort_by(new, keys, 0, len(new))
     return new
-
-
-def _python(function: Any) -> Any:
-    """The function that was compiled."""
-    return function.py_func
-
-
-def _unjitted(function: Any) -> Any:
-    """The function as Python, with what it calls."""
-    plain_globals = {**globals(), "_packed": _python(_packed)}
-    return FunctionType(function.py_func.__code__, plain_globals)
-
-
-# For generated code that runs as Python: the rows of its pools may hold any object.
-plain = SimpleNamespace(
-    **{name: value for name, value in globals().items() if not name.startswith("_")}
-    | {"more_room": _unjitted(more_room), "ring_room": _python(ring_room), "longer": _python(longer)}
-)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from slicemill.aggregate.compiler.layout import (
     MANY,
     default_of,
+    read,
     single_tables,
     surely_filled,
 )
@@ -216,7 +217,8 @@ class Version:
         assert self.window is not None
         self.shared.facts.add(f"window keeps {place}")
         text = f"{self.window.row(row)}.a{place}"
-        code = Code(text, self.shared.null(f"window {place}", f"{text}_null"))
+        value = read(text, self.window.types[place], self.shared.form)
+        code = Code(value, self.shared.null(f"window {place}", f"{text}_null"))
         with self.out.aside() as conversion:
             code = self.scalars.convert(
                 code, self.window.types[place], self.schemas[INWINDOW].columns[place].type
@@ -266,7 +268,9 @@ class Version:
 
     def _column(self, table: str, column: str, row: str) -> Code:
         text = self.field(table, column, row)
-        return Code(text, self.shared.null(f"{self.record} {table}.{column}", f"{text}_null"))
+        schema = self.schemas[table]
+        value = read(text, schema.columns[schema.index(column)].type, self.shared.form)
+        return Code(value, self.shared.null(f"{self.record} {table}.{column}", f"{text}_null"))
 
 
 def _always_fits(source: Type, target: Type) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from slicemill.aggregate.compiler.aggregate_code import AggregateCode
-from slicemill.aggregate.compiler.layout import RecordColumns
+from slicemill.aggregate.compiler.layout import RecordColumns, read
 from slicemill.aggregate.compiler.loop import TupleLoop
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import ArgumentCodes, WindowPool
@@ -73,7 +73,8 @@ class WindowCode:
     def _window_column(self, place: int, row: str) -> Code:
         self.loop.shared.facts.add(f"window keeps {place}")
         text = f"{self.pool.row(row)}.a{place}"
-        return Code(text, self.loop.shared.null(f"window {place}", f"{text}_null"))
+        value = read(text, self.pool.types[place], self.loop.shared.form)
+        return Code(value, self.loop.shared.null(f"window {place}", f"{text}_null"))
 
     def _window_row(self, row: str) -> ArgumentCodes:
         return [partial(self._window_column, place, row) for place in range(len(self.pool.types))]

@@ -10,9 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from slicemill.aggregate.exact import limbs
+from slicemill.machine_code.kernel import kernel
 
 DIGITS = 68
 LOWEST = -1074  # the power of two of the lowest bit
@@ -21,7 +21,7 @@ CELLS = DIGITS + 3
 PLUS, MINUS, NAN = DIGITS, DIGITS + 1, DIGITS + 2
 
 
-@njit(cache=True)
+@kernel
 def add(sums: Any, x: float) -> None:
     if not np.isfinite(x):
         sums[NAN if x != x else PLUS if x > 0 else MINUS] += 1
@@ -42,13 +42,13 @@ def add(sums: Any, x: float) -> None:
     sums[place + 2] += sign * (second >> 32)
 
 
-@njit(cache=True)
+@kernel
 def add_integer(sums: Any, x: int) -> None:
     add(sums, float(x >> 32) * 4294967296.0)
     add(sums, float(x & _MASK))
 
 
-@njit(cache=True)
+@kernel
 def quotient(sums: Any, count: int) -> float:
     """The sum over `count` (at most 2**32), rounded once to the nearest double."""
     if sums[NAN] > 0 or (sums[PLUS] > 0 and sums[MINUS] > 0):

@@ -8,12 +8,12 @@ limbs in each row as its sums need (`limbs_for`). Doubles are taken as multiples
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from slicemill.machine_code.kernel import kernel
 
 Limbs: TypeAlias = NDArray[np.uint32]
 Places: TypeAlias = NDArray[np.int64]
@@ -34,7 +34,7 @@ def limbs_for(bits: int, count: int) -> int:
     return max(WHOLE, 2 * -(-(bits + count.bit_length() + 1) // 64))
 
 
-@njit(cache=True)
+@kernel
 def exponent_range(values: Doubles, counted: Any) -> tuple[int, int]:
     """The powers of two of the lowest and above the highest bit of the numbers; (0, 0) if all are 0."""
     bits = values.view(np.int64)
@@ -47,7 +47,7 @@ def exponent_range(values: Doubles, counted: Any) -> tuple[int, int]:
     return (low, high) if low <= high else (0, 0)
 
 
-@njit(cache=True)
+@kernel
 def limbs_of_doubles(values: Doubles, counted: Any, lowest: int, limbs: int) -> Limbs:
     """The doubles as multiples of 2**lowest; 0 for those that do not count."""
     bits = values.view(np.int64)
@@ -82,7 +82,7 @@ def limbs_of_doubles(values: Doubles, counted: Any, lowest: int, limbs: int) -> 
     return out
 
 
-@njit(cache=True)
+@kernel
 def limbs_of_integers(values: Places, counted: Any) -> Limbs:
     out = np.zeros((len(values), WHOLE), np.uint32)
     for i in range(len(values)):
@@ -95,7 +95,7 @@ def limbs_of_integers(values: Places, counted: Any) -> Limbs:
     return out
 
 
-@njit(cache=True)
+@kernel
 def negate(number: Limbs) -> None:
     carry = _ONE
     for place in range(len(number)):
@@ -104,7 +104,7 @@ def negate(number: Limbs) -> None:
         carry >>= _LIMB
 
 
-@njit(cache=True)
+@kernel
 def _square(number: Limbs, out: Limbs) -> None:
     """The square of a number; `number` becomes its absolute value."""
     if number[-1] >> np.uint32(31):
@@ -119,7 +119,7 @@ def _square(number: Limbs, out: Limbs) -> None:
         out[i + len(number)] = carry
 
 
-@njit(cache=True)
+@kernel
 def squares(numbers: Limbs) -> Limbs:
     limbs = numbers.shape[1]
     out = np.empty((len(numbers), 2 * limbs), np.uint32)
@@ -130,7 +130,7 @@ def squares(numbers: Limbs) -> Limbs:
     return out
 
 
-@njit(cache=True)
+@kernel
 def _add_up(numbers: Any, out: Any) -> None:
     rows, words = numbers.shape
     for i in range(rows):
@@ -152,7 +152,7 @@ def prefix_sums(numbers: Limbs) -> Limbs:
     return out
 
 
-@njit(cache=True)
+@kernel
 def _subtract(left: Limbs, right: Limbs, out: Limbs) -> None:
     borrow = np.uint64(0)
     for place in range(len(left)):
@@ -161,7 +161,7 @@ def _subtract(left: Limbs, right: Limbs, out: Limbs) -> None:
         borrow = (borrow >> _LIMB) & _ONE
 
 
-@njit(cache=True)
+@kernel
 def differences(sums: Limbs, starts: Places, ends: Places) -> Limbs:
     """The sum of each stretch of rows."""
     out = np.empty((len(starts), sums.shape[1]), np.uint32)
@@ -170,7 +170,7 @@ def differences(sums: Limbs, starts: Places, ends: Places) -> Limbs:
     return out
 
 
-@njit(cache=True)
+@kernel
 def rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs) -> float:
     """The double nearest to number / (first * second) * 2**exponent, for a number >= 0; ties go to even.
 
@@ -182,7 +182,7 @@ def rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs
     if limbs == 0:
         return 0.0
     # So many limbs behind the point that a quotient has two limbs or more, whatever the divisors are.
-    divisors = (first > 1) + (second > 1)
+    divisors = int(first > 1) + int(second > 1)
     behind = max(0, 3 + divisors - limbs) if divisors else 0
     total = limbs + behind
     for place in range(behind):
@@ -219,10 +219,10 @@ def rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs
                 more |= buffer[place] != 0
             if more or digits & _ONE:
                 digits += _ONE
-    return math.ldexp(np.float64(digits), power + dropped)
+    return np.float64(np.ldexp(np.float64(digits), power + dropped))
 
 
-@njit(cache=True)
+@kernel
 def _bits_from(number: Limbs, lowest: int, limbs: int) -> np.uint64:
     """The bits of a number from one on, which are 53 at most."""
     limb, shift = lowest >> 5, np.uint64(lowest & 31)
@@ -236,7 +236,7 @@ def _bits_from(number: Limbs, lowest: int, limbs: int) -> np.uint64:
     return digits
 
 
-@njit(cache=True)
+@kernel
 def quotients(sums: Limbs, starts: Places, ends: Places, divisors: Places, exponent: int) -> Doubles:
     """The double nearest to each stretch's sum over its divisor."""
     out = np.empty(len(starts))
@@ -252,7 +252,7 @@ def quotients(sums: Limbs, starts: Places, ends: Places, divisors: Places, expon
     return out
 
 
-@njit(cache=True)
+@kernel
 def variances(
     sums: Limbs, square_sums: Limbs, starts: Places, ends: Places, counts: Places, bias: int, exponent: int
 ) -> Doubles:

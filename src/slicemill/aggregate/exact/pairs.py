@@ -8,8 +8,9 @@ prefix can be subtracted again. `hi` of a sum is the exact sum, rounded once.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from slicemill.machine_code.kernel import kernel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -20,14 +21,14 @@ _SPLIT = 134217729.0  # 2 ** 27 + 1
 _DOUBT = 2.0**-48
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def two_sum(a: float, b: float) -> tuple[float, float]:
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def two_product(a: float, b: float) -> tuple[float, float]:
     p = a * b
     t = _SPLIT * a
@@ -38,7 +39,7 @@ def two_product(a: float, b: float) -> tuple[float, float]:
     return p, ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _add(hi: float, lo: float, x: float) -> tuple[float, float, bool]:
     s, e = two_sum(hi, x)
     t, left = two_sum(lo, e)
@@ -46,7 +47,7 @@ def _add(hi: float, lo: float, x: float) -> tuple[float, float, bool]:
     return hi, lo, left == 0.0
 
 
-@njit(cache=True)
+@kernel
 def sum_by_group(hi: Floats, lo: Floats, group: Ints, groups: int) -> tuple[Floats, Floats, bool]:
     high, low, exact = np.zeros(groups), np.zeros(groups), True
     for i in range(len(group)):
@@ -60,7 +61,7 @@ def sum_by_group(hi: Floats, lo: Floats, group: Ints, groups: int) -> tuple[Floa
     return high, low, exact
 
 
-@njit(cache=True)
+@kernel
 def squares(values: Floats) -> tuple[Floats, Floats]:
     hi, lo = np.empty(len(values)), np.empty(len(values))
     for i in range(len(values)):
@@ -68,7 +69,7 @@ def squares(values: Floats) -> tuple[Floats, Floats]:
     return hi, lo
 
 
-@njit(cache=True)
+@kernel
 def prefixes(hi: Floats, lo: Floats, begin: Ints) -> tuple[Floats, Floats, bool]:
     """The sums before each entry of its key: those of key k, one more than entries, begin at begin[k] + k."""
     keys = len(begin) - 1
@@ -85,7 +86,7 @@ def prefixes(hi: Floats, lo: Floats, begin: Ints) -> tuple[Floats, Floats, bool]
     return high, low, exact
 
 
-@njit(cache=True)
+@kernel
 def differences(
     high: Floats, low: Floats, lo: Places, hi: Places, rank: Places
 ) -> tuple[Floats, Floats, Flags]:
@@ -105,7 +106,7 @@ def differences(
     return sums, rests, doubt
 
 
-@njit(cache=True)
+@kernel
 def quotients(hi: Floats, lo: Floats, count: Ints) -> tuple[Floats, Flags]:
     """Each sum by its count, rounded once; flagged where the last bit is in doubt."""
     out, doubt = np.empty(len(hi)), np.zeros(len(hi), np.bool_)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from slicemill.aggregate.exact import pairs
 from slicemill.aggregate.exact.pairs import Ints
+from slicemill.machine_code.kernel import kernel
 
 SMALLEST = 1074  # the smallest double is 2 to the minus this
 
@@ -94,7 +94,7 @@ def with_nonfinite(
     return np.where(nan | (up & down), np.nan, sums)
 
 
-@njit(cache=True)
+@kernel
 def _whole_means(whole: Ints, count: Ints) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Each sum by its count; flagged where the sum is no double."""
     found, doubt = np.empty(len(whole)), np.empty(len(whole), np.bool_)

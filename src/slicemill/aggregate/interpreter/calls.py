@@ -114,9 +114,6 @@ class InterpretedCall:
             found = replace(found, window=None)
         self._definition = found
 
-    def warm(self) -> None:
-        """There is nothing to compile."""
-
     def start(self) -> InterpretedState:
         return InterpretedState(Running())
 

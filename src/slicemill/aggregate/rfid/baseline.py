@@ -8,9 +8,9 @@ of n.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from slicemill.aggregate.rfid.denoising import Denoised, Ints
+from slicemill.machine_code.kernel import kernel
 
 
 def baseline(at: Ints, keys: Ints, window_us: int, threshold: int, *, ordered: bool) -> Denoised:
@@ -22,7 +22,7 @@ def baseline(at: Ints, keys: Ints, window_us: int, threshold: int, *, ordered: b
     return Denoised(*_baseline(at, keys, window_us, threshold, ordered), most_keys=0)
 
 
-@njit(cache=True)
+@kernel
 def _baseline(at: Ints, keys: Ints, window_us: int, threshold: int, ordered: bool) -> tuple[Ints, Ints, Ints]:
     n = len(at)
     readings, by, visits = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)

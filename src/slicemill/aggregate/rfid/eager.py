@@ -10,9 +10,9 @@ the next first noise lets out all readings it passes.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from slicemill.aggregate.rfid.denoising import Denoised, Ints, numbered
+from slicemill.machine_code.kernel import kernel
 
 _NONE = -1
 
@@ -27,7 +27,7 @@ def eager(at: Ints, keys: Ints, window_us: int, threshold: int) -> Denoised:
     return Denoised(*_eager(at, *numbered(keys), window_us, threshold))
 
 
-@njit(cache=True)
+@kernel
 def _eager(at: Ints, keys: Ints, n_keys: int, window_us: int, threshold: int) -> tuple[Ints, Ints, Ints, int]:
     n = len(at)
     readings, by, visits = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)

@@ -7,9 +7,9 @@ reading of the key that is marked already: all older ones in the window are.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from slicemill.aggregate.rfid.denoising import Denoised, Ints, numbered
+from slicemill.machine_code.kernel import kernel
 
 
 def lazy(at: Ints, keys: Ints, window_us: int, threshold: int) -> Denoised:
@@ -22,7 +22,7 @@ def lazy(at: Ints, keys: Ints, window_us: int, threshold: int) -> Denoised:
     return Denoised(*_lazy(at, *numbered(keys), window_us, threshold))
 
 
-@njit(cache=True)
+@kernel
 def _lazy(at: Ints, keys: Ints, n_keys: int, window_us: int, threshold: int) -> tuple[Ints, Ints, Ints, int]:
     n = len(at)
     readings, by, visits = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n, np.int64)

@@ -22,7 +22,6 @@ from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.warming import warm_up
 from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.content import quoted
@@ -49,13 +48,13 @@ class UnitChanges:
     cells: int
     placement: PlacementKind | None = None
 
-    def units_of(self, plan: Plan, catalog: Catalog, *, started: bool) -> list[RunningUnit]:
-        """The units that are to run from now on; while paused. A mill that has started compiles beside it."""
+    def units_of(self, plan: Plan, catalog: Catalog) -> list[RunningUnit]:
+        """The units that are to run from now on; while paused."""
         units: list[RunningUnit] = []
         for part in self._plans(plan, catalog):
             running = self.dispatcher.running.unit(part.unit.id)
             if running is None or not running.plan.does_the_same(part):
-                running = self._changed(part, running, units, started)
+                running = self._changed(part, running, units)
             units.append(running)
         # Nobody needs the rows from before any more.
         self.home.commit(Change(tables=self.tables.changes()))
@@ -64,16 +63,17 @@ class UnitChanges:
             unit.read_by = read_by
         return units
 
-    def note_left_out(self, plan: Plan) -> None:
+    def note_left_out(self, catalog: Catalog) -> None:
         """Note what the home keeps and this start does not declare, and say so: it misses what arrives."""
-        running = {log for unit in plan.units for _, log in unit.outputs}
+        declared = catalog.queries.keys() | catalog.relations.keys()
         change = Change()
         for unit, fields in self.home.units.items():
-            missing = [log for log in fields["outputs"] if log in self.home.logs and log not in running]
             known = fields.get(LEFT_OUT, [])
-            if missing:
+            kept = [log for log in (*known, *fields["outputs"]) if log in self.home.logs]
+            missing = sorted({log for log in kept if log.lower() not in declared})
+            if not set(missing) <= set(known):
                 change.units[unit] = {LEFT_OUT: sorted({*known, *missing})}
-            for log in sorted({*known, *missing} - running):
+            for log in missing:
                 _LOGGER.warning(
                     "%s is kept in %s and is not declared: it does not run, and will have missed what "
                     "arrives; declare it, or DROP it",
@@ -101,14 +101,12 @@ class UnitChanges:
         return found
 
     def _changed(
-        self, plan: UnitPlan, running: RunningUnit | None, before: Sequence[RunningUnit], started: bool
+        self, plan: UnitPlan, running: RunningUnit | None, before: Sequence[RunningUnit]
     ) -> RunningUnit:
         """The unit of a plan: changed, or new and starting from now; `before` are those that may feed it."""
         unit_id = plan.unit.id
         logs = {log: to_arrow(plan.graph[node].schema) for node, log in plan.unit.outputs}
         created = {log: columns for log, columns in logs.items() if log not in self.home.logs}
-        if not started:
-            warm_up(plan)
         if unit_id not in self.home.units:
             self._catch_up(before, plan.unit.inputs)
             self.home.commit(Change(created=created, units={unit_id: new_fields(plan, self.home)}))
@@ -117,7 +115,6 @@ class UnitChanges:
             self._take_back(unit_id, logs)
             self._change_members(plan, running, before)
         unit = RunningUnit(plan, self.home, self.mill)
-        unit.compiled = not started
         keep_announced(unit, self.dispatcher.streams)
         return unit
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from slicemill.columns.intervals import Numbers, Places
+from slicemill.machine_code.kernel import kernel
 
 
 class RunSpans(NamedTuple):
@@ -25,7 +25,7 @@ class RunSpans(NamedTuple):
         return RunSpans(self.starts[places], self.stops[places], self.ends[places])
 
 
-@njit(cache=True)
+@kernel
 def windows_of_time(
     partitions: Numbers, begins: Places, slide: int, extent: int, first: int, last: int
 ) -> tuple[Places, Places, Places]:
@@ -62,7 +62,7 @@ def windows_of_time(
     return starts[:found], stops[:found], ends[:found]
 
 
-@njit(cache=True)
+@kernel
 def _longer(values: Places) -> Places:
     out = np.empty(2 * len(values), np.int64)
     for place in range(len(values)):

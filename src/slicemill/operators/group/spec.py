@@ -41,6 +41,5 @@ KINDS = (
         seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),
         last_words=True,
         step="slicemill.operators.group.step:group_calls",
-        compiles=True,
     ),
 )

@@ -13,8 +13,7 @@
     shared      the join itself
     order       results of joins behind each other, in the order of one
     probe, placing, retain    the compiled loops
-    loops       how they are compiled: at the first call
-    warm        all of them now
+    loops       what types they are compiled for
 
 Every new tuple probes the other side's slices and the other new tuples. Its age, in time or in rows, says
 which queries may get a pair (S49), the masks of both tuples say which want it (S19), and their conjunction is

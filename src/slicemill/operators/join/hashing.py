@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.join.arrays import Hashes, Times, hashes_in, hashes_out, times_in
 from slicemill.operators.join.loops import loop
 
@@ -90,7 +91,7 @@ def _buffer(column: pa.Array, place: int, dtype: type[np.generic]) -> NDArray[An
     return np.frombuffer(buffer, dtype) if buffer is not None else np.zeros(0, dtype)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _mixed(word: np.uint64) -> np.uint64:
     """The finaliser of splitmix64: a bijection of 64-bit words."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

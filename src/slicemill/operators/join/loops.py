@@ -1,54 +1,56 @@
-"""Compiled loops with given types, compiled when they are first called, not when they are imported.
+"""Kernels with given types.
 
     @loop(types.void(hashes_in, places_out))
     def group(hashes, order): ...
 
 Types are given because vectors of slices are mapped files, which cannot be written, and others can: without
-them a loop would be compiled for every mixture of both. What Numba compiles at once for given types, about
-five seconds for all loops of a join, here waits for somebody who joins; it is then read from Numba's cache.
+them a loop would be compiled for every mixture of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
+from types import FunctionType
 from typing import Any
 
-from numba import njit
+from slicemill.machine_code.kernel import KernelFunction
+from slicemill.machine_code.types import Signature
+
+_GIVEN: Signature = ("the types that are given",)
 
 
-class Loop:
-    """A function that becomes machine code at its first call."""
+class Loop(KernelFunction):
+    """A kernel that is compiled for its types and no others."""
 
-    def __init__(self, function: Callable[..., Any], signatures: tuple[Any, ...]) -> None:
-        self.__doc__ = function.__doc__
+    def __init__(self, function: FunctionType, signatures: tuple[Any, ...]) -> None:
+        super().__init__(function, {}, None)
         self._signatures = signatures
-        self._lock = Lock()
-        self._dispatcher = njit(cache=True)(function)
-        self._run: Callable[..., Any] = self._first_call
 
-    def compile(self) -> None:
+    def signature(self, arguments: tuple[Any, ...]) -> Signature:
+        del arguments
+        return _GIVEN
+
+    def compile(self, signature: Signature = _GIVEN) -> None:
         """Compile now, or read what another process has compiled."""
-        with self._lock:
-            if self.is_compiled:
-                return
-            for signature in self._signatures:
-                self._dispatcher.compile(signature)
-            self._dispatcher.disable_compile()
-            self._run = self._dispatcher
+        from slicemill.machine_code.numba_kernels import compiled_for
+
+        if not self.is_compiled:
+            for given in self._signatures:
+                compiled_for(self, given.args)
+            self.dispatcher.disable_compile()
+            self._code[signature] = self.dispatcher
+
+    def is_stored(self, signature: Signature) -> bool:
+        from slicemill.machine_code.numba_kernels import is_stored
+
+        del signature
+        return all(is_stored(self, given.args) for given in self._signatures)
 
     @property
     def is_compiled(self) -> bool:
-        return self._run is self._dispatcher
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self._run(*arguments)
-
-    def _first_call(self, *arguments: Any) -> Any:
-        self.compile()
-        return self._dispatcher(*arguments)
+        return _GIVEN in self._code
 
 
-def loop(*signatures: Any) -> Callable[[Callable[..., Any]], Loop]:
+def loop(*signatures: Any) -> Callable[[Any], Loop]:
     """Make a function a loop, for vectors of these types."""
     return lambda function: Loop(function, signatures)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from slicemill.columns.sorting import sort_by
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.join.arrays import (
     Hashes,
     Places,
@@ -31,7 +32,7 @@ from slicemill.operators.join.loops import loop
 _SHORT = 16  # rows up to which a group is put in order by insertion
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _part(hash_: Any, parts: Any) -> Any:
     """In which of so many equal parts of all 64-bit numbers a hash lies."""
     return np.int64(((hash_ >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
@@ -77,7 +78,7 @@ def group(hashes: Hashes, order: Places, first: Places) -> None:
                 sort_by(order, hashes, start, end)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound: Any) -> Any:
     """The first row of start … end that is not before (hash, bound)."""
     while end - start > 8:

@@ -122,6 +122,5 @@ KINDS = (
             seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
         ),
         step="slicemill.operators.over.compiled_step:shared_models",
-        compiles=True,
     ),
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.join.arrays import Places, Times, places_in, places_out
 from slicemill.operators.join.loops import loop
 
@@ -15,7 +16,7 @@ _RUN = 16  # rows up to which insertion is faster than merging
 _numbers_in = types.Array(types.int64, 2, "C", readonly=True)
 
 
-@njit(cache=True, inline="always")
+@kernel(inline="always")
 def _after(numbers: Any, one: Any, other: Any) -> Any:
     for side in range(numbers.shape[0]):
         if numbers[side, one] != numbers[side, other]:
@@ -23,7 +24,7 @@ def _after(numbers: Any, one: Any, other: Any) -> Any:
     return False
 
 
-@njit(cache=True)
+@kernel
 def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
     """Sort order[start:end] by the columns of `numbers`, the first one first."""
     sorted_ = True

@@ -9,9 +9,6 @@ import pyarrow as pa
 from slicemill.errors import SlicemillError
 from slicemill.operators.context import StepContext, bits_of
 from slicemill.operators.in_turn import Due
-from slicemill.operators.join import warm as join_loops
-from slicemill.operators.join.loops import Loop
-from slicemill.operators.multijoin import sorting
 from slicemill.operators.multijoin.kernel import MultiJoinKernel
 from slicemill.operators.multijoin.spec import SharedMultiJoin
 from slicemill.operators.multijoin.state import MultiJoinState
@@ -31,14 +28,6 @@ def shared_multi_join(operator: SharedMultiJoin, context: StepContext) -> Statef
     )
     step = SharedMultiJoinStep(kernel)
     return step if context.graph.has_parts(context.node.id) else MultiJoinStep(step)
-
-
-def warm() -> None:
-    """Compile all loops, or read them from Numba's cache, so that no tuple waits for it."""
-    join_loops.warm()
-    for found in vars(sorting).values():
-        if isinstance(found, Loop):
-            found.compile()
 
 
 class SharedMultiJoinStep:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from slicemill.aggregate.calls import CallAnswers, Tuples, Uda
+from slicemill.aggregate.calls import CallAnswers, Tuples
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
@@ -115,10 +115,6 @@ class SharedCallsStep:
             for name, member in members.items()
         ]
 
-    @property
-    def udas(self) -> list[Uda]:
-        return [routine.uda for routine in self._routines.values()]
-
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
         table, until = tables[0], complete[0]
         given = self._arguments.of(table)
@@ -163,10 +159,6 @@ class WindowCallsStep:
     @property
     def state(self) -> CallsState:
         return self._shared.state
-
-    @property
-    def udas(self) -> list[Uda]:
-        return self._shared.udas
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         (part,) = self._shared.run(tables, complete)

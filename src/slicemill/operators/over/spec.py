@@ -65,6 +65,5 @@ KINDS = (
         seq_bits=bits_of_calls,
         stored={"plan.window_aggregate": WindowAggregate},
         step="slicemill.operators.over.step:over",
-        compiles=True,
     ),
 )

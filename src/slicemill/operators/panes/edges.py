@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from slicemill.machine_code.kernel import kernel
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -27,7 +28,7 @@ def cut(ts: Ints, edges: tuple[tuple[int, int], ...], not_before: int) -> tuple[
     return np.maximum(starts, not_before), borders
 
 
-@njit(cache=True)
+@kernel
 def _cut(ts: Ints, steps: Ints, offsets: Ints) -> tuple[Ints, Ints]:
     starts, borders = np.empty(len(ts), np.int64), np.empty(len(ts) + 1, np.int64)
     count, edge = 0, _BEFORE

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.groups import first_of_group, sum_by_group
 from slicemill.operators.panes.partials import Columns, Partial, taken
@@ -62,7 +62,7 @@ def _counted(slot: Ints, count: int) -> Ints:
     return np.bincount(slot, minlength=count).astype(np.int64)
 
 
-@njit(cache=True)
+@kernel
 def _slots(cells: Ints, n_cells: int, borders: Ints) -> tuple[Ints, Ints, int]:
     """The entry of each row, the pane of each entry."""
     latest = np.full(n_cells, -1, np.int64)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.groups import least_of_group
 from slicemill.operators.panes.partials import Columns, Named, taken
@@ -173,7 +173,7 @@ def _levels(ranks: Ints, longest: int) -> Ints:
     return np.stack(levels)
 
 
-@njit(cache=True)
+@kernel
 def _least(levels: NDArray[np.int64], lo: Places, hi: Places) -> Ints:
     out = np.empty(len(lo), np.int64)
     for i in range(len(lo)):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.panes.edges import Ints
 
 
-@njit(cache=True)
+@kernel
 def first_of_group(group: Ints, groups: int) -> Ints:
     first = np.empty(groups, np.int64)
     for i in range(len(group) - 1, -1, -1):
@@ -19,7 +19,7 @@ def first_of_group(group: Ints, groups: int) -> Ints:
     return first
 
 
-@njit(cache=True)
+@kernel
 def sum_by_group(values: NDArray[Any], group: Ints, groups: int) -> Ints:
     total = np.zeros(groups, np.int64)
     for i in range(len(group)):
@@ -27,7 +27,7 @@ def sum_by_group(values: NDArray[Any], group: Ints, groups: int) -> Ints:
     return total
 
 
-@njit(cache=True)
+@kernel
 def least_of_group(values: Ints, group: Ints, groups: int) -> Ints:
     """The place of the least value of each group, of equal ones the first."""
     place = np.full(groups, -1, np.int64)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
-from slicemill.aggregate.columns import ColumnStatistic, Rows, Windows
-from slicemill.esl.types.schema import Column, Kind
+from slicemill.aggregate.columns import Windows
+from slicemill.esl.types.schema import Column
+from slicemill.machine_code.kernel import kernel
 from slicemill.metrics.due import released_by_time
+from slicemill.operators.call_values import Evaluate, WindowRows, aligned
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.figures import Figure
 from slicemill.operators.panes.partials import Partial, Values
@@ -21,14 +22,10 @@ from slicemill.operators.panes.selection import Mask
 from slicemill.operators.panes.spans import Places, Spans, spans_at, spans_of
 from slicemill.operators.panes.state import BEGINNING, NEVER, MemberState, StoredKeys
 from slicemill.operators.panes.view import PaneView
-from slicemill.scalar.vectors import fixed_width, from_arrow, from_values, numbers, to_arrow, to_values
+from slicemill.scalar.vectors import fixed_width, numbers
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _SLOT, _KEY = "_slot", "_key"
-
-Row = tuple[object, ...]
-# The rows that the calls of a member give for the arguments of some tuples, one list per call.
-Evaluate = Callable[[Sequence[Sequence[Row]]], Sequence[Row]]
 
 
 def first_end_after(ts: int, slide: int) -> int:
@@ -109,69 +106,27 @@ def _taken(column: pa.Array, places: Places) -> pa.Array:
 
 @dataclass(frozen=True)
 class ValueGroups(Groups):
-    """The same for aggregates that need all values of a window: users' own, as the reference runs them."""
+    """The same for calls that need all values of a window (`call_values`)."""
 
-    calls: tuple[tuple[Values, ...], ...]
-    returned: tuple[Column, ...]  # the columns of all calls
-    evaluate: Evaluate
+    values: tuple[Values, ...]  # the arguments of all calls
+    evaluates: tuple[Evaluate, ...]
 
     @property
     def partials(self) -> tuple[Partial, ...]:
-        return tuple(values for call in self.calls for values in call)
+        return self.values
 
     def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
-        count = len(view.start)
-        arguments = []
-        for call in self.calls:
-            columns = [to_values(from_arrow(view.index(v.name), v.type), count) for v in call]
-            arguments.append(list(zip(*columns, strict=True)) if columns else [()] * count)
-        places: list[int] = []
-        rows: list[Row] = []
-        for place, (lo, hi) in enumerate(zip(spans.lo.tolist(), spans.hi.tolist(), strict=True)):
-            made = self.evaluate([values[lo:hi] for values in arguments])
-            places += [place] * len(made)
-            rows += made
-        chosen = np.array(places, np.int64)
-        repeated = spans.take(chosen)
-        columns_of_calls = zip(*rows, strict=True) if rows else [()] * len(self.returned)
-        found = {
-            column.name: to_arrow(from_values(values, column.type), len(rows))
-            for column, values in zip(self.returned, columns_of_calls, strict=True)
-            if column.type.kind is not Kind.ANY
-        }
-        return self._table(view, keys, repeated, found)
-
-
-@dataclass(frozen=True)
-class KernelGroups(ValueGroups):
-    """The same for built-in aggregates, such as a median: by the kernels that answer calls with OVER.
-
-    A call without function is for somebody else to answer.
-    """
-
-    functions: tuple[ColumnStatistic | None, ...]
-
-    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
-        spans = self._spans(view, state, until)
-        # The kernels want windows whose ends never go back: those of a key after those of another.
+        # Kernels want windows whose ends never go back: those of a key after those of another.
         order = np.argsort(spans.rank, kind="stable")
         windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        found = self.found(view, windows)
-        taken = {name: array.take(pa.array(back)) for name, array in found.items()}
-        return self._table(view, keys, spans, taken)
-
-    def found(self, view: PaneView, windows: Windows) -> dict[str, pa.Array]:
-        """The column of each call, with a value for each window."""
         partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
-        found = {}
-        for call, function, column in zip(self.calls, self.functions, self.returned, strict=True):
-            if function is not None:
-                rows = Rows(partitions, [view.index(values.name) for values in call])
-                found[column.name] = function.answers(rows, windows)
-        return found
+        rows = WindowRows(partitions, view.index)
+        found = aligned([evaluate(rows, windows) for evaluate in self.evaluates], len(order))
+        places = order[found.windows]
+        back = np.argsort(places, kind="stable")
+        taken = {name: array.take(pa.array(back)) for name, array in found.columns.items()}
+        return self._table(view, keys, spans.take(places[back]), taken)
 
 
 @dataclass(frozen=True)
@@ -240,7 +195,7 @@ class Yields:
         return pa.table({name: arrays[name] for name in names})
 
 
-@njit(cache=True)
+@kernel
 def _last_of_slots(slots: Ints, keys: Ints, n_keys: int) -> Ints:
     """The places of the last tuple of each key in each slot; tuples are in order, slots too."""
     slot_seen = np.full(n_keys, -(2**63), np.int64)

@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.groups import least_of_group, sum_by_group
 from slicemill.operators.panes.spans import Places, Spans
@@ -92,7 +92,7 @@ class Counts:
         return difference(self._before, spans.lo, spans.hi)
 
 
-@njit(cache=True)
+@kernel
 def difference(before: Ints, lo: Places, hi: Places) -> Ints:
     out = np.empty(len(lo), np.int64)
     for i in range(len(lo)):

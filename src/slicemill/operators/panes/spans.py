@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.panes.edges import Ints
 
 Places: TypeAlias = NDArray[np.int32]
@@ -67,7 +67,7 @@ def spans_of(begin: Ints, start: Ints, length: int, slide: int, after: int, unti
     )
 
 
-@njit(cache=True)
+@kernel
 def _count(begin: Ints, start: Ints, length: int, slide: int, first: int, count: int) -> Ints:
     counts = np.zeros(count, np.int64)
     for k in range(len(begin) - 1):
@@ -90,7 +90,7 @@ def _count(begin: Ints, start: Ints, length: int, slide: int, first: int, count:
     return counts
 
 
-@njit(cache=True)
+@kernel
 def _fill(
     begin: Ints, start: Ints, length: int, slide: int, first: int, place: Ints, results: int
 ) -> tuple[Places, Places, Places]:
@@ -122,7 +122,7 @@ def spans_at(begin: Ints, start: Ints, length: int, rank: Ints, end: Ints) -> Sp
     return Spans(end, np.maximum(rank, 0).astype(np.int32), lo, hi)
 
 
-@njit(cache=True)
+@kernel
 def _search(begin: Ints, start: Ints, length: int, rank: Ints, end: Ints) -> tuple[Places, Places]:
     los, his = np.zeros(len(rank), np.int32), np.zeros(len(rank), np.int32)
     for i in range(len(rank)):

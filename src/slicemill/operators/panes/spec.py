@@ -109,6 +109,5 @@ KINDS = (
         ),
         stored={"plan.window_member": WindowMember},
         step="slicemill.operators.panes.step:shared_windows",
-        compiles=True,
     ),
 )

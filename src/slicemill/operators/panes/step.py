@@ -6,21 +6,17 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from slicemill.aggregate.calls import Uda
-from slicemill.aggregate.definition import align, base_of, evaluate
-from slicemill.aggregate.functions import function_of, has_kernel, is_numbered
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjunction
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.call_values import evaluators, needed_arguments
 from slicemill.operators.context import StepContext
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.panes.figures import Figure, figure_of
 from slicemill.operators.panes.grids import Call, edge_grids
-from slicemill.operators.panes.members import Evaluate, Groups, KernelGroups, Member, ValueGroups, Yields
-from slicemill.operators.panes.model_groups import ModelGroups, models_together
+from slicemill.operators.panes.members import Groups, Member, ValueGroups, Yields
 from slicemill.operators.panes.partials import Values
 from slicemill.operators.panes.selection import PaneInput
 from slicemill.operators.panes.spec import SharedWindows, WindowMember
@@ -28,7 +24,6 @@ from slicemill.operators.panes.state import PaneState
 from slicemill.operators.panes.windows import PaneWindows
 from slicemill.operators.step import StepResult
 from slicemill.operators.windowed_group.spec import RelationAggregate
-from slicemill.rows import Row
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
 
@@ -52,11 +47,6 @@ class SharedWindowsStep:
             edge_grids(window for member in shared.members for window in member.windows),
             state,
         )
-
-    @property
-    def udas(self) -> list[Uda]:
-        """What runs as machine code of its own: the models of its members."""
-        return [made.models.uda for made in self._members if isinstance(made, ModelGroups)]
 
     @property
     def state(self) -> PaneState:
@@ -102,20 +92,12 @@ def _member(member: WindowMember, context: StepContext) -> Member:
 def _by_value(
     member: WindowMember, operator: RelationAggregate, names: tuple[str, ...], context: StepContext
 ) -> ValueGroups:
-    (length, slide), columns = member.windows[0], member.columns
-    calls = tuple(tuple(Values(argument) for argument in call.arguments) for call in operator.calls)
-    returned = tuple(column for call in operator.calls for column in call.columns)
-    run, catalog = _by_definition(operator, context), context.catalog
-    models = models_together(operator.calls, catalog)
-    kernels = [has_group_kernel(call, catalog) for call in operator.calls]
-    functions = tuple(
-        function_of(call) if kernel else None for call, kernel in zip(operator.calls, kernels, strict=True)
-    )
-    if models is not None and len(models.asked) + sum(kernels) == len(kernels):
-        return ModelGroups(length, slide, names, {}, columns, calls, returned, run, functions, models)
-    if not all(kernels):
-        return ValueGroups(length, slide, names, {}, columns, calls, returned, run)
-    return KernelGroups(length, slide, names, {}, columns, calls, returned, run, functions)
+    (length, slide), catalog = member.windows[0], context.catalog
+    arguments = (a for call in operator.calls for a in needed_arguments(call, catalog))
+    values = {argument: Values(argument) for argument in arguments}
+    columns = {argument: value.name for argument, value in values.items()}
+    evaluates = evaluators(operator.calls, columns, context)
+    return ValueGroups(length, slide, names, {}, member.columns, tuple(values.values()), evaluates)
 
 
 def calls_read(member: WindowMember) -> list[AggregateCall]:
@@ -125,25 +107,7 @@ def calls_read(member: WindowMember) -> list[AggregateCall]:
     return [call for call in member.operator.calls if call.columns[0].name in read]
 
 
-def has_group_kernel(call: Call, catalog: Catalog) -> bool:
-    """Is there a kernel for a call over windows of FROM? Synopses go by numbers, which these do not give."""
-    defined = catalog.aggregates(call.name) != (None, None)
-    return not defined and has_kernel(call) and not (is_numbered(call) or call.name.startswith("approx"))
-
-
 def _figure(call: Call) -> Figure:
     figure = figure_of(call)
     assert figure is not None, "the plan says that panes can answer it"
     return figure
-
-
-def _by_definition(operator: RelationAggregate, context: StepContext) -> Evaluate:
-    """The calls over the arguments of a window's tuples, row by row."""
-    definitions = [context.definition(call) for call in operator.calls]
-    bases = [base_of(definition) for definition in definitions]
-
-    def run(arguments: Sequence[Sequence[Row]]) -> Sequence[Row]:
-        returned = [evaluate(base, rows) for base, rows in zip(bases, arguments, strict=True)]
-        return align(definitions, returned)
-
-    return run

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 from numpy.typing import NDArray
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.entries import Partials, partial_columns, picked, reduced
 from slicemill.operators.panes.partials import Columns, Counts
@@ -88,7 +88,7 @@ def view_of(
     return PaneView(key[begin[:-1]], begin, columns, partials)
 
 
-@njit(cache=True)
+@kernel
 def _key_order(key: Ints, n_keys: int) -> Ints:
     place = np.zeros(n_keys + 1, np.int64)
     for k in key:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
-from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.esl.types.schema import DOUBLE, Column, Kind
 from slicemill.operators.windowed_group.spec import RelationAggregate
@@ -23,6 +23,22 @@ def same_over(call: AggregateCall, catalog: Catalog) -> bool:
     if base is None and own is None:
         return call.name.lower() not in _KNOWS_THE_PAST
     return own is None or (base is not None and base.model is not None)
+
+
+def calls_that_run(operator: RelationAggregate, catalog: Catalog) -> tuple[AggregateCall | WindowCall, ...]:
+    """The calls of an aggregate over windows of FROM as they are evaluated: as they stand, or with OVER."""
+    window = counting_window(operator, catalog)
+    return operator.calls if window is None else over_calls(operator, window)
+
+
+def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | None:
+    """The window of OVER, by numbers of tuples, that says the same as the last rows; None if none does."""
+    _, rows = operator.windows[0]
+    if operator.slide is not None or rows.frame is not FrameUnit.ROWS:
+        return None
+    assert rows.extent is not None, "the binder asks for a window with a beginning"
+    same = all(same_over(call, catalog) for call in operator.calls)
+    return Window(FrameUnit.RANGE, rows.extent - 1) if same else None
 
 
 def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall, ...]:

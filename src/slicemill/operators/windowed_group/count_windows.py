@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.aggregate.calls import Uda
 from slicemill.columns.order import renumbered
-from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.over.builtin_step import WindowsStep
@@ -27,7 +25,7 @@ from slicemill.operators.over.compiled_step import WindowCallsStep
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.over.step import over as over_step
 from slicemill.operators.select.step import FilterStep, ProjectStep
-from slicemill.operators.windowed_group.as_over import over_calls, same_over, shown_items
+from slicemill.operators.windowed_group.as_over import counting_window, over_calls, shown_items
 from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.storage.arrow_schema import TS
 from slicemill.storage.codec import stored_as
@@ -62,10 +60,6 @@ class CountWindowStep:
     def state(self) -> CountWindowState:
         return replace(self._state, calls=self._calls.state)
 
-    @property
-    def udas(self) -> list[Uda]:
-        return self._calls.udas if isinstance(self._calls, WindowCallsStep) else []
-
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state, times = self._state, tables[0].column(TS)
         first, state.arrived = state.arrived, state.arrived + len(times)
@@ -86,15 +80,9 @@ class CountWindowStep:
 
 def count_windows(operator: RelationAggregate, context: StepContext) -> CountWindowStep | None:
     """The step of an aggregate over the last rows, if calls with OVER say the same."""
-    if operator.slide is not None:
+    window = counting_window(operator, context.catalog)
+    if window is None:
         return None
-    (_, rows), *_ = operator.windows
-    if rows.frame is not FrameUnit.ROWS or not all(
-        same_over(call, context.catalog) for call in operator.calls
-    ):
-        return None
-    assert rows.extent is not None, "the binder asks for a window with a beginning"
-    window = Window(FrameUnit.RANGE, rows.extent - 1)
     state = context.state if isinstance(context.state, CountWindowState) else CountWindowState()
     over = over_calls(operator, window)
     (source,) = context.schemas

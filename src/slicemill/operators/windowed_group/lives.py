@@ -20,20 +20,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
-from slicemill.aggregate.columns import Rows, Windows
-from slicemill.aggregate.functions import function_of
+from slicemill.aggregate.columns import Windows
 from slicemill.columns.intervals import Mask, Places, by_partition
 from slicemill.columns.keys import distinct_keys, whole
 from slicemill.columns.pieces import kept
-from slicemill.esl.types.relation import AggregateCall
-from slicemill.scalar.vectors import arrow_type, numbers
+from slicemill.machine_code.kernel import kernel
+from slicemill.operators.call_values import CallValues, Evaluate, WindowRows, aligned
+from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
 from slicemill.storage.slice import Slice
 
 TIME, END = "time", "end"
-_BEGINNING, _NEVER = -(2**63), 2**63 - 1
+_BEGINNING, NEVER = -(2**63), 2**63 - 1
 _AT_ONCE = 1 << 20  # rows of windows that are put side by side
 
 
@@ -48,32 +47,25 @@ class LivesState:
 
 @dataclass(frozen=True, slots=True)
 class LivingRows:
-    """Windows that were answered: when, the row that each goes by, and the value of each call."""
+    """The results of windows: when each ended, the row that it goes by, and what its calls have returned."""
 
     moments: Places
     rows: pa.Table
-    values: list[pa.Array]
+    values: dict[str, pa.Array]
 
 
 class Lives:
     """Calls over the rows of each group that are alive: asked by every row, or for all groups at each slide.
 
-    `keys` and `arguments` name the columns of rows that make their group, and those that each call is given.
+    `keys` name the columns of rows that make their group.
     """
 
     def __init__(
-        self,
-        calls: Sequence[AggregateCall],
-        keys: Sequence[str],
-        arguments: Sequence[Sequence[str]],
-        slide: int | None,
-        state: LivesState,
+        self, evaluates: Sequence[Evaluate], keys: Sequence[str], slide: int | None, state: LivesState
     ) -> None:
         self.state = state
-        self._functions = [function_of(call) for call in calls]
-        self._types = [arrow_type(call.columns[0].type) for call in calls]
+        self._evaluates = evaluates
         self._keys = keys
-        self._arguments = arguments
         self._slide = slide
 
     def run(self, new: pa.Table, now: int) -> LivingRows:
@@ -84,7 +76,7 @@ class Lives:
         rows = pa.concat_tables([*old, new]).combine_chunks()
         fresh = np.arange(len(rows)) >= len(rows) - len(new)
         found = self._each(rows, fresh) if self._slide is None else self._sliding(rows, self._slide, now)
-        limit = now if self._slide is None or now == _NEVER else _next(now, self._slide) - 1
+        limit = now if self._slide is None or now == NEVER else _next(now, self._slide) - 1
         state.slices = kept(state.slices, new, _numpy(rows, END) > limit)
         state.now = now
         return found
@@ -92,7 +84,7 @@ class Lives:
     def due(self) -> int | None:
         """The next end of a window that holds something."""
         now = self.state.now
-        if self._slide is None or now == _NEVER:
+        if self._slide is None or now == NEVER:
             return None
         end: int = _next(now, self._slide)
         alive = any((_numpy(piece.table, END) >= end).any() for piece in self.state.slices)
@@ -109,10 +101,9 @@ class Lives:
             places, sizes = _alive(head, times, ends, some)
             parts.append(self._values(rows, order[places], sizes))
         # By arrival again.
-        arrived = np.argsort(order[asked])
-        values = [column.take(pa.array(arrived)) for column in self._together(parts)]
-        new = rows.filter(pa.array(fresh))
-        return LivingRows(_numpy(new, TIME), new, values)
+        found = self._together(rows, parts)
+        shown = order[asked][found.windows]
+        return self._results(rows, _numpy(rows, TIME)[shown], shown, np.argsort(shown, kind="stable"), found)
 
     def _sliding(self, rows: pa.Table, slide: int, now: int) -> LivingRows:
         """What each group has in windows that have ended since, by end, then by the group's first row."""
@@ -132,10 +123,15 @@ class Lives:
             parts.append(self._values(rows, order[places], np.diff(starts, append=len(places))))
             moments.append(at[starts])
             firsts.append(order[places[starts]])
-        moment, shown = np.concatenate(moments), np.concatenate(firsts)
-        output = np.lexsort((shown, moment))
-        values = [column.take(pa.array(output)) for column in self._together(parts)]
-        return LivingRows(moment[output], rows.take(pa.array(shown[output])), values)
+        found = self._together(rows, parts)
+        moment, shown = np.concatenate(moments)[found.windows], np.concatenate(firsts)[found.windows]
+        return self._results(rows, moment, shown, np.lexsort((shown, moment)), found)
+
+    def _results(
+        self, rows: pa.Table, moments: Places, shown: Places, order: Places, found: CallValues
+    ) -> LivingRows:
+        values = {name: column.take(pa.array(order)) for name, column in found.columns.items()}
+        return LivingRows(moments[order], rows.take(pa.array(shown[order])), values)
 
     def _sorted(self, rows: pa.Table) -> tuple[Places, Places, Places]:
         """The places of rows by group, in order of arrival within each; these groups, and their heads."""
@@ -143,25 +139,30 @@ class Lives:
         order, groups, head = by_partition(keys.codes.astype(np.int32), max(len(keys.values), 1))
         return order, groups.astype(np.int64), head
 
-    def _values(self, rows: pa.Table, places: Places, sizes: Places) -> list[pa.Array]:
-        """The value of each call over windows of so many rows, one after the other."""
+    def _values(self, rows: pa.Table, places: Places, sizes: Places) -> tuple[int, CallValues]:
+        """What all calls return over windows of so many rows, one after the other; how many windows."""
         ends = np.cumsum(sizes)
         windows = Windows(ends - sizes, ends)
-        numbers_ = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        taken = {
-            name: rows.column(name).combine_chunks().take(pa.array(places))
-            for name in dict.fromkeys(name for names in self._arguments for name in names)
-        }
-        return [
-            function.answers(Rows(numbers_, [taken[name] for name in names]), windows)
-            for function, names in zip(self._functions, self._arguments, strict=True)
-        ]
+        taken: dict[str, pa.Array] = {}
 
-    def _together(self, parts: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:
-        return [
-            pa.concat_arrays([pa.nulls(0, type_), *(part[place] for part in parts)])
-            for place, type_ in enumerate(self._types)
-        ]
+        def column(name: str) -> pa.Array:
+            if name not in taken:
+                taken[name] = rows.column(name).combine_chunks().take(pa.array(places))
+            return taken[name]
+
+        side_by_side = WindowRows(np.repeat(np.arange(len(sizes), dtype=np.int32), sizes), column)
+        found = [evaluate(side_by_side, windows) for evaluate in self._evaluates]
+        return len(sizes), aligned(found, len(sizes))
+
+    def _together(self, rows: pa.Table, parts: Sequence[tuple[int, CallValues]]) -> CallValues:
+        """Windows of all parts, counted on."""
+        none = np.zeros(0, np.int64)
+        parts = parts or [self._values(rows, none, none)]
+        before = np.cumsum([0, *(windows for windows, _ in parts)])
+        counted = [first + part.windows for first, (_, part) in zip(before, parts, strict=False)]
+        names = parts[0][1].columns
+        columns = {name: pa.concat_arrays([part.columns[name] for _, part in parts]) for name in names}
+        return CallValues(np.concatenate(counted), columns)
 
 
 def _next(time: Any, slide: int) -> Any:
@@ -208,7 +209,7 @@ def _expanded(first: Places, last: Places, slide: int) -> tuple[Places, Places]:
     return places, first[places] + within * slide
 
 
-@njit(cache=True)
+@kernel
 def _alive(head: Places, times: Places, ends: Places, asked: Places) -> tuple[Places, Places]:
     """For each row that asks, those of its group up to itself that are alive then, and how many these are."""
     most = 0

@@ -13,18 +13,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.aggregate.functions import stored_arguments
 from slicemill.columns.keys import shown
 from slicemill.columns.order import Numbering, renumbered
 from slicemill.columns.pieces import kept_from
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit
+from slicemill.operators.call_values import evaluators, needed_arguments
 from slicemill.operators.context import StepContext
-from slicemill.operators.panes.step import has_group_kernel
 from slicemill.operators.partitioned import Columns
 from slicemill.operators.registry import partition_keys
 from slicemill.operators.select.step import FilterStep
-from slicemill.operators.windowed_group.lives import END, TIME, Lives, LivesState, LivingRows
+from slicemill.operators.windowed_group.lives import END, NEVER, TIME, Lives, LivesState, LivingRows
 from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.scalar.vectors import fixed_width, numbers
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
@@ -59,14 +58,14 @@ class _Windows:
         self.state = context.state if isinstance(context.state, LivingState) else LivingState()
         self._names = [item.name for item in operator.group_by]
         keys = [item.expr for item in operator.group_by]
-        given = [call.arguments[: stored_arguments(call)] for call in operator.calls]
+        given = [needed_arguments(call, context.catalog) for call in operator.calls]
         exprs: list[Expr] = list(dict.fromkeys(expr for of_call in given for expr in of_call))
         self._columns = Columns([keys, exprs], schema)
         self._key_columns = [f"key {place}" for place in range(len(keys))]
         self._argument_columns = [f"argument {place}" for place in range(len(exprs))]
-        places = [[self._argument_columns[exprs.index(expr)] for expr in of_call] for of_call in given]
-        self._lives = Lives(operator.calls, self._key_columns, places, operator.slide, self.state.lives)
-        self._results = [call.columns[0].name for call in operator.calls]
+        columns = dict(zip(exprs, self._argument_columns, strict=True))
+        evaluates = evaluators(operator.calls, columns, context)
+        self._lives = Lives(evaluates, self._key_columns, operator.slide, self.state.lives)
         self._schema = with_system_columns(to_arrow(context.node.schema))
 
     def _rows(self, table: pa.Table, times: Integers, ends: Integers) -> pa.Table:
@@ -86,7 +85,7 @@ class _Windows:
         columns = {TS: pa.array(times), SEQ: found.rows.column(SEQ), ARRIVAL: arrivals}
         for name, key in zip(self._names, self._key_columns, strict=True):
             columns[name] = shown(found.rows.column(key))
-        columns |= dict(zip(self._results, found.values, strict=True))
+        columns |= found.values
         for name, bound in zip((_START, _END), bounds, strict=False):
             columns[name] = fixed_width(bound, None, pa.timestamp("us", tz="UTC"))
         return pa.table(columns).select(self._schema.names).cast(self._schema)
@@ -96,16 +95,14 @@ class _Windows:
         return renumbered(out, first)
 
 
-class JoinedWindowsStep(_Windows):
-    """A joined tuple counts while each of its members is in its own window."""
+class TimedWindowsStep(_Windows):
+    """A tuple counts while it is in its window; a joined one while each of its members is in its own."""
 
     def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
         super().__init__(operator, context)
         self._slide = operator.slide
         self._members = [
-            (column, window.extent)
-            for column, window in operator.windows
-            if column is not None and window.extent is not None
+            (column or TS, window.extent) for column, window in operator.windows if window.extent is not None
         ]
         self._numbering = (
             None if partition_keys(operator) is None else Numbering(context.seq_bits, ranks=True, fans=True)
@@ -113,8 +110,9 @@ class JoinedWindowsStep(_Windows):
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table, until = tables[0], complete[0]
-        times = [numbers(table.column(column).combine_chunks()) + length for column, length in self._members]
-        rows = self._rows(table, table.column(TS).to_numpy(), np.min(times, axis=0))
+        never = np.full(table.num_rows, NEVER)
+        ends = [numbers(table.column(column).combine_chunks()) + length for column, length in self._members]
+        rows = self._rows(table, table.column(TS).to_numpy(), np.min([never, *ends], axis=0))
         found = self._lives.run(rows, until)
         if self._slide is None:
             out = self._table(found, found.moments, found.rows.column(ARRIVAL), ())
@@ -131,12 +129,13 @@ class JoinedWindowsStep(_Windows):
         return self._lives.due()
 
 
-class SlidingRowsStep(_Windows):
-    """Every so many tuples, a row for each group among the last ones. Time is counted in tuples."""
+class CountedWindowsStep(_Windows):
+    """The last rows of the stream: every so many tuples, a row for each group among them, or a row for each
+    tuple. Time is counted in tuples."""
 
     def __init__(self, operator: RelationAggregate, context: StepContext, rows: int) -> None:
         super().__init__(operator, context)
-        self._extent = rows
+        self._extent, self._slides = rows, operator.slide is not None
         self._where = None if operator.where is None else FilterStep(operator.where, context.schemas[0])
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
@@ -152,10 +151,11 @@ class SlidingRowsStep(_Windows):
         positions = numbered.column(TS).to_numpy()
         found = self._lives.run(self._rows(numbered, positions, positions + self._extent), state.arrived)
         times = known.column(TIME).to_numpy()
-        latest = found.moments - 1 - before
+        latest = found.moments - self._slides - before
         oldest = np.maximum(found.moments - self._extent, 0) - before
         arrivals = known.column(ARRIVAL).take(pa.array(latest))
-        out = self._table(found, times[latest], arrivals, (times[oldest], times[latest]))
+        bounds = (times[oldest], times[latest]) if self._slides else ()
+        out = self._table(found, times[latest], arrivals, bounds)
         passed = state.passed + max(known.num_rows - self._extent, 0)
         state.times, state.passed = kept_from(state.times, clock, passed)
         return self._counted(out), complete[0]
@@ -166,12 +166,10 @@ class SlidingRowsStep(_Windows):
 
 def living_windows(
     operator: RelationAggregate, context: StepContext
-) -> JoinedWindowsStep | SlidingRowsStep | None:
-    """The step of an aggregate over such windows, unless a call is of a user's own, or has no kernel."""
-    if not all(has_group_kernel(call, context.catalog) for call in operator.calls):
-        return None
-    column, window = operator.windows[0]
+) -> TimedWindowsStep | CountedWindowsStep:
+    """The step of an aggregate over such windows."""
+    _, window = operator.windows[0]
     if window.frame is FrameUnit.ROWS:
         assert window.extent is not None, "the binder asks for a window with a beginning"
-        return SlidingRowsStep(operator, context, window.extent) if operator.slide is not None else None
-    return JoinedWindowsStep(operator, context) if column is not None else None
+        return CountedWindowsStep(operator, context, window.extent)
+    return TimedWindowsStep(operator, context)

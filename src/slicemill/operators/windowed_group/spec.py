@@ -77,6 +77,5 @@ KINDS = (
         ),
         stored={"plan.relation_aggregate": RelationAggregate},
         step="slicemill.operators.windowed_group.step:windowed_group",
-        compiles=True,
     ),
 )

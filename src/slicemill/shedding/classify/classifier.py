@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.shedding.classify.arrays import Bools, Floats, Ints
 from slicemill.shedding.classify.bins import Bins
 from slicemill.shedding.classify.markov import Chains
@@ -172,7 +172,7 @@ class TaskClassifier:
         self._last, self._last_seen = bins, observed
 
 
-@njit(cache=True)
+@kernel
 def _densities(values: Floats, mean: Floats, deviation: Floats, first: int) -> Floats:
     tasks, features, samples = values.shape
     classes = mean.shape[2]
@@ -188,7 +188,7 @@ def _densities(values: Floats, mean: Floats, deviation: Floats, first: int) -> F
     return found
 
 
-@njit(cache=True)
+@kernel
 def _draw(p: Floats, uniform: Floats, centres: Floats) -> Floats:
     """A bin's centre for each number from 0 to 1, by the distribution of its stream."""
     drawn = np.empty_like(uniform)

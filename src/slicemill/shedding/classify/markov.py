@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba import njit
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.shedding.classify.arrays import Bools, Floats, Ints
 from slicemill.storage.codec import stored_as
 
@@ -86,7 +86,7 @@ def chains(bins: Ints, count: int, window: int | None = None, moves: Bools | Non
     return made
 
 
-@njit(cache=True)
+@kernel
 def _count(
     counts: Ints, before: Ints, after: Ints, seen: Bools, ring: Ints | None, added: Ints | None
 ) -> None:
@@ -105,7 +105,7 @@ def _count(
                 added[t, f] += 1
 
 
-@njit(cache=True)
+@kernel
 def _renew(counts: Ints, changed: Bools, matrices: Floats) -> None:
     bins = counts.shape[2]
     for t in range(changed.shape[0]):
@@ -121,7 +121,7 @@ def _renew(counts: Ints, changed: Bools, matrices: Floats) -> None:
                         matrices[t, f, i, j] = 1.0 if i == j else 0.0
 
 
-@njit(cache=True)
+@kernel
 def _predict(p: Floats, matrices: Floats) -> Floats:
     after = np.zeros_like(p)
     for t in range(p.shape[0]):

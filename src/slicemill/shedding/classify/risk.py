@@ -10,12 +10,12 @@ are plain means over the samples. Writing R for the risk of the class that is sa
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.shedding.classify.arrays import Floats
 
 
-@njit(cache=True)
+@kernel
 def decide(joint: Floats, loss: Floats) -> tuple[int, float, float]:
     """The class of least expected risk (5.4), that risk (5.3), and its observational part (5.11)."""
     classes, samples = joint.shape
@@ -47,7 +47,7 @@ def decide(joint: Floats, loss: Floats) -> tuple[int, float, float]:
     return best, risks[best] / samples, max(risks[best] - optimal, 0.0) / samples
 
 
-@njit(cache=True)
+@kernel
 def decide_knowing(joint: Floats, sampled: Floats, known: Floats, loss: Floats) -> tuple[int, float, float]:
     """The same after a feature is known: its densities at the samples (C, h) give way to those known (C)."""
     classes, samples = joint.shape

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.shedding.classify.arrays import Bools, Floats, Ints
 from slicemill.shedding.classify.model import NaiveBayes
 from slicemill.shedding.classify.risk import decide
@@ -74,7 +74,7 @@ def view_of(
     )
 
 
-@njit(cache=True)
+@kernel
 def look(view: TimeUnitArrays, t: int, f: int) -> None:
     """Look at a stream: all its samples become its true value."""
     classes, samples = view.joint.shape[1:]
@@ -90,7 +90,7 @@ def look(view: TimeUnitArrays, t: int, f: int) -> None:
         view.joint[t] += view.sampled[t, g]
 
 
-@njit(cache=True)
+@kernel
 def decide_all(view: TimeUnitArrays) -> tuple[Ints, Floats, Floats]:
     """Of every task: the class to say, its expected risk, and its observational risk."""
     tasks = view.joint.shape[0]

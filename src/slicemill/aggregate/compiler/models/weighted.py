@@ -71,7 +71,7 @@ class Powers:
             return f"{name}h", f"{name}l"
         out.line(f"angle = {_angle(mode, u, whole)}")
         scale = "" if (high, low) == ("1.0", "0.0") else f"{size} * "
-        out.line(f"{name}r, {name}i = {scale}np.cos(angle), {scale}np.sin(angle)")
+        out.line(f"{name}r, {name}i = {scale}math.cos(angle), {scale}math.sin(angle)")
         return f"{name}r", f"{name}i"
 
     def add(

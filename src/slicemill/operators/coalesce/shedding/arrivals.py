@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.coalesce.shedding.heap import Ints
 from slicemill.operators.coalesce.shedding.layout import (
     ALIVE,
@@ -46,7 +46,7 @@ from slicemill.operators.coalesce.shedding.layout import (
 from slicemill.operators.coalesce.shedding.memory import append, offer, remove, victim
 
 
-@njit(cache=True)
+@kernel
 def scattered(number: int, seed: int) -> Any:
     """As `slicemill.shedding.methods.scattered`."""
     golden = np.uint64(0x9E3779B97F4A7C15)
@@ -56,12 +56,12 @@ def scattered(number: int, seed: int) -> Any:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-@njit(cache=True)
+@kernel
 def samples(run: int, halvings: int, seed: int) -> bool:
     return halvings == 0 or scattered(run, seed) & ((np.uint64(1) << np.uint64(halvings)) - np.uint64(1)) == 0
 
 
-@njit(cache=True)
+@kernel
 def _saw(a: Arrays, parts: Ints, rule: Rule, part: int, begin: int, end: int) -> int:
     """Where the shadow has the run of a tuple that has got its end, or -1."""
     shadow, counts = a.shadow, a.counts
@@ -83,7 +83,7 @@ def _saw(a: Arrays, parts: Ints, rule: Rule, part: int, begin: int, end: int) ->
     return int(parts[part, SEEN])
 
 
-@njit(cache=True)
+@kernel
 def keep_runs(a: Arrays, parts: Ints, horizon: int, seed: int) -> None:
     """Forget runs that are not sampled, or whose last tuple began before the horizon."""
     shadow, counts = a.shadow, a.counts
@@ -103,7 +103,7 @@ def keep_runs(a: Arrays, parts: Ints, horizon: int, seed: int) -> None:
     counts[SHADOW] = kept
 
 
-@njit(cache=True)
+@kernel
 def take(
     a: Arrays,
     parts: Ints,
@@ -148,7 +148,7 @@ def take(
             remove(a, parts, rule, slot)
 
 
-@njit(cache=True)
+@kernel
 def expire(a: Arrays, parts: Ints, rule: Rule, horizon: int) -> None:
     """Forget what began before the horizon; a partition whose newest tuple did is gone."""
     for part in range(len(parts)):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from slicemill.machine_code.kernel import kernel
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -14,21 +15,21 @@ Floats: TypeAlias = NDArray[np.float64]
 TIE, ENTRY, FRAGMENT, SLOT = range(4)
 
 
-@njit(cache=True)
+@kernel
 def _less(costs: Floats, heap: Ints, left: int, right: int) -> bool:
     if costs[left] != costs[right]:
         return bool(costs[left] < costs[right])
     return bool(heap[left, TIE] < heap[right, TIE])
 
 
-@njit(cache=True)
+@kernel
 def _swap(costs: Floats, heap: Ints, left: int, right: int) -> None:
     costs[left], costs[right] = costs[right], costs[left]
     for column in range(4):
         heap[left, column], heap[right, column] = heap[right, column], heap[left, column]
 
 
-@njit(cache=True)
+@kernel
 def sift_down(costs: Floats, heap: Ints, count: int, place: int) -> None:
     while True:
         child = 2 * place + 1
@@ -42,7 +43,7 @@ def sift_down(costs: Floats, heap: Ints, count: int, place: int) -> None:
         place = child
 
 
-@njit(cache=True)
+@kernel
 def push(
     costs: Floats, heap: Ints, count: int, cost: float, tie: int, entry: int, fragment: int, slot: int
 ) -> int:
@@ -61,7 +62,7 @@ def push(
     return count + 1
 
 
-@njit(cache=True)
+@kernel
 def pop(costs: Floats, heap: Ints, count: int) -> int:
     """Forget the first entry; the new number of entries."""
     _swap(costs, heap, 0, count - 1)
@@ -69,7 +70,7 @@ def pop(costs: Floats, heap: Ints, count: int) -> int:
     return count - 1
 
 
-@njit(cache=True)
+@kernel
 def tidy(costs: Floats, heap: Ints, count: int, valid: Ints) -> int:
     """Forget entries that are not the valid one of their fragment."""
     kept = 0

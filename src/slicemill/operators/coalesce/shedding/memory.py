@@ -6,8 +6,7 @@ partition.
 
 from __future__ import annotations
 
-from numba import njit
-
+from slicemill.machine_code.kernel import kernel
 from slicemill.operators.coalesce.shedding.heap import ENTRY, FRAGMENT, SLOT, Ints, pop, push, tidy
 from slicemill.operators.coalesce.shedding.layout import (
     AFTER,
@@ -48,7 +47,7 @@ from slicemill.operators.coalesce.shedding.layout import (
 )
 
 
-@njit(cache=True)
+@kernel
 def _cost(rule: Rule, dropped: int, length: int, grows: bool) -> float:
     if rule.threshold < 0 or grows:
         return rule.lost * (dropped / length)
@@ -58,7 +57,7 @@ def _cost(rule: Rule, dropped: int, length: int, grows: bool) -> float:
     return rule.lost * ((length - (rest if rest >= rule.threshold else 0)) / length)
 
 
-@njit(cache=True)
+@kernel
 def offer(a: Arrays, parts: Ints, rule: Rule, fragment: int) -> None:
     """A fragment has changed: so has what it offers."""
     slots, counts = a.slots, a.counts
@@ -85,7 +84,7 @@ def offer(a: Arrays, parts: Ints, rule: Rule, fragment: int) -> None:
         counts[HEAP] = tidy(a.costs, a.heap, counts[HEAP], a.valid)
 
 
-@njit(cache=True)
+@kernel
 def remove(a: Arrays, parts: Ints, rule: Rule, slot: int) -> None:
     """Only ends of fragments are ever dropped, or expire."""
     slots, counts = a.slots, a.counts
@@ -114,7 +113,7 @@ def remove(a: Arrays, parts: Ints, rule: Rule, slot: int) -> None:
     a.free_slots[len(a.slots) - counts[HELD] - 1] = slot
 
 
-@njit(cache=True)
+@kernel
 def append(
     a: Arrays,
     parts: Ints,
@@ -153,7 +152,7 @@ def append(
     offer(a, parts, rule, fragment)
 
 
-@njit(cache=True)
+@kernel
 def victim(a: Arrays) -> int:
     while a.valid[a.heap[0, FRAGMENT]] != a.heap[0, ENTRY]:
         a.counts[HEAP] = pop(a.costs, a.heap, a.counts[HEAP])
@@ -172,7 +171,7 @@ def unpacked(stored: Packed, capacity: int, parts: Ints, rule: Rule) -> Arrays:
     return a
 
 
-@njit(cache=True)
+@kernel
 def _restore(a: Arrays, parts: Ints, rule: Rule, tuples: Ints) -> None:
     for i in range(len(tuples)):
         t = tuples[i]

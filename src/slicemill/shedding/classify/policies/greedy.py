@@ -12,8 +12,8 @@ the risk that no looking removes. Looking changes the task of the stream and no 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.shedding.classify.arrays import Bools, Floats, Ints
 from slicemill.shedding.classify.policies.pruning import Pruning
 from slicemill.shedding.classify.policies.uniform import Uniform
@@ -52,13 +52,13 @@ def qualities(view: TimeUnitArrays, observational: bool) -> Floats:
     return found
 
 
-@njit(cache=True)
+@kernel
 def _first_qualities(view: TimeUnitArrays, candidates: Bools, observational: bool, quality: Floats) -> None:
     for t in range(candidates.shape[0]):
         _qualities_of(view, t, candidates[t], observational, quality[t])
 
 
-@njit(cache=True)
+@kernel
 def _qualities_of(view: TimeUnitArrays, t: int, wanted: Bools, observational: bool, quality: Floats) -> None:
     _, risk, unknown = decide(view.joint[t], view.loss)
     for f in range(len(wanted)):
@@ -70,7 +70,7 @@ def _qualities_of(view: TimeUnitArrays, t: int, wanted: Bools, observational: bo
             quality[f] = unknown - unknown_after if observational else risk - risk_after
 
 
-@njit(cache=True)
+@kernel
 def _best_first(
     view: TimeUnitArrays, capacity: int, observational: bool, quality: Floats, tasks: Ints, features: Ints
 ) -> None:

@@ -7,8 +7,7 @@ computed for each stream that is looked at.
 
 from __future__ import annotations
 
-from numba import njit
-
+from slicemill.machine_code.kernel import kernel
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.shedding.classify.risk import decide
 from slicemill.shedding.classify.unit import TimeUnit, TimeUnitArrays, decide_all, look
@@ -23,7 +22,7 @@ class Hvwt:
         _worst_first(unit.view, unit.remaining, risks, unit.variance, *order)
 
 
-@njit(cache=True)
+@kernel
 def _worst_first(
     view: TimeUnitArrays, capacity: int, risks: Floats, variance: Floats, tasks: Ints, features: Ints
 ) -> None:

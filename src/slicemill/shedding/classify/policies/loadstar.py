@@ -7,8 +7,8 @@ the published ranking is not given); at the end of the capacity, some streams of
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.shedding.classify.arrays import Floats, Ints
 from slicemill.shedding.classify.risk import decide
 from slicemill.shedding.classify.unit import TimeUnit, TimeUnitArrays, look
@@ -24,7 +24,7 @@ class LoadStar:
         _whole_tasks(unit.view, unit.remaining, ranked, unit.shuffled_features())
 
 
-@njit(cache=True)
+@kernel
 def gains(view: TimeUnitArrays) -> Floats:
     """By how much each task's risk would fall."""
     tasks, features = view.present.shape
@@ -40,7 +40,7 @@ def gains(view: TimeUnitArrays) -> Floats:
     return found
 
 
-@njit(cache=True)
+@kernel
 def _whole_tasks(view: TimeUnitArrays, capacity: int, ranked: Ints, features: Ints) -> None:
     for t in ranked:
         for f in features[t]:

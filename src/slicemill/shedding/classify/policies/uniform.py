@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from slicemill.machine_code.kernel import kernel
 from slicemill.shedding.classify.arrays import Ints
 from slicemill.shedding.classify.unit import TimeUnit, TimeUnitArrays, look
 from slicemill.storage.codec import stored_as
@@ -17,7 +17,7 @@ class Uniform:
         _look_at(unit.view, unit.random.permutation(left)[: unit.remaining])
 
 
-@njit(cache=True)
+@kernel
 def _look_at(view: TimeUnitArrays, streams: Ints) -> None:
     for stream in streams:
         look(view, *divmod(stream, view.values.shape[1]))

@@ -13,7 +13,7 @@ from slicemill.aggregate.definition import RowAggregate, RowCall
 from slicemill.aggregate.inwindow import Args
 from slicemill.errors import SlicemillError
 from slicemill.operators.row_operator import Holding, RowOperator
-from slicemill.operators.windowed_group.rows import ArrivalGroups, SlidingGroups
+from slicemill.reference.operators.windowed_group import ArrivalGroups, SlidingGroups
 from slicemill.rows import Row, Timed
 
 

@@ -13,8 +13,8 @@ from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
 from slicemill.esl.types.catalog import Catalog
 from slicemill.model import expression
-from slicemill.operators.panes import model_groups
-from slicemill.operators.panes.model_groups import models_together
+from slicemill.operators import call_values
+from slicemill.operators.call_values import models_together
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
@@ -56,7 +56,7 @@ def found() -> dict[tuple[int, int], tuple[object, ...]]:
 
 @pytest.mark.parametrize("at_once", [1, 7, 2**20])
 def test_each_window_has_the_values_of_the_definitions(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_groups, "_AT_ONCE", at_once)
+    monkeypatch.setattr(call_values, "_AT_ONCE", at_once)
     rows = found()
     assert len(rows) == 28
     for (end, key), (slope, spread, count) in rows.items():
@@ -69,9 +69,9 @@ def test_each_window_has_the_values_of_the_definitions(at_once: int, monkeypatch
 
 def test_pieces_have_all_rows_of_their_windows() -> None:
     windows = Windows(np.array([0, 1, 1, 4]), np.array([3, 4, 6, 6]))
-    pieces = list(model_groups._pieces(windows))
-    assert [places.tolist() for places, _ in pieces] == [[0, 1, 2, 1, 2, 3, 1, 2, 3, 4, 5, 4, 5]]
-    assert pieces[0][1].tolist() == [0] * 3 + [1] * 3 + [2] * 5 + [3] * 2
+    pieces = list(call_values._pieces(windows))
+    assert [places.tolist() for _, places, _ in pieces] == [[0, 1, 2, 1, 2, 3, 1, 2, 3, 4, 5, 4, 5]]
+    assert pieces[0][2].tolist() == [0] * 3 + [1] * 3 + [2] * 5 + [3] * 2
 
 
 def test_models_of_one_query_are_one_call() -> None:

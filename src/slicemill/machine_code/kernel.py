@@ -1,0 +1,316 @@
+"""A function that runs as Python until its machine code is there.
+
+Whoever calls a kernel gets its answer at once. By the types of the arguments it is one of three:
+
+| | runs as | until |
+|---|---|---|
+| new | Python | it has taken LOAD_AFTER_S and the code is stored, or as long as compiling takes |
+| asked for | Python | a thread of this process has read or compiled the code |
+| ready | machine code | |
+
+A call that would itself take longer as Python than compiling takes waits for the code: it is there sooner. So
+nothing costs more than about twice what the better way would have cost. SLICEMILL_COMPILE=always compiles at
+the first call, as tests want it; never leaves all as Python.
+
+Python does what machine code does: arithmetic of 64 bits that wraps around, divisions by zero that are no
+errors, records as attributes.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from enum import Enum
+from functools import cached_property, update_wrapper
+from importlib import import_module
+from types import FunctionType
+from typing import Any, Protocol, TypeVar, cast, overload
+
+import numpy as np
+
+from slicemill.machine_code import store
+from slicemill.machine_code.content import digest_of
+from slicemill.machine_code.records import with_attributes
+from slicemill.machine_code.types import Signature, names_of, signature_of
+
+LOAD_AFTER_S = 0.02
+# A kernel runs as Python for so many times what compiling takes, by the length of its byte code.
+PATIENCE = 1.0
+_COMPILE_S, _COMPILE_BYTE_S = 0.05, 5e-4
+_GUESS_S = 2e-6  # what a row takes as Python, until that is known
+_MANY = 100  # so many rows tell what one takes
+_LOOK_EVERY_S = 1.0
+_PIECE_S = 0.05
+_NICENESS = 5
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Calls(Enum):
+    """How the kernels run that a thread calls."""
+
+    AS_READY = "as machine code, if that is ready"
+    INTERPRETED = "as Python"
+    INSIDE = "as Python, called by a kernel that is run as Python"
+
+
+class _Thread(threading.local):
+    calls = _Calls.AS_READY
+    python_s = 0.0
+
+
+_THREAD = _Thread()
+_AS_READY = _Calls.AS_READY
+
+
+def python_seconds() -> float:
+    """The processor seconds that kernels which this thread called have taken as Python, so far."""
+    return _THREAD.python_s
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Kernels that this thread calls run as Python, whatever is ready."""
+    with _calling(_Calls.INTERPRETED):
+        yield
+
+
+@contextmanager
+def inside_python() -> Iterator[None]:
+    """For Python that stands in for a kernel: what it calls runs as Python, too."""
+    with _calling(_Calls.INSIDE), np.errstate(all="ignore"):
+        yield
+
+
+@contextmanager
+def _calling(how: _Calls) -> Iterator[None]:
+    before, _THREAD.calls = _THREAD.calls, how
+    try:
+        yield
+    finally:
+        _THREAD.calls = before
+
+
+class Trial:
+    """What is known of one kernel for arguments of given types, while it runs as Python."""
+
+    def __init__(self) -> None:
+        self.spent_s = 0.0
+        self.row_s = _GUESS_S
+        self.looked_s = 0.0
+        self.asked = False
+        self.ended = threading.Event()  # the code is there, or it cannot be made
+
+
+class KernelFunction:
+    """`rows` is the place of the argument that says how many rows there are; else the longest array does."""
+
+    def __init__(self, function: FunctionType, options: dict[str, Any], rows: int | None) -> None:
+        update_wrapper(self, function)
+        self.py_func = function
+        self.name = f"{function.__module__}.{function.__qualname__}"
+        self._options = options
+        self._rows = rows
+        self._code: dict[Signature, Callable[..., Any]] = {}
+        self._trials: dict[Signature, Trial] = {}
+        self._row_s: float | None = None  # what a row has taken as Python, the last time
+
+    def __call__(self, *arguments: Any) -> Any:
+        calls = _THREAD.calls
+        if calls is not _AS_READY:
+            inside = calls is _Calls.INSIDE
+            return self.py_func(*arguments) if inside else self._as_python(Trial(), 0, arguments)
+        signature = self.signature(arguments)
+        code = self._code.get(signature)
+        if code is not None:
+            return code(*arguments)
+        return self._without_code(signature, arguments)
+
+    def signature(self, arguments: tuple[Any, ...]) -> Signature:
+        return signature_of(arguments)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Other processes have the same one, by its name."""
+        return _named, (self.py_func.__module__, self.py_func.__qualname__)
+
+    @cached_property
+    def digest(self) -> str:
+        return digest_of(self.py_func, self._options)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """Numba's own form of the function."""
+        from slicemill.machine_code.numba_kernels import dispatcher_of
+
+        return dispatcher_of(self, self._options)
+
+    @property
+    def targetoptions(self) -> dict[str, Any]:
+        """What Numba asks to know whether to write the function into those that call it."""
+        return self._options
+
+    def compile(self, signature: Signature) -> None:
+        """Read the code, or compile it."""
+        from slicemill.machine_code.numba_kernels import compiled
+
+        if signature not in self._code:
+            self._code[signature] = compiled(self, signature)
+
+    def is_stored(self, signature: Signature) -> bool:
+        return store.find(self.digest, names_of(signature)) is not None
+
+    @property
+    def _patience_s(self) -> float:
+        return PATIENCE * (_COMPILE_S + _COMPILE_BYTE_S * len(self.py_func.__code__.co_code))
+
+    def piece(self, rows: int) -> int:
+        """How many of so many rows to take in one call, if calls can be cut anywhere.
+
+        All, if there is code or it is worth waiting for; else as many as do not take long. What one takes is
+        known after a few, and may grow.
+        """
+        if self._code or _mode() == "always":
+            return rows
+        row_s = self._row_s
+        if row_s is None:
+            return min(rows, _MANY)
+        if _mode() == "auto" and row_s * rows > self._patience_s:
+            return rows
+        return min(rows, max(_MANY, int(_PIECE_S / row_s)))
+
+    # -- as Python -----------------------------------------------------------------------------------------
+
+    def _without_code(self, signature: Signature, arguments: tuple[Any, ...]) -> Any:
+        trial = self._trials.get(signature)
+        if trial is None:
+            trial = self._trials[signature] = Trial()
+        if _mode() == "always" and not trial.asked:
+            trial.asked = True
+            self.compile(signature)
+            return self._code[signature](*arguments)
+        rows = self._count(arguments)
+        expected_s = trial.row_s * rows
+        if not trial.asked and _mode() != "never" and self._is_due(signature, trial, expected_s):
+            trial.asked = True
+            _COMPILER.ask(self, signature, trial)
+        if trial.asked and expected_s > self._patience_s:
+            trial.ended.wait()
+            code = self._code.get(signature)
+            if code is not None:
+                return code(*arguments)
+        return self._as_python(trial, rows, arguments)
+
+    def _is_due(self, signature: Signature, trial: Trial, expected_s: float) -> bool:
+        after_s = trial.spent_s + expected_s
+        if after_s > self._patience_s:
+            return True
+        now = time.monotonic()
+        if after_s < LOAD_AFTER_S or now - trial.looked_s < _LOOK_EVERY_S:
+            return False
+        trial.looked_s = now
+        return self.is_stored(signature)
+
+    def _as_python(self, trial: Trial, rows: int, arguments: tuple[Any, ...]) -> Any:
+        records = [isinstance(each, np.ndarray) and each.dtype.names is not None for each in arguments]
+        both = list(zip(arguments, records, strict=True))
+        dtypes = {each.dtype: each.dtype for each, is_record in both if is_record}
+        given = [each.view(with_attributes(each.dtype)) if is_record else each for each, is_record in both]
+        began = time.thread_time()
+        with inside_python():
+            answer = self.py_func(*given)
+        took_s = time.thread_time() - began
+        trial.spent_s += took_s
+        _THREAD.python_s += took_s
+        if rows >= _MANY:
+            trial.row_s = self._row_s = took_s / rows
+        return _given_back(answer, dtypes)
+
+    def _count(self, arguments: tuple[Any, ...]) -> int:
+        if self._rows is not None:
+            return len(arguments[self._rows])
+        return max((each.size for each in arguments if isinstance(each, np.ndarray)), default=1)
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
+
+
+def _given_back(value: Any, dtypes: Mapping[Any, Any]) -> Any:
+    """What machine code would give: numbers of Python, and records without attributes.
+
+    A dtype with attributes equals the one without.
+    """
+    if isinstance(value, tuple):
+        return tuple([_given_back(each, dtypes) for each in value])
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.view(dtypes[value.dtype]) if isinstance(value, np.ndarray) and value.dtype.names else value
+
+
+def _mode() -> str:
+    return os.environ.get("SLICEMILL_COMPILE", "auto")
+
+
+class _Decorated(Protocol):
+    def __call__(self, function: Function) -> Function: ...
+
+
+@overload
+def kernel(function: Function) -> Function: ...
+
+
+@overload
+def kernel(*, rows: int | None = None, **options: Any) -> _Decorated: ...
+
+
+def kernel(function: Any = None, *, rows: int | None = None, **options: Any) -> Any:
+    """Make a function a kernel; options are those of Numba."""
+
+    def made(python: Any) -> Any:
+        return KernelFunction(python, options, rows)
+
+    return made if function is None else made(function)
+
+
+class HelperFunction(KernelFunction):
+    """For what only kernels call: without the wrappers that Python or C need, which take time to compile."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
+
+
+def helper(function: Function) -> Function:
+    """Make a function one that kernels call."""
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(Function, HelperFunction(cast(FunctionType, function), options, None))
+
+
+class _Compiler:
+    """The thread of this process that compiles, one kernel after the other."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._asked: queue.SimpleQueue[tuple[KernelFunction, Signature, Trial]] = queue.SimpleQueue()
+
+    def ask(self, wanted: KernelFunction, signature: Signature, trial: Trial) -> None:
+        if self._process != os.getpid():  # a forked process has no thread but its own
+            self._process, self._asked = os.getpid(), queue.SimpleQueue()
+            threading.Thread(target=self._work, name="slicemill compiler", daemon=True).start()
+        self._asked.put((wanted, signature, trial))
+
+    def _work(self) -> None:
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        while True:
+            wanted, signature, trial = self._asked.get()
+            # What cannot be compiled stays as it is: its results are the same.
+            with suppress(Exception):
+                wanted.compile(signature)
+            trial.ended.set()
+
+
+_COMPILER = _Compiler()

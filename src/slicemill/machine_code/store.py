@@ -1,0 +1,166 @@
+"""Machine code on disk: a file for each function and types of arguments, named by all that it depends on.
+
+A file is found by a key: the function's digest, the types, and what the code was made by and for (versions of
+Python, NumPy, Numba, LLVM and slicemill, processor). It is written under another name first: whoever sees it
+sees all of it. While a process compiles, it holds a lock with the key's name; others wait for it and then
+read. A folder that cannot be written, or that others can write to, costs a compilation, never a query.
+
+There are two folders: that of the user, and one that comes with the package, whose code is for any processor
+of its kind (`ship` fills it before a wheel is built).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+SHIPPED = Path(__file__).parent / "shipped"
+ANY_PROCESSOR = "generic"  # what Numba and LLVM call a processor of which nothing else is known
+
+_DIGEST = 32
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """What is told of a stored function: its name, its arguments, and what it took to compile it."""
+
+    name: str
+    types: str
+    cpu_s: float
+    process: int
+
+
+def cache_folder() -> Path:
+    """SLICEMILL_CACHE, or the user's cache folder."""
+    chosen = os.environ.get("SLICEMILL_CACHE")
+    if chosen:
+        return Path(chosen) / "code"
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "slicemill" / "code"
+
+
+def key_of(digest: str, types: str, processor: str | None = None) -> str:
+    """The name of a function's file."""
+    made_for = processor or _processor()
+    return hashlib.sha256("\0".join((digest, types, _made_by(), made_for)).encode()).hexdigest()[:40]
+
+
+def find(digest: str, types: str) -> Path | None:
+    """The file of a function's code, if there is one that this process may use."""
+    folder = cache_folder()
+    for path in (folder / key_of(digest, types), SHIPPED / key_of(digest, types, ANY_PROCESSOR)):
+        if path.exists() and (path.parent == SHIPPED or _is_ours(folder)):
+            return path
+    return None
+
+
+def read(path: Path) -> tuple[Compilation, bytes] | None:
+    """What a file holds; None if it is gone or damaged."""
+    try:
+        content = path.read_bytes()
+        digest, rest = content[:_DIGEST], content[_DIGEST:]
+        if hashlib.sha256(rest).digest() != digest:
+            return None
+        head, _, code = rest.partition(b"\n")
+        return Compilation(**json.loads(head)), code
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write(key: str, told: Compilation, code: bytes) -> None:
+    """Store a function's code; where that is not possible it is not stored."""
+    rest = json.dumps(asdict(told)).encode() + b"\n" + code
+    with contextlib.suppress(OSError):
+        folder = cache_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_ours(folder):
+            return
+        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(rest).digest() + rest)
+            Path(temporary).replace(folder / key)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def stored(folder: Path) -> Iterator[Compilation]:
+    """All that a folder has."""
+    for path in sorted(folder.iterdir()) if folder.exists() else ():
+        found = None if path.suffix else read(path)
+        if found is not None:
+            yield found[0]
+
+
+@dataclass(slots=True)
+class Lock:
+    """Held by the process that compiles what a key stands for."""
+
+    path: Path
+    handle: int
+
+    def release(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        os.close(self.handle)
+
+
+def locked(key: str) -> Lock | None:
+    """Waits until no other process compiles this; None where there can be no lock."""
+    try:
+        folder = cache_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"{key}.lock"
+        while True:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == os.fstat(handle).st_ino:
+                    return Lock(path, handle)
+            os.close(handle)  # whoever had it has removed its file
+    except OSError:
+        return None
+
+
+def _is_ours(folder: Path) -> bool:
+    """Code of other users is not run."""
+    found = folder.stat()
+    return found.st_uid == os.getuid() and not found.st_mode & _OTHERS_WRITE
+
+
+@cache
+def _made_by() -> str:
+    parts = [sys.implementation.cache_tag or "", platform.machine()]
+    for name in ("slicemill", "numpy", "numba", "llvmlite"):
+        with contextlib.suppress(PackageNotFoundError):  # slicemill may run as it lies in a folder
+            parts.append(f"{name} {version(name)}")
+    return " ".join(parts)
+
+
+@cache
+def _processor() -> str:
+    """The processor that code is made for, as Numba is told or as the system tells."""
+    told = os.environ.get("NUMBA_CPU_NAME")
+    if told:
+        return told
+    features = ""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+        features = "".join(
+            line for line in lines if line.startswith(("model", "cpu family", "flags", "Features"))
+        )
+    return hashlib.sha256((features or platform.processor()).encode()).hexdigest()

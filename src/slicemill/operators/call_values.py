@@ -1,0 +1,228 @@
+"""What calls give for windows whose tuples are at hand: one table of who evaluates what.
+
+| the call is of | evaluated by |
+|---|---|
+| a built-in with a kernel, such as a median | `_kernel_values`: the kernel that answers calls with OVER |
+| models | `_model_values`: all of a query together, so that equal cores are computed once |
+| a user's own aggregate, or another model | `_routine_values`: its loop, each window as a group |
+| a built-in without a kernel, such as a synopsis | `_row_values`: row by row |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregate.calls import Tuples, Uda
+from slicemill.aggregate.columns import ColumnStatistic, Rows, Windows
+from slicemill.aggregate.compiler.prepare import prepare
+from slicemill.aggregate.compiler.source import NoCompiledForm
+from slicemill.aggregate.compiler.together import ModelCalls, model_calls
+from slicemill.aggregate.definition import RowAggregate, base_of, evaluate
+from slicemill.aggregate.functions import function_of, has_kernel, is_numbered, stored_arguments
+from slicemill.aggregate.model_calls import asked_by, go_together
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.query import WindowCall
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Column, Kind, Type
+from slicemill.operators.context import StepContext
+from slicemill.rows import Row
+from slicemill.scalar.vectors import Vector, arrow_type, from_arrow, from_values, take, to_arrow, to_values
+
+Call: TypeAlias = AggregateCall | WindowCall
+Places: TypeAlias = NDArray[np.int64]
+
+_AT_ONCE = 2**20  # tuples of windows that are read together
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """Rows that windows are stretches of: the number of each row's partition, and columns by their names."""
+
+    partitions: NDArray[np.int32]
+    column: Callable[[str], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class CallValues:
+    """Rows for windows: `windows` has the number of each row's window and never falls."""
+
+    windows: Places
+    columns: dict[str, pa.Array]
+
+
+Evaluate: TypeAlias = Callable[[WindowRows, Windows], CallValues]
+Argument: TypeAlias = tuple[str, Type]  # the column that has it
+
+
+def evaluators(
+    calls: Sequence[AggregateCall], columns: Mapping[Expr, str], context: StepContext
+) -> tuple[Evaluate, ...]:
+    """Who evaluates these calls; `columns` are the names of their arguments' columns."""
+    catalog = context.catalog
+    models = models_together(calls, catalog)
+    made: list[Evaluate] = []
+    of_models: list[Column] = []
+    for call in calls:
+        arguments = [(columns[argument], argument.type) for argument in needed_arguments(call, catalog)]
+        if models is not None and asked_by(call, catalog) is not None:
+            of_models.append(call.columns[0])
+        elif has_group_kernel(call, catalog):
+            made.append(_kernel_values(function_of(call), arguments, call.columns[0]))
+        elif is_defined(call, catalog):
+            made.append(_routine_values(prepare(call, catalog, context.rows_of), arguments, call.columns))
+        else:
+            made.append(_row_values(context.definition(call), arguments, call.columns))
+    if models is not None:
+        arguments = [(columns[argument], argument.type) for argument in models.arguments]
+        made.append(_model_values(models, arguments, of_models))
+    return tuple(made)
+
+
+def needed_arguments(call: AggregateCall, catalog: Catalog) -> tuple[Expr, ...]:
+    """Those that its evaluator is given: a kernel has the constant ones from the call."""
+    return call.arguments[: stored_arguments(call)] if has_group_kernel(call, catalog) else call.arguments
+
+
+def has_group_kernel(call: Call, catalog: Catalog) -> bool:
+    """Is there a kernel for a call over windows of FROM? Synopses go by numbers, which these do not give."""
+    numbered = is_numbered(call) or call.name.startswith("approx")
+    return not is_defined(call, catalog) and has_kernel(call) and not numbered
+
+
+def is_defined(call: Call, catalog: Catalog) -> bool:
+    """Is it a user's own aggregate, or a model?"""
+    return catalog.aggregates(call.name) != (None, None)
+
+
+def _kernel_values(function: ColumnStatistic, arguments: Sequence[Argument], column: Column) -> Evaluate:
+    def found(rows: WindowRows, windows: Windows) -> CallValues:
+        given = Rows(rows.partitions, [rows.column(name) for name, _ in arguments])
+        return _one_each(windows, {column.name: function.answers(given, windows)})
+
+    return found
+
+
+def _model_values(models: ModelCalls, arguments: Sequence[Argument], columns: Sequence[Column]) -> Evaluate:
+    def found(rows: WindowRows, windows: Windows) -> CallValues:
+        vectors = [from_arrow(rows.column(name), type_) for name, type_ in arguments]
+        parts = [[pa.nulls(0, arrow_type(column.type))] for column in columns]
+        for _, places, owners in _pieces(windows):
+            state = models.uda.start()
+            models.uda.run(state, _tuples([take(v, places) for v in vectors], owners))
+            results = models.uda.finish(state)
+            for part, vector in zip(parts, results.columns, strict=True):
+                part.append(to_arrow(vector, len(results.groups)))
+        arrays = map(pa.concat_arrays, parts)
+        return _one_each(windows, {c.name: array for c, array in zip(columns, arrays, strict=True)})
+
+    return found
+
+
+def _routine_values(uda: Uda, arguments: Sequence[Argument], columns: Sequence[Column]) -> Evaluate:
+    """The value of an aggregate over a window: what its last tuple returns, and then TERMINATE."""
+    shown = [(place, column) for place, column in enumerate(columns) if column.type.kind is not Kind.ANY]
+
+    def found(rows: WindowRows, windows: Windows) -> CallValues:
+        vectors = [from_arrow(rows.column(name), type_) for name, type_ in arguments]
+        numbers = [np.zeros(0, np.int64)]
+        parts = [[pa.nulls(0, arrow_type(column.type))] for _, column in shown]
+        for first, places, owners in _pieces(windows):
+            state = uda.start()
+            answers = uda.run(state, _tuples([take(v, places) for v in vectors], owners))
+            ended = uda.finish(state)
+            of_last = np.append(owners[1:] != owners[:-1], True)
+            last = np.flatnonzero(of_last[answers.numbers])
+            of_rows = np.concatenate([owners[answers.numbers[last]], ended.groups])
+            order = np.argsort(of_rows, kind="stable")
+            numbers.append(first + of_rows[order])
+            for part, (place, _) in zip(parts, shown, strict=True):
+                returned = to_arrow(take(answers.columns[place], last), len(last))
+                both = pa.concat_arrays([returned, to_arrow(ended.columns[place], len(ended.groups))])
+                part.append(both.take(pa.array(order)))
+        arrays = map(pa.concat_arrays, parts)
+        made = {column.name: array for (_, column), array in zip(shown, arrays, strict=True)}
+        return CallValues(np.concatenate(numbers), made)
+
+    return found
+
+
+def _row_values(
+    definition: RowAggregate, arguments: Sequence[Argument], columns: Sequence[Column]
+) -> Evaluate:
+    base = base_of(definition)
+
+    def found(rows: WindowRows, windows: Windows) -> CallValues:
+        count = len(rows.partitions)
+        given = [to_values(from_arrow(rows.column(name), type_), count) for name, type_ in arguments]
+        tuples = list(zip(*given, strict=True)) if given else [()] * count
+        numbers: list[int] = []
+        returned: list[Row] = []
+        for number, (lo, hi) in enumerate(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True)):
+            for value in evaluate(base, tuples[lo:hi]):
+                numbers.append(number)
+                returned.append(definition.row_of(value))
+        made = {
+            column.name: to_arrow(from_values([row[place] for row in returned], column.type), len(returned))
+            for place, column in enumerate(columns)
+            if column.type.kind is not Kind.ANY
+        }
+        return CallValues(np.array(numbers, np.int64), made)
+
+    return found
+
+
+def aligned(found: Sequence[CallValues], windows: int) -> CallValues:
+    """The rows that several calls give together: the i-th of a window takes each call's i-th, or NULLs."""
+    own = [np.bincount(each.windows, minlength=windows) for each in found]
+    counts = np.max(own, axis=0)
+    numbers = np.repeat(np.arange(windows), counts)
+    place = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+    columns: dict[str, pa.Array] = {}
+    for each, has in zip(found, own, strict=True):
+        taken = (np.cumsum(has) - has)[numbers] + place
+        index = pa.array(taken, mask=place >= has[numbers])
+        columns |= {name: array.take(index) for name, array in each.columns.items()}
+    return CallValues(numbers, columns)
+
+
+def models_together(calls: Sequence[Call], catalog: Catalog) -> ModelCalls | None:
+    """The models among these calls as one, if there are any and they have machine code."""
+    asked = [found for call in calls if (found := asked_by(call, catalog)) is not None]
+    if not asked or not go_together(asked[:-1], asked[-1]):
+        return None
+    try:
+        return model_calls(tuple(asked), None)
+    except NoCompiledForm:
+        return None
+
+
+def _one_each(windows: Windows, columns: dict[str, pa.Array]) -> CallValues:
+    return CallValues(np.arange(len(windows.starts)), columns)
+
+
+def _tuples(arguments: Sequence[Vector], owners: NDArray[np.int32]) -> Tuples:
+    no_stamps = np.zeros(len(owners), np.int64)  # nothing expires here
+    return Tuples(arguments, owners, no_stamps)
+
+
+def _pieces(windows: Windows) -> Iterator[tuple[int, Places, NDArray[np.int32]]]:
+    """Some windows at a time: the number of the first, their rows, one window after the other, and for each
+    row the number of its window, counted from that."""
+    lengths = windows.ends - windows.starts
+    reached = np.cumsum(lengths)
+    first = 0
+    while first < len(lengths):
+        before = int(reached[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(reached, before + _AT_ONCE, side="right")))
+        sizes, starts = lengths[first:last], windows.starts[first:last]
+        shift = starts - (np.cumsum(sizes) - sizes)
+        places = np.arange(int(sizes.sum())) + np.repeat(shift, sizes)
+        yield first, places, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        first = last
