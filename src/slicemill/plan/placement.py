@@ -191,7 +191,12 @@ def chosen(
 
 def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
     """The placement that a journal holds."""
-    for placement in placements_of(unit, graph, prod(plain["shape"])):
+    cells = prod(plain["shape"])
+    if cells == 1:
+        return ONE_CELL
+    # Most are by key, and asked for with each statement: others need not be listed for them.
+    keyed = [Placement(PlacementKind.KEY, by_key(unit, graph, cells))] if plain["kind"] == "key" else []
+    for placement in keyed or placements_of(unit, graph, cells):
         if placement.plain() == plain:
             return placement
     raise SlicemillError(
