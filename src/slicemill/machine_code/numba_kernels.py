@@ -19,7 +19,14 @@ from numba.np.numpy_support import as_dtype, from_dtype
 
 from slicemill.machine_code import store
 from slicemill.machine_code.kernel import KernelFunction
-from slicemill.machine_code.types import WRITEABLE, Signature, array_name, dtype_name, layout_of
+from slicemill.machine_code.types import (
+    WRITEABLE,
+    Signature,
+    array_name,
+    dtype_name,
+    layout_of,
+    named_class,
+)
 
 # Numba's own types are not complete.
 types: Any = numba_own
@@ -67,7 +74,8 @@ def _numba_type(kind: Any) -> Any:
     if len(kind) == 3 and isinstance(kind[0], np.dtype):
         dtype, ndim, flags = kind
         return types.Array(from_dtype(dtype), ndim, layout_of(flags), readonly=not flags & WRITEABLE)
-    return types.BaseTuple.from_types(numba_types(kind), tuple)
+    named = named_class(kind)
+    return types.BaseTuple.from_types(numba_types(kind if named is None else kind[1:]), named or tuple)
 
 
 def _names(args: Any) -> str:
