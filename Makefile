@@ -12,7 +12,7 @@ QUICK_2 := tests/ingest tests/model tests/scheduling tests/metrics tests/sheddin
            tests/test_spec_ids.py tests/test_corpus_reader.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo quick test test-slow lint bench lab lock clean
+.PHONY: help venv demo quick test test-slow lint bench lab wheel lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -66,6 +66,13 @@ lab: $(READY) ## run every published experiment and draw its plot into out/lab
 
 bench: $(READY) ## run every benchmark
 	$(BIN)/slicemill bench --all
+
+wheel: $(READY) ## a wheel with the machine code of its kernels, for any processor of this kind
+	rm -rf out/code
+	SLICEMILL_COMPILE=always SLICEMILL_CACHE=out/code NUMBA_CPU_NAME=generic \
+	  $(BIN)/python -m pytest -p no:cacheprovider tests/test_corpus_on_engine.py
+	$(BIN)/python -m slicemill.machine_code.ship out/code/code
+	$(BIN)/python -m hatchling build -t wheel -d out/dist
 
 lock: ## renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml lab/pyproject.toml --extra dev --generate-hashes --no-emit-package slicemill \

@@ -55,7 +55,7 @@ def test_a_kernel_changes_over_when_it_has_taken_long_enough(
     signature = made.signature((values, out))
     before = made(values, out), out.tolist()
     assert signature not in made._code, "it is new"
-    monkeypatch.setattr(kernels, "COMPILE_AFTER_S", 0.0)
+    monkeypatch.setattr(kernels, "PATIENCE", 0.0)
     while signature not in made._code:
         assert same(made(values, out), before[0]) and repr(out.tolist()) == repr(before[1])
         assert made._trials[signature].spent_s < PATIENCE_S
@@ -63,7 +63,7 @@ def test_a_kernel_changes_over_when_it_has_taken_long_enough(
     assert same(made(values, out), before[0]) and repr(out.tolist()) == repr(before[1])
     # Another one of the same content reads the code as soon as it is worth that.
     again = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(kernels, "COMPILE_AFTER_S", math.inf)
+    monkeypatch.setattr(kernels, "PATIENCE", math.inf)
     monkeypatch.setattr(kernels, "LOAD_AFTER_S", 0.0)
     assert same(again(values, out), before[0])
     assert again._trials[signature].ended.wait(PATIENCE_S) and signature in again._code
@@ -73,7 +73,7 @@ def test_a_call_that_would_take_longer_as_python_waits_for_the_code(
     cold: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
-    monkeypatch.setattr(kernels, "COMPILE_AFTER_S", 1e-5)
+    monkeypatch.setattr(kernels, "PATIENCE", 1e-5)
     values = np.arange(1000.0)
     made(values, np.zeros(1000))
     trial = made._trials[made.signature((values, values))]
@@ -85,7 +85,7 @@ def test_what_cannot_be_compiled_stays_python(cold: None, monkeypatch: pytest.Mo
     def texts(values: np.ndarray) -> int:
         return len({str(value) for value in values})
 
-    monkeypatch.setattr(kernels, "COMPILE_AFTER_S", 0.0)
+    monkeypatch.setattr(kernels, "PATIENCE", 0.0)
     values = np.array([1, 2, 2])
     for _ in range(3):
         assert texts(values) == 2

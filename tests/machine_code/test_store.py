@@ -14,6 +14,7 @@ import pytest
 
 from slicemill.machine_code import store
 from slicemill.machine_code.content import digest_of
+from slicemill.machine_code.ship import ship
 
 # Two kernels that call a third one; a process says when it is ready, waits for a line, and calls one of them.
 MODULE = """
@@ -44,17 +45,22 @@ CALL = """
 import sys, numpy as np
 sys.path.insert(0, sys.argv[1])
 import some_kernels
+from pathlib import Path
+from slicemill.machine_code import store
+store.SHIPPED = Path(sys.argv[1]) / "shipped"
 print("ready", flush=True)
 sys.stdin.readline()
 print(*[getattr(some_kernels, name)(np.arange(4)) for name in sys.argv[2:]], flush=True)
 """
 
 
-def called(folder: Path, cache: Path, kernels: Sequence[Sequence[str]], text: str = MODULE) -> list[str]:
+def called(
+    folder: Path, cache: Path, kernels: Sequence[Sequence[str]], text: str = MODULE, **environment: str
+) -> list[str]:
     """What processes print that call kernels at the same moment."""
     folder.mkdir(exist_ok=True)
     (folder / "some_kernels.py").write_text(text, encoding="utf-8")
-    environment = {**os.environ, "SLICEMILL_CACHE": str(cache), "SLICEMILL_COMPILE": "always"}
+    environment = {**os.environ, "SLICEMILL_CACHE": str(cache), "SLICEMILL_COMPILE": "always", **environment}
     processes = [
         subprocess.Popen(
             [sys.executable, "-B", "-c", CALL, str(folder), *names],
@@ -79,7 +85,7 @@ def test_processes_that_begin_together_compile_each_function_once(tmp_path: Path
     cache = tmp_path / "cache"
     assert called(tmp_path / "a", cache, [["total"], ["total", "greatest"]]) == ["16", "16 7"]
     first = compiled(cache)
-    assert sorted(first) == ["greatest", "inner", "total"]
+    assert sorted(first) == ["some_kernels.greatest", "some_kernels.inner", "some_kernels.total"]
     assert not list((cache / "code").glob("*.lock"))
     assert stat.S_IMODE((cache / "code").stat().st_mode) == 0o700
     # Wherever the source lies, and whatever is said beside it: nothing is compiled again.
@@ -97,7 +103,7 @@ def test_a_damaged_file_and_a_folder_of_others_cost_a_compilation(tmp_path: Path
     for path in (cache / "code").iterdir():
         path.write_bytes(path.read_bytes()[:-10])
     assert called(tmp_path / "a", cache, [["total"]]) == ["16"]
-    assert sorted(compiled(cache)) == ["inner", "total"], "they were written again"
+    assert sorted(compiled(cache)) == ["some_kernels.inner", "some_kernels.total"], "they were written again"
     (cache / "code").chmod(0o777)
     before = compiled(cache)
     assert called(tmp_path / "a", cache, [["total"]]) == ["16"]
@@ -120,6 +126,14 @@ def test_a_process_that_dies_while_it_compiles_lets_others_go_on(
     lock = store.locked("k")
     assert lock is not None and time.monotonic() - began < 60
     lock.release()
+
+
+def test_code_for_any_processor_comes_with_the_package(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert called(tmp_path / "a", made, [["total"]], NUMBA_CPU_NAME="generic") == ["16"]
+    assert ship(made / "code", tmp_path / "a" / "shipped", "some_kernels") == 2
+    assert called(tmp_path / "a", tmp_path / "cache", [["total"]]) == ["16"]
+    assert not compiled(tmp_path / "cache"), "nothing was to be compiled"
 
 
 def test_keys_tell_processors_and_types_apart(monkeypatch: pytest.MonkeyPatch) -> None:

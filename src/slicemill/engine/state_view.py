@@ -19,6 +19,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.inspection import Cuts, Inspectable
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics, over_cells
 from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.multijoin.spec import SharedMultiJoin
 from slicemill.plan.placement import PlacementKind
 from slicemill.storage.checkpoints import SliceFile, read_checkpoint
 from slicemill.storage.codec import StorageError
@@ -74,7 +75,7 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
             parts.setdefault(node_id, []).append(statistics)
     nodes = {
         node.id: replace(node, operator=replace(node.operator, measured=over_cells(parts[node.id])))
-        if isinstance(node.operator, SharedJoin) and node.id in parts
+        if isinstance(node.operator, (SharedJoin, SharedMultiJoin)) and node.id in parts
         else node
         for node in graph
     }

@@ -4,11 +4,11 @@ Whoever calls a kernel gets its answer at once. By the types of the arguments it
 
 | | runs as | until |
 |---|---|---|
-| new | Python | it has taken LOAD_AFTER_S and the code is stored, or COMPILE_AFTER_S |
+| new | Python | it has taken LOAD_AFTER_S and the code is stored, or as long as compiling takes |
 | asked for | Python | a thread of this process has read or compiled the code |
 | ready | machine code | |
 
-A call that would itself take longer than COMPILE_AFTER_S as Python waits for the code: it is there sooner. So
+A call that would itself take longer as Python than compiling takes waits for the code: it is there sooner. So
 nothing costs more than about twice what the better way would have cost. SLICEMILL_COMPILE=always compiles at
 the first call, as tests want it; never leaves all as Python.
 
@@ -38,7 +38,9 @@ from slicemill.machine_code.records import with_attributes
 from slicemill.machine_code.types import Signature, names_of, signature_of
 
 LOAD_AFTER_S = 0.02
-COMPILE_AFTER_S = 1.0
+# A kernel runs as Python for so many times what compiling takes, by the length of its byte code.
+PATIENCE = 1.0
+_COMPILE_S, _COMPILE_BYTE_S = 0.05, 5e-4
 _GUESS_S = 2e-6  # what a row takes as Python, until that is known
 _MANY = 100  # so many rows tell what one takes
 _LOOK_EVERY_S = 1.0
@@ -110,7 +112,7 @@ class KernelFunction:
     def __init__(self, function: FunctionType, options: dict[str, Any], rows: int | None) -> None:
         update_wrapper(self, function)
         self.py_func = function
-        self.name = function.__qualname__
+        self.name = f"{function.__module__}.{function.__qualname__}"
         self._options = options
         self._rows = rows
         self._code: dict[Signature, Callable[..., Any]] = {}
@@ -161,6 +163,10 @@ class KernelFunction:
     def is_stored(self, signature: Signature) -> bool:
         return store.find(self.digest, names_of(signature)) is not None
 
+    @property
+    def _patience_s(self) -> float:
+        return PATIENCE * (_COMPILE_S + _COMPILE_BYTE_S * len(self.py_func.__code__.co_code))
+
     def piece(self, rows: int) -> int:
         """How many of so many rows to take in one call, if calls can be cut anywhere.
 
@@ -172,7 +178,7 @@ class KernelFunction:
         row_s = self._row_s
         if row_s is None:
             return min(rows, _MANY)
-        if _mode() == "auto" and row_s * rows > COMPILE_AFTER_S:
+        if _mode() == "auto" and row_s * rows > self._patience_s:
             return rows
         return min(rows, max(_MANY, int(_PIECE_S / row_s)))
 
@@ -191,7 +197,7 @@ class KernelFunction:
         if not trial.asked and _mode() != "never" and self._is_due(signature, trial, expected_s):
             trial.asked = True
             _COMPILER.ask(self, signature, trial)
-        if trial.asked and expected_s > COMPILE_AFTER_S:
+        if trial.asked and expected_s > self._patience_s:
             trial.ended.wait()
             code = self._code.get(signature)
             if code is not None:
@@ -200,7 +206,7 @@ class KernelFunction:
 
     def _is_due(self, signature: Signature, trial: Trial, expected_s: float) -> bool:
         after_s = trial.spent_s + expected_s
-        if after_s > COMPILE_AFTER_S:
+        if after_s > self._patience_s:
             return True
         now = time.monotonic()
         if after_s < LOAD_AFTER_S or now - trial.looked_s < _LOOK_EVERY_S:

@@ -6,7 +6,7 @@ sees all of it. While a process compiles, it holds a lock with the key's name; o
 read. A folder that cannot be written, or that others can write to, costs a compilation, never a query.
 
 There are two folders: that of the user, and one that comes with the package, whose code is for any processor
-of its kind (`python -m slicemill.machine_code.built_in` fills it before a wheel is built).
+of its kind (`ship` fills it before a wheel is built).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.multijoin.spec import SharedMultiJoin
 from slicemill.plan.joined_inputs import joined_inputs
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.placement_cost import ASSUMED, PlacementStatistics
@@ -24,7 +25,7 @@ def measured_statistics(
     matching: dict[str, float] = {}
     for one in joined.inputs if joined is not None else ():
         join = graph[one.join].operator
-        if not isinstance(join, SharedJoin) or join.measured is None:
+        if not isinstance(join, (SharedJoin, SharedMultiJoin)) or join.measured is None:
             continue
         copies = _copies((exchanges or {}).get(one.logs[0]))
         # Of what is computed from several logs nobody knows how much comes from each.

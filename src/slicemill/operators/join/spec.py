@@ -102,10 +102,12 @@ class InOrder(Operator):
     """Joined tuples in the order in which one join of all streams gives them.
 
     `members` are columns, for each stream in the order of FROM: its timestamp, and its number in the stream.
-    Tuples come by their latest member, then by the numbers of the others.
+    Tuples come by their latest member, then by the numbers of the others. `why` says to people why they were
+    joined one stream after the other.
     """
 
     members: tuple[tuple[str, str], ...]
+    why: str = field(default="", compare=False)
 
 
 def _join_words(join: WindowJoin) -> Description:
@@ -240,6 +242,11 @@ def stream_ranks(members: int) -> int:
     return (members - 1).bit_length()
 
 
+def _order_facts(in_order: InOrder) -> tuple[Fact, ...]:
+    facts: tuple[Fact, ...] = (("by", "the latest of the joined tuples"),)
+    return (*facts, ("form", in_order.why)) if in_order.why else facts
+
+
 def _joined_streams(in_order: InOrder, node: Node, graph: QueryGraph) -> list[str]:
     """Streams that are joined one by one: the order of results goes by the numbers of their tuples."""
     found = []
@@ -290,7 +297,7 @@ KINDS = (
     ),
     OperatorKind(
         spec=InOrder,
-        words=lambda *_: Description("", "In order", (("by", "the latest of the joined tuples"),)),
+        words=lambda in_order, *_: Description("", "In order", _order_facts(in_order)),
         keeps_state=False,
         ties=True,
         keys_below=same_keys,

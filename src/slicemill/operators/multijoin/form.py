@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from slicemill.esl.types.expression import columns_of, conjuncts
 from slicemill.operators.join.slices.costs import ChainCost
 from slicemill.operators.join.slices.statistics import ASSUMED
-from slicemill.operators.multijoin.spec import MultiJoinMember
+from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin, joined_by
 
 _LOOK = 8.0  # to look for a key costs so many comparisons: there are about eight slices
 _STORE = 8.0  # to store a row, and write it anew when slices grow
@@ -75,8 +75,8 @@ class Forms:
     def why(self) -> str:
         """The figures, in the words of `explain`."""
         return (
-            f"keeps {self.multi.memory:,.0f} tuples, {self.multi.cpu:,.0f} comparisons/s; a tree of joins "
-            f"{self.tree.memory:,.0f} and {self.tree.cpu:,.0f}"
+            f"one state per stream keeps {self.multi.memory:,.0f} tuples and makes {self.multi.cpu:,.0f} "
+            f"comparisons/s, a tree of joins {self.tree.memory:,.0f} and {self.tree.cpu:,.0f}"
         )
 
 
@@ -128,7 +128,30 @@ def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
     return cost
 
 
-def forms_of_member(member: MultiJoinMember, order: Sequence[int]) -> Forms | None:
+def measured_forms(join: SharedMultiJoin) -> Forms | None:
+    """Both forms of one join with the longest windows of all members, by what was measured of its streams."""
+    known, inner = join.measured, joined_by(join)
+    if known is None or inner is None:
+        return None
+    extents = [window.extent for window in inner.windows]
+    if None in extents:
+        return None
+    keys = tuple((frozenset(port for port, _ in equal), known.matching) for equal in inner.equal)
+    windows = tuple(max(1, extent or 0) / _SECOND_US for extent in extents)
+    return forms_of(JoinedStreams(known.rates, windows, keys), tree_order(len(windows), [k for k, _ in keys]))
+
+
+def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
+    """The order of a tree: each stream has a key in common with those before it, where that is possible."""
+    order, left = [0], list(range(1, streams))
+    while left:
+        keyed = [one for one in left if any(one in over and over & set(order) for over in keys)]
+        order.append(keyed[0] if keyed else left[0])
+        left.remove(order[-1])
+    return order
+
+
+def forms_of_member(member: MultiJoinMember) -> Forms | None:
     """Both forms of a join, by what is assumed of streams; None where a window never ends."""
     extents = [window.extent for window in member.windows]
     if None in extents:
@@ -142,4 +165,5 @@ def forms_of_member(member: MultiJoinMember, order: Sequence[int]) -> Forms | No
         for part in conjuncts(member.residual)
     )
     windows = tuple(max(1, extent or 0) / _SECOND_US for extent in extents)
+    order = tree_order(len(windows), [over for over, _ in keys])
     return forms_of(JoinedStreams(rates, windows, keys, others), order)

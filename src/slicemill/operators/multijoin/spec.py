@@ -10,6 +10,7 @@ from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.operators.description import Description, Fact, each, many
+from slicemill.operators.join.slices.statistics import Statistics
 from slicemill.operators.join.spec import JoinMember, longest_of, stream_ranks
 from slicemill.operators.kind import (
     ColumnsRead,
@@ -49,18 +50,36 @@ class MultiJoinMember(JoinMember):
 
 @dataclass(frozen=True, slots=True)
 class SharedMultiJoin(SharedOperator):
-    """Joins of some of its inputs each. `inputs` are their names, in the order of the node's inputs."""
+    """Joins of some of its inputs each. `inputs` are their names, in the order of the node's inputs.
+
+    `measured` is for those who explain the plan.
+    """
 
     inputs: tuple[str, ...]
     members: tuple[MultiJoinMember, ...]
+    measured: Statistics | None = field(default=None, compare=False)
 
 
 def _words(join: SharedMultiJoin) -> Description:
     if len(join.members) == 1:
         (member,) = join.members
-        return Description("⋈", f"Join of {len(member.inputs)} streams", _own_part(member))
-    shared = ("one state each", ", ".join(name.removeprefix("log ") for name in join.inputs))
-    return Description("⋈", f"{many(len(join.members), 'join')} of several streams", (shared,))
+        title, facts = f"Join of {len(member.inputs)} streams", _own_part(member)
+    else:
+        title = f"{many(len(join.members), 'join')} of several streams"
+        facts = (("one state each", ", ".join(name.removeprefix("log ") for name in join.inputs)),)
+    return Description("⋈", title, (*facts, *_measured(join)))
+
+
+def _measured(join: SharedMultiJoin) -> tuple[Fact, ...]:
+    """What was measured, and what both forms cost by it."""
+    from slicemill.operators.multijoin.form import measured_forms  # it is about this class
+
+    forms = measured_forms(join)
+    if forms is None or join.measured is None:
+        return ()
+    rates = ", ".join(f"{rate:,.0f}" for rate in join.measured.rates)
+    figures = f"{rates} tuples/s, {join.measured.matching:.3g} of pairs match"
+    return (("measured", figures), ("by that it", forms.why))
 
 
 def _own_part(member: MultiJoinMember) -> tuple[Fact, ...]:
@@ -105,7 +124,7 @@ def _agree(one: dict[str, Expr], other: dict[str, Expr]) -> bool:
     return bool(common) and all(one[name] == other[name] for name in common)
 
 
-def _joins(join: SharedMultiJoin) -> InnerJoin | None:
+def joined_by(join: SharedMultiJoin) -> InnerJoin | None:
     """What all members have in common, if all have all inputs; of one also where its columns are from."""
     if any(set(member.inputs) != set(join.inputs) for member in join.members):
         return None
@@ -201,7 +220,7 @@ KINDS = (
         columns_read=lambda join, port, _: _columns_read(join, port),
         unit=UnitOf.PARTS,
         keys=_keys,
-        joins=_joins,
+        joins=joined_by,
         keys_below=_keys_below,
         history_us=_history_us,
         ties=True,

@@ -31,8 +31,22 @@ class MultiJoinState:
         ]  # fmt: skip
 
     def statistics(self) -> Statistics | None:
-        """Those of a chain of two; orders are chosen by `measures`."""
-        return None
+        """What was measured, by input in the order of the states; None while nothing is known."""
+        measures = self.measures
+        shares = [
+            found.met / (found.probes * held)
+            for name, found in measures.probes.items()
+            if "=" in name and found.probes and (held := self._held(name)) > 0
+        ]
+        if not shares or measures.elapsed_s <= 0:
+            return None
+        rates = tuple(measures.rows.get(name, 0) / measures.elapsed_s for name in self.sides)
+        return Statistics(rates, sum(shares) / len(shares), measured=True)
+
+    def _held(self, probe: str) -> int:
+        """The rows of the input that a probe looks into."""
+        side = list(self.sides.values())[int(probe.split(":")[0])]
+        return sum(stored.rows for stored in side.slices)
 
     def cuts(self) -> list[Cuts]:
         """Slices are written anew by the share of rows that nobody wants, nothing is planned."""

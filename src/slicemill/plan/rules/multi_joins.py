@@ -19,7 +19,6 @@ from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr, conjunction, conjuncts
 from slicemill.esl.types.query import FrameUnit
-from slicemill.esl.types.schema import Schema
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.multijoin.form import forms_of_member
@@ -56,12 +55,15 @@ def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) ->
         join = node.operator
         if not isinstance(join, WindowJoin) or len(node.inputs) < 3 or not _in_time(join):
             continue
-        sources, member, schema = _member(graph, node, join)
-        forms = forms_of_member(member, _in_tree(member))
+        member = joined_member(graph, node, join)
+        forms = forms_of_member(member)
         if forms is not None and forms.use_tree and not always:
             continue
         member = replace(member, why=forms.why if forms is not None else "")
-        by_name = dict(sorted(zip(member.inputs, sources, strict=True)))
+        sources = [input_of(graph, node, join, port)[0] for port in range(len(node.inputs))]
+        by_name = dict(sorted(zip(member.inputs, sources, strict=True), key=lambda named: named[0]))
+        taken = {name for name, _, _ in member.columns}
+        schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in taken))
         if between_logs(graph, node):
             label, name = _name(graph, by_name, member)
             shared.setdefault(name, _SharedStates(label, by_name)).members.append(member)
@@ -77,22 +79,21 @@ def _in_time(join: WindowJoin) -> bool:
     return all(window.frame is FrameUnit.RANGE for window in join.windows)
 
 
-def _member(graph: QueryGraph, node: Node, join: WindowJoin) -> tuple[list[Node], MultiJoinMember, Schema]:
+def joined_member(graph: QueryGraph, node: Node, join: WindowJoin) -> MultiJoinMember:
+    """A join as one of those that share states."""
     given = [input_of(graph, node, join, port) for port in range(len(node.inputs))]
     places = places_of(graph, node)
     equal, residual = equalities(conjuncts(join.condition), places)
     read = columns_read(graph, node)
-    schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in read))
-    member = MultiJoinMember(
+    return MultiJoinMember(
         node.id,
         join.windows,
         tuple(where for _, where in given),
         residual,
-        tuple((name, *places[name]) for name in schema.names),
+        tuple((name, *places[name]) for name in node.schema.names if name in read),
         inputs=_names([content_of(graph, source) for source, _ in given]),
         equal=equal,
     )
-    return [source for source, _ in given], member, schema
 
 
 def equalities(
@@ -118,17 +119,6 @@ def _united(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
             return False
     sets[:] = [one for one in sets if one not in touched] + [whole]
     return True
-
-
-def _in_tree(member: MultiJoinMember) -> list[int]:
-    """The order of a tree: each stream has a key in common with those before it, where that is possible."""
-    order, left = [0], list(range(1, len(member.inputs)))
-    while left:
-        sets = [{side for side, _ in equal} for equal in member.equal]
-        keyed = [one for one in left if any(one in sides and sides & set(order) for sides in sets)]
-        order.append(keyed[0] if keyed else left[0])
-        left.remove(order[-1])
-    return order
 
 
 def _names(contents: Sequence[str]) -> tuple[str, ...]:

@@ -22,7 +22,9 @@ from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column, Schema
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin, WindowJoin
+from slicemill.operators.multijoin.form import forms_of_member
 from slicemill.plan.rules.join_parts import Places, input_of, keys_of, places_of
+from slicemill.plan.rules.multi_joins import joined_member
 from slicemill.plan.rules.sharing import columns_read
 
 
@@ -35,7 +37,9 @@ def split_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
             and len(node.inputs) > 2
             and all(window.frame is FrameUnit.RANGE for window in join.windows)
         ):
-            nodes.update((made.id, made) for made in _Split(graph, node, join).nodes())
+            forms = forms_of_member(joined_member(graph, node, join))
+            why = "" if forms is None else forms.why
+            nodes.update((made.id, made) for made in _Split(graph, node, join, why).nodes())
         else:
             nodes[node.id] = node
     return QueryGraph(nodes, graph.streams)
@@ -46,6 +50,7 @@ class _Split:
     graph: QueryGraph
     node: Node
     join: WindowJoin
+    why: str
 
     def nodes(self) -> Iterator[Node]:
         """One join after the other, and the order at the end, under the name of the join."""
@@ -65,7 +70,8 @@ class _Split:
         assert joined is not None
         members = tuple((f"{alias}._ts", f"{alias}._number") for alias in self.join.aliases)
         schema = replace(self.node.schema, columns=tuple(c for c in self.node.schema if c.name in read))
-        yield replace(self.node, operator=InOrder(members), inputs=(joined.id,), schema=schema)
+        operator = InOrder(members, self.why)
+        yield replace(self.node, operator=operator, inputs=(joined.id,), schema=schema)
 
     def _order(self, conditions: Sequence[Expr], places: Places) -> list[int]:
         """The streams, each with a key in common with those before it where that is possible."""

@@ -72,7 +72,7 @@ def complete_from(
             there = others[name].side_of(newcomer, side)
             assert there is not None, "it serves this side"
             reach = others[name].windows[there].extent
-            begun = since.get(name)
+            begun = _begun(others[name], there, since.get(name))
             stored = min(now, max(-(2**63) if reach is None else now - reach, begun or -(2**63)))
         if window is None:
             if stored > -(2**63):
@@ -80,6 +80,16 @@ def complete_from(
         else:
             ends.append(stored + window)
     return max(ends)
+
+
+def _begun(stored: JoinMember, side: int, since: int | None) -> int | None:
+    """From when on a side's rows are surely all there, of a query that is told to count tuples `since` then.
+
+    One that found rows of others counts from that time with its longest window; what it has of a shorter one
+    may have begun later, and is complete at the same time.
+    """
+    longest, window = longest_us(stored), stored.windows[side].extent
+    return since if since is None or longest is None or window is None else since + longest - window
 
 
 def longest_us(member: JoinMember) -> int | None:

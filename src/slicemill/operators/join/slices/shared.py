@@ -21,7 +21,7 @@ def planned_chain(join: SharedJoin) -> PlannedChain | None:
     members = tuple(
         Member(member.name, tuple(_side(known, member, side) for side in (0, 1))) for member in join.members
     )
-    return mem_opt(JoinWorkload(members, known.rates, known.matching))
+    return mem_opt(JoinWorkload(members, (known.rates[0], known.rates[1]), known.matching))
 
 
 def _side(known: Statistics, member: JoinMember, side: int) -> MemberSide:

@@ -14,7 +14,7 @@ class Statistics:
     taken. `matching` is the share of pairs whose keys are equal.
     """
 
-    rates: tuple[float, float] = (100.0, 100.0)
+    rates: tuple[float, ...] = (100.0, 100.0)
     matching: float = 0.01
     selected: float = 0.5
     passing: Mapping[tuple[str, int], float] = field(default_factory=dict)
@@ -26,12 +26,17 @@ ASSUMED = Statistics()
 
 def over_cells(parts: Sequence[Statistics]) -> Statistics:
     """What parts of the streams that are split by their keys have measured, together."""
-    rates = (sum(part.rates[0] for part in parts), sum(part.rates[1] for part in parts))
+    rates = tuple(sum(by_stream) for by_stream in zip(*(part.rates for part in parts), strict=True))
     passing: dict[tuple[str, int], float] = {}
     for part in parts:
         for (query, side), share in part.passing.items():
             weight = part.rates[side] / rates[side] if rates[side] else 0.0
             passing[query, side] = passing.get((query, side), 0.0) + share * weight
-    matching = sum(part.matching * part.rates[0] * part.rates[1] for part in parts)
-    possible = rates[0] * rates[1]
+    matching = sum(part.matching * _pairs(part.rates) for part in parts)
+    possible = _pairs(rates)
     return Statistics(rates, matching / possible if possible else 0.0, passing=passing, measured=True)
+
+
+def _pairs(rates: Sequence[float]) -> float:
+    first, second = sorted(rates)[-2:]
+    return first * second
