@@ -27,7 +27,7 @@ from slicemill.esl.render.expressions import render
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.kind import Keys
 from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
-from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time
+from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time, may_spread_keys
 from slicemill.plan.placement_cost import ASSUMED, PlacementCost, PlacementStatistics, cost_of
 from slicemill.plan.units import Unit
 
@@ -131,7 +131,7 @@ def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
         in_turn = by_time(unit, graph, cells)
         if in_turn:
             found.append(Placement(PlacementKind.TIME, in_turn))
-        if in_turn and keyed:
+        if in_turn and may_spread_keys(unit, graph, keyed):
             found.append(Placement(PlacementKind.HYBRID, keyed))
     elif not joined.counts_rows:
         counts = sorted({cells, _divisible(cells)}, reverse=True)
