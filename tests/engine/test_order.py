@@ -54,6 +54,8 @@ DERIVED = {
     "join": "SELECT A.k AS k, A.v * 10 + B.v AS v FROM A [RANGE 2 SECONDS], B [RANGE 3 SECONDS] "
     "WHERE A.k = B.k",
     "join of rows": "SELECT A.k AS k, A.v * 10 + B.v AS v FROM A [ROWS 3], B [ROWS 2] WHERE A.k = B.k",
+    "join without a key": "SELECT A.k AS k, A.v * 10 + B.v AS v FROM A [RANGE 2 SECONDS], "
+    "B [RANGE 3 SECONDS] WHERE A.v < B.v",
     "join of three": "SELECT A.k AS k, A.v * 100 + B.v * 10 + C.v AS v FROM A [RANGE 2 SECONDS], "
     "B [RANGE 3 SECONDS], C [RANGE 2 SECONDS] WHERE A.k = B.k AND B.k = C.k",
     "aggregate of a join": "SELECT A.k AS k, count(*) AS v FROM A [RANGE 2 SECONDS SLIDE 1 SECOND], "

@@ -40,6 +40,7 @@ NOT_REPRODUCED = {
     "sched-E20": {"HR: least is worse"},
     "sched-E21": {"BSD: least is worse"},
     "slice-E13": {"state with eight in flight / with one: least over lengths of 4 and more"},
+    "slice-spark-E16": {"state at 4 nodes, by time / replicated"},
     "slice-E18": {"to 100/s: response of the last third / before, with adaptation"},
 }
 

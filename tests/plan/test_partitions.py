@@ -13,7 +13,8 @@ from slicemill.plan.optimize import optimize, share
 from slicemill.plan.partitions import Along, Exchange, by_key, by_time
 from slicemill.plan.units import cut
 from support.corpus import Event
-from support.units import run_logs
+from support.reference import by_reference
+from support.units import run_logs, run_units
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (k INT, v INT, x INT, ts TIMESTAMP) ORDER BY ts;\n" for name in "abcd"
@@ -50,6 +51,13 @@ UNIONS = {
         "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION SELECT x, v FROM c WHERE v > 2) p "
         "[RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE p.k = b.k"
     ),
+    "a union of which rows are selected, one stream in it twice, with two others": (
+        "SELECT p.v, b.v AS w FROM (SELECT n AS k, v FROM (SELECT k AS n, v FROM a UNION SELECT k, x FROM a "
+        "UNION SELECT x, v FROM c) u WHERE v > 1) p [RANGE 3 SECONDS], b [RANGE 2 SECONDS], "
+        "d [RANGE 2 SECONDS] WHERE p.k = b.k AND b.k = d.k"
+    ),
+}
+WHOLE = {
     "windows over a union, one stream of which is in it twice": (
         "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS s FROM "
         "(SELECT k, v FROM a UNION SELECT k, x FROM a UNION SELECT x, v FROM c) p"
@@ -58,8 +66,6 @@ UNIONS = {
         "SELECT k, count(*) AS n FROM (SELECT k, v FROM a UNION SELECT x, v FROM b) p "
         "[RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY k"
     ),
-}
-WHOLE = {
     "joins on different keys": f"SELECT a.v FROM {WINDOWED} WHERE a.k = b.k AND b.x = c.x",
     "groups of a join by another column": (
         "SELECT a.x, count(*) AS n FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k GROUP BY a.x"
@@ -168,3 +174,18 @@ def test_rows_and_their_order_are_those_of_one_cell(
             {log: [row[0] for row in rows] for log, rows in logs.items()} for logs in (alone, several)
         )
     assert several == alone
+
+
+@given(events=arrivals(), cells=st.integers(1, 4), seed=st.integers(0, 99))
+@settings(max_examples=25, deadline=None)
+def test_what_reads_a_union_gives_its_rows_in_the_order_of_the_reference(
+    events: list[Event], cells: int, seed: int
+) -> None:
+    union = "(SELECT k, v FROM a UNION SELECT x, v FROM b) p"
+    catalog = bind(
+        f"{STREAMS} CREATE QUERY groups AS SELECT k, count(*) AS n FROM {union} "
+        "[RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY k;"
+        f"CREATE QUERY pairs AS SELECT p.v, c.v AS w FROM {union} [RANGE 3 SECONDS], c [RANGE 3 SECONDS] "
+        "WHERE p.k = c.k;"
+    ).catalog
+    assert run_units(catalog, events, {}, seed, cells) == by_reference(catalog, events, {})

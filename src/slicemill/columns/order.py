@@ -13,7 +13,7 @@ put together by (`_ts`, `_seq`), come in the order in which one cell gives them:
     runs of a partition at a slide            that of the first tuple that is shown of the partition
     join                                      that of the later tuple, *behind* if it is of the second input;
                                               then by the other tuple, oldest first
-    union of declared streams                 that of the tuple, behind those of the inputs before its own
+    union of declared streams that is joined  that of the tuple, behind those of the inputs before its own
     other unions, classifier, all without     counted anew, in the order of their rows
     keys
 

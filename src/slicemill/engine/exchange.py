@@ -19,7 +19,7 @@ cells that a worker runs in one message read one copy of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -30,9 +30,12 @@ from numpy.typing import NDArray
 from slicemill.columns.cells import Cells, cells_of, stripes_of
 from slicemill.columns.keys import whole
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.cell import HeavyKey
+from slicemill.operators.join.hashing import hash_keys
+from slicemill.operators.join.heavy import everywhere
 from slicemill.plan.partitions import Along, Exchange
 from slicemill.scalar.columns import compile_or_null
-from slicemill.storage.arrow_schema import SEQ, conform, from_arrow, with_system_columns
+from slicemill.storage.arrow_schema import SEQ, TS, conform, from_arrow, with_system_columns
 from slicemill.storage.order import merge_sorted
 
 # Of 64 000 rows that one worker reads, an order that is stored and one that is found on reading cost the same
@@ -41,6 +44,7 @@ from slicemill.storage.order import merge_sorted
 # and 12 ms: each cell takes its rows from each batch. With more workers, what is stored is found once, and
 # not by each of them.
 _LARGE, _LARGE_PER_CELL = 16_000, 1_000
+_NOWHERE = np.zeros(0, np.intp)
 
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
@@ -69,20 +73,33 @@ class _OrderedRows:
     table: pa.Table
     order: NDArray[np.integer]
     borders: NDArray[np.intp]
+    everywhere: NDArray[np.intp]  # rows that are in all parts
     row_bytes: float = 0.0  # where they are stored: who takes some of them reads no others
 
     def part(self, part: int) -> pa.Table:
         begin, end = self.borders[part : part + 2]
-        return self.table.take(pa.array(self.order[begin:end]))
+        rows = self.order[begin:end]
+        if len(self.everywhere):
+            rows = np.union1d(rows, self.everywhere)
+        return self.table.take(pa.array(rows))
 
 
 class SpreadRows:
-    """Rows of a log, spread over cells; `tables` are as they were stored, each with its arrival."""
+    """Rows of a log, spread over cells; `tables` are as they were stored, each with its arrival.
+
+    Where rows go by their key, those of `heavy` keys go to all cells.
+    """
 
     def __init__(
-        self, exchange: Exchange, columns: pa.Schema, tables: Iterable[tuple[pa.Table, int]]
+        self,
+        exchange: Exchange,
+        columns: pa.Schema,
+        tables: Iterable[tuple[pa.Table, int]],
+        heavy: Sequence[HeavyKey] = (),
     ) -> None:
         self._exchange = exchange
+        self._heavy = heavy
+        self._own_columns = columns
         self._schema = with_system_columns(columns)
         self._pieces: list[_OrderedRows] = []
         self._bytes = 0
@@ -102,7 +119,8 @@ class SpreadRows:
             table = merge_sorted(unordered).combine_chunks()
             parts = _Spreader.of(exchange, from_arrow(columns))(table)
             order = np.argsort(parts, kind="stable")
-            self._pieces.append(_OrderedRows(table, order, self._borders(parts[order])))
+            borders = self._borders(parts[order])
+            self._pieces.append(_OrderedRows(table, order, borders, self._everywhere(table)))
 
     def part(self, cell: int) -> pa.Table:
         """The rows of a cell, sorted by (`_ts`, `_seq`)."""
@@ -126,7 +144,15 @@ class SpreadRows:
             return None
         sorted_parts = whole(stored.column(parts)).to_numpy()
         places, borders = whole(stored.column(order)).to_numpy(), self._borders(sorted_parts)
-        return _OrderedRows(table, places, borders, stored.nbytes / stored.num_rows)
+        row_bytes = stored.nbytes / stored.num_rows
+        return _OrderedRows(table, places, borders, self._everywhere(table), row_bytes)
+
+    def _everywhere(self, table: pa.Table) -> NDArray[np.intp]:
+        """The rows of heavy keys."""
+        if not self._heavy:
+            return _NOWHERE
+        hashes = _Spreader.of(self._exchange, from_arrow(self._own_columns)).hashes(table)
+        return np.flatnonzero(everywhere(self._heavy, hashes, whole(table.column(TS)).to_numpy()))
 
     def _borders(self, parts: Cells) -> NDArray[np.intp]:
         # Not of np.arange as it is: parts would be copied as the wider type.
@@ -153,6 +179,12 @@ class _Spreader:
                 found = cells_of(keys(table), table.num_rows, count)
             parts = parts * np.uint32(count) + found
         return parts.astype(np.uint16)
+
+    def hashes(self, table: pa.Table) -> NDArray[np.uint64]:
+        """The hashes of keys, where rows go by keys alone, as a join knows them."""
+        ((_, keys),) = self._spread
+        assert keys is not None, "rows go by keys"
+        return hash_keys([pa.chunked_array([whole(key)]) for key in keys(table)], table.num_rows).hashes
 
     @staticmethod
     @lru_cache(maxsize=1024)

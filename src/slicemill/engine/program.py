@@ -15,10 +15,11 @@ from slicemill.columns.keys import keys_found_once
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
-from slicemill.operators.cell import Cell
+from slicemill.operators.cell import Cell, HeavyKey
 from slicemill.operators.context import StepContext, fed_by, step_of
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.in_turn import Dues, earliest
+from slicemill.operators.join.heavy import NO_WORK, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.operator import SharedOperator
@@ -26,6 +27,7 @@ from slicemill.operators.part.spec import Part
 from slicemill.operators.registry import kind_of
 from slicemill.operators.step import (
     Comparing,
+    Keyed,
     LastWords,
     LoadControlled,
     SharedStep,
@@ -170,22 +172,31 @@ class UnitProgram:
             node_id: step.compared for node_id, step in self._stateful.items() if isinstance(step, Comparing)
         }
 
+    @property
+    def key_work(self) -> KeyWork:
+        """What the keys of its join took in the last run; a unit with several tells of none."""
+        found = [step.key_work for step in self._stateful.values() if isinstance(step, Keyed)]
+        return found[0] if len(found) == 1 else NO_WORK
+
     def run(
         self,
         inputs: Mapping[str, pa.Table],
         watermarks: Mapping[str, int],
         dropping: Mapping[str, Dropping] = _ALL_STAY,
         latest: Mapping[str, int] = _UNKNOWN,
+        heavy: tuple[HeavyKey, ...] = (),
     ) -> RunOutcome:
         """`dropping` says what drop boxes do, by node; without it they do nothing.
 
         `latest` is what all cells have said so far: where there are several, inputs do not end in a run that
-        has rows, but in the next.
+        has rows, but in the next. `heavy` are keys of which all cells are given the rows.
         """
         unit = self.plan.unit
         for node_id, controlled in self._steps.items():
             if isinstance(controlled, LoadControlled):
                 controlled.set_load(node_id, dropping)
+            if isinstance(controlled, Keyed):
+                controlled.set_heavy(heavy)
         for node_id, step in self._with_last_words():
             step.latest_elsewhere = latest.get(node_id, BEGINNING)
         with keys_found_once():

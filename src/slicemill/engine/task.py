@@ -51,6 +51,7 @@ from slicemill.ingest.stream import OpenStream, StreamPlan
 from slicemill.machine_code.kernel import python_seconds
 from slicemill.metrics.due import Arrivals, dated
 from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
+from slicemill.operators.cell import HeavyKey
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL
 from slicemill.storage.changes import Appended, joined
@@ -91,9 +92,7 @@ class Worker:
     _sync: bool = False  # what is written must outlive a loss of power
     _taken: LoadedCell | None = None
     _bytes_read: int = 0  # of logs, for the cell that runs
-    _spreads: dict[tuple[Exchange, Path, tuple[int, ...], frozenset[str]], SpreadRows] = field(
-        default_factory=dict
-    )
+    _spreads: dict[tuple[object, ...], SpreadRows] = field(default_factory=dict)
 
     def __call__(self, message: object) -> Reply:
         asked = cast(Message, message)
@@ -128,11 +127,11 @@ class Worker:
         # Taken out while it runs: a run that fails half-way leaves nothing that another could go on from.
         program = self._program(item)
         self._bytes_read = 0
-        tables = self._inputs(item.inputs, program, item.cell)
+        tables = self._inputs(item.inputs, program, item)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
         as_python = python_seconds()
-        outcome = program.run(tables, watermarks, item.dropping, item.latest)
+        outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy)
         clock.append(time.perf_counter())
         written, arrivals = {}, {}
         for log, made in outcome.tables.items():
@@ -163,6 +162,7 @@ class Worker:
             self._bytes_read,
             program.compared,
             python_seconds() - as_python,
+            program.key_work,
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram) -> LoadedCell:
@@ -188,7 +188,8 @@ class Worker:
         if item.restore.replay:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}
-            program.run(self._inputs(spans, program, item.cell), watermarks, latest=item.latest)
+            inputs = self._inputs(spans, program, item)
+            program.run(inputs, watermarks, latest=item.latest, heavy=item.heavy)
         return program
 
     def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
@@ -196,9 +197,11 @@ class Worker:
         if restore.before is None:
             return read_checkpoint(item.state_folder, restore.files) if restore.files else {}
         kept = [read_checkpoint(item.state_folder, files) for files in restore.files]
-        return redistributed(plan, item.cell, restore.before, kept)
+        return redistributed(plan, item.cell, restore.before, restore.heavy, kept)
 
-    def _inputs(self, spans: Mapping[str, LogSpan], program: UnitProgram, cell: int) -> dict[str, pa.Table]:
+    def _inputs(
+        self, spans: Mapping[str, LogSpan], program: UnitProgram, item: RunUnit
+    ) -> dict[str, pa.Table]:
         """The rows of a cell."""
         found = {}
         for log, span in spans.items():
@@ -209,17 +212,17 @@ class Worker:
                 found[log] = read_epochs(span.folder, span.columns, span.epochs, span.needed)
                 self._bytes_read += sum(epoch.bytes for epoch in span.epochs)
             else:
-                spread = self._spread(span, exchange)
-                found[log] = spread.part(cell)
+                spread = self._spread(span, exchange, item.heavy)
+                found[log] = spread.part(item.cell)
                 self._bytes_read += spread.take_bytes()
         return found
 
-    def _spread(self, span: LogSpan, exchange: Exchange) -> SpreadRows:
+    def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> SpreadRows:
         """Epochs of a log by cell, found once for all cells that a message asks for."""
-        key = (exchange, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
+        key = (exchange, heavy, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if key not in self._spreads:
             stored = stored_tables(span.folder, span.epochs, span.needed)
-            self._spreads[key] = SpreadRows(exchange, span.columns, stored)
+            self._spreads[key] = SpreadRows(exchange, span.columns, stored, heavy)
         return self._spreads[key]
 
     def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone:

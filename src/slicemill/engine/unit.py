@@ -10,6 +10,7 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
                                    `placement` of then, where the unit has had another one since
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
+    heavy        [[hash, home, since, fades, over]]   keys whose rows go to all cells for some time
     outputs, since, newcomers, failed, statistics, load
 
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
@@ -27,6 +28,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from slicemill.engine.adapting.skew import HeavyKeys
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.work import (
@@ -39,12 +41,15 @@ from slicemill.engine.work import (
     RunUnit,
 )
 from slicemill.metrics.due import TimeMoments
+from slicemill.operators.cell import HeavyKey
 from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.slices.coverage import Covers
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.kind import longest_us
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.needs import columns_read
 from slicemill.plan.partitions import Exchange
-from slicemill.plan.placement import restored
+from slicemill.plan.placement import PlacementKind, placements_of, restored
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report, merged
@@ -95,9 +100,12 @@ class UnitRun:
 
 
 class RunningUnit:
-    """A unit whose fields are in a home; `newcomers` are members that have no state yet."""
+    """A unit whose fields are in a home; `newcomers` are members that have no state yet.
 
-    def __init__(self, plan: UnitPlan, home: Home, mill: str) -> None:
+    Where rows go by their keys, heavy ones are spread over all cells, unless it is to be by key alone.
+    """
+
+    def __init__(self, plan: UnitPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
         self._home = home
         placement = restored(plan.unit, plan.graph, home.units[plan.unit.id]["placement"])
         self.plan = replace(plan, exchanges=placement.exchanges)
@@ -119,6 +127,8 @@ class RunningUnit:
         self._rows_since_checkpoint = 0
         self._checkpointed_s = time.monotonic()
         self._checkpoint_files: dict[int, tuple[Any, ...]] = {}
+        self.by_key_alone = by_key_alone
+        self._heavy = None if by_key_alone else self._heavy_keys()
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
 
@@ -235,6 +245,7 @@ class RunningUnit:
         self._runs += 1
         self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.unit.inputs}
         self._dropping, self._moments, self._begun_us = dropping, moments, now
+        self._spread_keys = self._heavy.keys if self._heavy is not None else ()
         self.run = UnitRun(self, self._runs, epochs, marks, shares, [])
         return self.run
 
@@ -258,6 +269,7 @@ class RunningUnit:
             self._begun_us,
             self._field("latest"),
             self._dropping,
+            self._spread_keys,
             self._restore(cell) if restore else None,
             checkpoint and self.plan.unit.stateful,
         )
@@ -284,7 +296,8 @@ class RunningUnit:
         replayed = replay if input_watermarks else {}
         if files and "placement" in checkpoint:
             before = restored(self.plan.unit, self.plan.graph, checkpoint["placement"])
-            return Restore(tuple(files), replayed, newcomers, before.exchanges)
+            heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
+            return Restore(tuple(files), replayed, newcomers, before.exchanges, heavy)
         return Restore(tuple(files[cell]) if files else (), replayed, newcomers)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
@@ -323,6 +336,7 @@ class RunningUnit:
         fields["due"] = list(earliest(due for done in run.done for due in done.due)) or None
         if failed != self.failed:
             fields["failed"] = failed
+        self._weigh_keys(run, fields)
         if latest := self._latest(run.done):
             fields["latest"] = latest
         if (load := self._load.plain()) is not None:
@@ -331,6 +345,30 @@ class RunningUnit:
         if self.plan.unit.stateful and all(part is not None for part in files):
             self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
         return run.done
+
+    def _heavy_keys(self) -> HeavyKeys | None:
+        """Those of a join whose rows are spread by key, if its heavy keys may be spread over all cells."""
+        plan = self.plan
+        hybrid = {**self.fields["placement"], "kind": PlacementKind.HYBRID.value}
+        if hybrid not in (one.plain() for one in placements_of(plan.unit, plan.graph, self.cells)):
+            return None
+        longest = longest_us(
+            window
+            for node_id in plan.unit.nodes
+            if isinstance(join := plan.graph[node_id].operator, SharedJoin)
+            for member in join.members
+            for window in member.windows
+        )
+        return HeavyKeys(self.cells, longest, self.fields.get("heavy") or ())
+
+    def _weigh_keys(self, run: UnitRun, fields: dict[str, Any]) -> None:
+        if self._heavy is None:
+            return
+        for done in run.done:
+            self._heavy.add(done.cell, done.key_work)
+        # The watermark of an input is no earlier than its last row.
+        if self._heavy.decide(max(run.input_watermarks.values()) + 1):
+            fields["heavy"] = self._heavy.plain()
 
     def _latest(self, parts: Sequence[RunDone]) -> dict[str, int]:
         """The last tuple of all cells, by node."""
@@ -420,6 +458,8 @@ class RunningUnit:
             "files": [list(f) for f in files],
         }
         fields["newcomers"] = None
+        if self._heavy is not None and self._heavy.forget(min(input_watermarks.values(), default=BEGINNING)):
+            fields["heavy"] = self._heavy.plain() or None
         fields["statistics"] = self.statistics.plain()
         self._rows_since_checkpoint = 0
         self._checkpointed_s = time.monotonic()

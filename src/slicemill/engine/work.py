@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from slicemill.ingest.stream import Announced, HandedRows
 from slicemill.metrics.due import Arrivals, TimeMoments
+from slicemill.operators.cell import HeavyKey
 from slicemill.operators.in_turn import Dues
+from slicemill.operators.join.heavy import NO_WORK, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
 from slicemill.scheduling.balance import CellId
@@ -43,13 +45,14 @@ class Restore:
     """How a worker restores a cell's state: a checkpoint, and the epochs to replay after it.
 
     The replay makes no results: those are committed. `newcomers` have joined since the checkpoint. Where the
-    unit had other cells `before`, by the exchanges that they had, `files` are those of all of them.
+    unit had other cells `before`, by the exchanges and heavy keys that they had, `files` are those of all.
     """
 
     files: tuple[Any, ...]
     replay: Mapping[str, LogSpan]
     newcomers: Covers
     before: Mapping[str, Exchange] | None = None
+    heavy: tuple[HeavyKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class RunUnit:
     now_us: int
     latest: Mapping[str, int] = field(default_factory=dict)  # of all cells, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)
+    heavy: tuple[HeavyKey, ...] = ()  # keys of which all cells get the rows, in a replay too
     restore: Restore | None = None
     checkpoint: bool = False  # with the run: where no process keeps the state
 
@@ -160,6 +164,7 @@ class RunDone:
     bytes_read: int = 0  # of logs, by this cell
     compared: Mapping[str, Compared] = field(default_factory=dict)  # by joins, by the age of rows
     python_s: float = 0.0  # of the processor seconds, those of kernels that have no machine code yet
+    key_work: KeyWork = NO_WORK
 
     @property
     def pairs(self) -> int:

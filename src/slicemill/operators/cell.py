@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slicemill.time import END
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -21,3 +23,17 @@ class Cell:
 
 
 WHOLE = Cell()
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyKey:
+    """A key of which rows from `since` on go to all cells, until `over` (`operators.join.heavy`).
+
+    It is named by its hash. `home` is the cell where its other rows are, and those from `fades` on.
+    """
+
+    hash: int
+    home: int
+    since: int
+    fades: int = END
+    over: int = END

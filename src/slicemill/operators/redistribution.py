@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from slicemill.columns.cells import cells_of, stripes_of
 from slicemill.esl.types.expression import Expr
-from slicemill.operators.cell import Cell
+from slicemill.operators.cell import Cell, HeavyKey
 from slicemill.operators.kind import Keys
 
 T = TypeVar("T")
@@ -49,11 +49,12 @@ class KeptRows:
 
 @dataclass(frozen=True, slots=True)
 class Redistribution:
-    """One cell of the new ones, input by input."""
+    """One cell of the new ones, input by input; of `heavy` keys all cells of before were given the rows."""
 
     before: Cell
     after: Cell
     inputs: tuple[InputChange, ...]
+    heavy: tuple[HeavyKey, ...] = ()
 
     def waiting_in(self, input_: int, cells: Sequence[T | None]) -> list[T]:
         """What those cells have that together read each row of an input once."""

@@ -12,7 +12,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
+from slicemill.operators.cell import HeavyKey
 from slicemill.operators.in_turn import Due
+from slicemill.operators.join.heavy import KeyWork
 from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
@@ -77,6 +79,17 @@ class Comparing(Protocol):
 
     @property
     def compared(self) -> Compared: ...
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """A step of a unit whose rows are spread by key: it says what its keys take, and before each run it is
+    told of which keys all cells are given the rows."""
+
+    @property
+    def key_work(self) -> KeyWork: ...
+
+    def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None: ...
 
 
 @runtime_checkable

@@ -89,6 +89,16 @@ def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
     return dict.fromkeys(unit.inputs, Exchange((cells,), (Along.EVERY,)))
 
 
+def may_spread_keys(unit: Unit, graph: QueryGraph, keyed: Mapping[str, Exchange]) -> bool:
+    """Can rows of heavy keys go to all cells, where the others go by their keys (`operators.join.heavy`)?
+
+    The keys must be all those of the join, so that it knows them by the same hash.
+    """
+    lengths = {len(by) for exchange in keyed.values() for by in exchange.by if not isinstance(by, Along)}
+    joins = (join for node_id in unit.nodes if isinstance(join := graph[node_id].operator, SharedJoin))
+    return bool(keyed) and all(lengths == {len(join.keys[0])} for join in joins)
+
+
 def _found_by(graph: QueryGraph, node_id: str) -> set[str | None]:
     """The operators with state whose rows are a node's, with their ties; None for one that does without."""
     operator = graph[node_id].operator

@@ -27,7 +27,7 @@ from slicemill.esl.render.expressions import render
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.kind import Keys
 from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
-from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time
+from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time, may_spread_keys
 from slicemill.plan.placement_cost import ASSUMED, PlacementCost, PlacementStatistics, cost_of
 from slicemill.plan.units import Unit
 
@@ -131,7 +131,7 @@ def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
         in_turn = by_time(unit, graph, cells)
         if in_turn:
             found.append(Placement(PlacementKind.TIME, in_turn))
-        if in_turn and keyed:
+        if in_turn and may_spread_keys(unit, graph, keyed):
             found.append(Placement(PlacementKind.HYBRID, keyed))
     elif not joined.counts_rows:
         counts = sorted({cells, _divisible(cells)}, reverse=True)
@@ -191,7 +191,12 @@ def chosen(
 
 def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
     """The placement that a journal holds."""
-    for placement in placements_of(unit, graph, prod(plain["shape"])):
+    cells = prod(plain["shape"])
+    if cells == 1:
+        return ONE_CELL
+    # Most are by key, and asked for with each statement: others need not be listed for them.
+    keyed = [Placement(PlacementKind.KEY, by_key(unit, graph, cells))] if plain["kind"] == "key" else []
+    for placement in keyed or placements_of(unit, graph, cells):
         if placement.plain() == plain:
             return placement
     raise SlicemillError(

@@ -34,6 +34,9 @@ FULL_TAKES: Mapping[str, str] = {
     "slice-E9": "4 min",
     "slice-spark-E8": "1 min",
     "slice-spark-E9": "1 min",
+    "slice-spark-E12": "2 min",
+    "slice-spark-E17": "2 min",
+    "slice-spark-E18": "3 min",
 }
 """Of experiments that were run at the small scale: what the full one would take, of one processor."""
 _DIGITS = 6

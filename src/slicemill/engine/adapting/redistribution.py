@@ -15,6 +15,7 @@ from dataclasses import replace
 from math import prod
 
 from slicemill.engine.program import UnitPlan
+from slicemill.operators.cell import HeavyKey
 from slicemill.operators.redistribution import Dimension, InputChange, Redistribution
 from slicemill.operators.registry import imported, kind_of
 from slicemill.plan.partitions import Along, Exchange, exchange_at
@@ -34,7 +35,11 @@ def can_change(plan: UnitPlan, before: Placement, after: Placement) -> bool:
 
 
 def redistributed(
-    plan: UnitPlan, cell: int, before: Mapping[str, Exchange], kept: Sequence[Mapping[str, object]]
+    plan: UnitPlan,
+    cell: int,
+    before: Mapping[str, Exchange],
+    heavy: tuple[HeavyKey, ...],
+    kept: Sequence[Mapping[str, object]],
 ) -> dict[str, object]:
     """The states of a cell of a plan, by node, from what all cells of before kept."""
     after, was = plan.cell(cell), replace(plan, exchanges=before).cell(0)
@@ -44,7 +49,7 @@ def redistributed(
         name = kind_of(operator).redistribute
         if name is not None and any(state is not None for state in states):
             inputs = _changes(plan, node_id, cell, before, plan.exchanges)
-            found[node_id] = imported(name)(operator, states, Redistribution(was, after, inputs))
+            found[node_id] = imported(name)(operator, states, Redistribution(was, after, inputs, heavy))
     return found
 
 

@@ -1,6 +1,7 @@
 """Other cells for a unit that runs: all its state is written as of one run, and one record changes the rest.
 
-The record has the new placement, and the checkpoint with the placement under which it was written. From then
+The record has the new placement, and the checkpoint with the placement under which it was written. No key is
+heavy in the new one so far. From then
 on the unit is another one: each of its cells restores from all files of the checkpoint what is its own
 (`redistribution`). A crash before the record leaves everything as it was; one after it is like any other.
 """
@@ -28,24 +29,24 @@ class Replacing:
     mill: str
 
     def replace_placement(self, unit: RunningUnit, placement: Placement) -> bool:
-        """Give a unit other cells; False if that cannot be now, and all is as before."""
+        """Give a unit other cells; False if its state could not be written, and all is as before."""
         before = Placement.of(unit.plan.exchanges)
         if placement == before:
             return True
         if not can_change(unit.plan, before, placement):
             raise SlicemillError(f"{unit.id} cannot change from {before} to {placement} while it runs")
-        if unit.fields.get("heavy"):
-            return False  # rows of heavy keys are where they are until these are light
         dispatcher = self.dispatcher
         with dispatcher.paused():
             dispatcher.checkpoint([unit])
             if unit.dirty:
                 return False
             # State that has not been written since the last change is still as it was before that.
-            checkpoint = {"placement": before.plain(), **unit.fields["checkpoint"]}
-            fields = {"placement": placement.plain(), "checkpoint": checkpoint}
+            was = {"placement": before.plain(), "heavy": unit.fields.get("heavy") or []}
+            checkpoint = {**was, **unit.fields["checkpoint"]}
+            fields = {"placement": placement.plain(), "heavy": None, "checkpoint": checkpoint}
             self.home.commit(Change(units={unit.id: fields}))
-            self._run_instead(unit, RunningUnit(unit.plan, self.home, self.mill))
+            again = RunningUnit(unit.plan, self.home, self.mill, by_key_alone=unit.by_key_alone)
+            self._run_instead(unit, again)
         return True
 
     def _run_instead(self, before: RunningUnit, unit: RunningUnit) -> None:

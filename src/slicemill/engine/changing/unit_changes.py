@@ -114,9 +114,13 @@ class UnitChanges:
             self.home.commit(Change(created=created))
             self._take_back(unit_id, logs)
             self._change_members(plan, running, before)
-        unit = RunningUnit(plan, self.home, self.mill)
+        unit = self._running(plan)
         keep_announced(unit, self.dispatcher.streams)
         return unit
+
+    def _running(self, plan: UnitPlan) -> RunningUnit:
+        by_key_alone = self.placement is PlacementKind.KEY
+        return RunningUnit(plan, self.home, self.mill, by_key_alone=by_key_alone)
 
     def _take_back(self, unit: str, logs: Collection[str]) -> None:
         """Say which of the queries that come to a unit have missed something, and what to do about it."""
@@ -147,7 +151,7 @@ class UnitChanges:
         before = running
         if before is None:
             known = without_newcomers(plan, fields["outputs"])
-            before = RunningUnit(replace(known, tables=tables), self.home, self.mill)
+            before = self._running(replace(known, tables=tables))
             keep_announced(before, self.dispatcher.streams)
         self._catch_up(feeding, plan.unit.inputs)
         self.dispatcher.finish(before)

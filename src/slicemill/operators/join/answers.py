@@ -19,7 +19,6 @@ _TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results
 
 # What decides the order of one tuple's pairs, where they come from several cells.
 Ties: TypeAlias = Callable[[Pairs], Mapping[str, pa.Array]]
-NO_TIES: Ties = lambda _: {}  # noqa: E731
 
 # What a query gets from a run: rows, or why there are none.
 Answer: TypeAlias = pa.Table | ExpressionError
@@ -33,7 +32,7 @@ class Answers:
     """Makes queries' results of pairs."""
 
     def __init__(
-        self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits, ties: Ties = NO_TIES
+        self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits, ties: Ties
     ) -> None:
         self._ties = ties
         self._members = members

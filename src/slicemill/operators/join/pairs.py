@@ -77,11 +77,15 @@ class Pairs:
         return self._of_probes("cause", lambda probing: probing.numbers)
 
     def older(self, name: str) -> pa.Array:
-        """A system column, of integers, of the rows that were met."""
+        """A system column, of integers, of the rows that were met; 0 where it was not kept so far."""
         known = f"older{name}"
         if known not in self._fetched:
-            sources = [(found.block.table.column(name).chunk(0), found.rows) for found in self.found]
-            self._fetched[known] = self._scattered(sources, pa.int64())
+            out = np.zeros(len(self), np.int64)
+            for found in self.found:
+                if name in found.block.table.column_names:
+                    values = raw(found.block.table.column(name).chunk(0))
+                    placing.scatter(values, found.rows, found.places, out.view(np.uint64))
+            self._fetched[known] = pa.array(out)
         return self._fetched[known]
 
     def times(self, side: int) -> pa.Array:

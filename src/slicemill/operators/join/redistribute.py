@@ -32,6 +32,7 @@ from slicemill.operators.join.block import (
     grouped,
 )
 from slicemill.operators.join.hashing import unmixed
+from slicemill.operators.join.heavy import everywhere
 from slicemill.operators.join.side import Side, masked, wide
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState, SideState, Stored, table_of
@@ -90,8 +91,8 @@ def redistributed_side(
 
     known = next(side for side in sides if side is not None)
     side = SideState(seen=known.seen, moments=known.moments)
-    having = change.waiting_in(input_, sides)
-    waiting = _in_order([table for one in having for table in _waiting(one)], TS)
+    reading = [(cell, one) for cell in change.inputs[input_].sources if (one := sides[cell]) is not None]
+    waiting = _in_order([_at_home(t, cell, change) for cell, one in reading for t in _waiting(one)], TS)
     if waiting is not None:
         mine = waiting.filter(pa.array(change.is_read(input_, rows(waiting))))
         side.waiting = [mine.combine_chunks()] if mine.num_rows else []
@@ -101,6 +102,13 @@ def redistributed_side(
         mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
         side.slices = list(_cut(mine, seats, of_member))
     return side
+
+
+def _at_home(table: pa.Table, cell: int, change: Redistribution) -> pa.Table:
+    """The rows that wait in a cell, without those that wait at their home as well."""
+    away = [key for key in change.heavy if key.home != cell]
+    hashes = column_numbers(table, HASH).view(np.uint64)
+    return table.filter(pa.array(~everywhere(away, hashes, column_numbers(table, TS)))) if away else table
 
 
 def _waiting(side: SideState) -> Iterator[pa.Table]:

@@ -22,16 +22,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.columns.cells import stripes_of
 from slicemill.columns.order import fanned_out, ranked
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.esl.types.schema import Schema
-from slicemill.operators.cell import WHOLE, Cell
+from slicemill.operators.cell import WHOLE, Cell, HeavyKey
 from slicemill.operators.join import placing, probe
-from slicemill.operators.join.answers import NO_TIES, Answer, Answers, Collected
+from slicemill.operators.join.answers import Answer, Answers, Collected
 from slicemill.operators.join.arrays import Places, Times
 from slicemill.operators.join.block import (
     ARRIVAL,
+    HASH,
     SEQ,
     TIME,
     TS,
@@ -41,6 +41,7 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.conditions import Selections
 from slicemill.operators.join.entry import Entry, asks_for_numbers, key_types
+from slicemill.operators.join.heavy import NO_WORK, KeyWork, everywhere, key_work, stored_here
 from slicemill.operators.join.pairs import FoundPairs, Pairs, Probing
 from slicemill.operators.join.side import ServedQuery, Side
 from slicemill.operators.join.slices.coverage import Covers
@@ -82,7 +83,14 @@ class JoinKernel:
         """`newcomers` are members that are new, also if there was one of the same name and form before."""
         self.state = state
         self._cell = cell
-        self._asked = [cell.tied or asks_for_numbers(operator, side) for side in SIDES]
+        self._heavy: tuple[HeavyKey, ...] = ()
+        self._measures_keys = cell.count > 1 and not cell.tied and bool(operator.keys[0])
+        self.key_work = NO_WORK  # of the last run
+        self.foreign = 0  # rows of the last run that another cell counts
+        # Once numbers are kept, they go on to be: results may still go by them.
+        self._asked = [
+            cell.tied or asks_for_numbers(operator, side) or state.sides[side].has_numbers() for side in SIDES
+        ]
         self._seq_bits = seq_bits
         self._members = operator.members
         self._schemas = schemas
@@ -92,7 +100,20 @@ class JoinKernel:
         known, before = state.seats, state.seats.without(new)
         state.seats = before.taken_by(operator.members)
         self._entries = [Entry(operator, side, schemas[side], state.seats) for side in SIDES]
-        self._sides = [
+        self._sides = self._made_sides()
+        self._reaches = [side.reach for side in self._sides]
+        self.compared = AgeCounter(len(SIDES))  # in the last run
+        # What a selection said of stored rows that cannot be told.
+        self._problems: dict[str, ExpressionError] = {}
+        if known.members and before != state.seats:
+            for number, side in enumerate(self._sides):
+                side.change(state.seats.stayed(before), self._served(new, number, known))
+            state.measures.begin_anew()
+        self._answers = Answers(operator.members, schemas, state.seats, self._ties)
+
+    def _made_sides(self) -> list[Side]:
+        state = self.state
+        return [
             Side(
                 state.sides[side],
                 state.seats,
@@ -103,16 +124,18 @@ class JoinKernel:
             )
             for side in SIDES
         ]
-        self._reaches = [side.reach for side in self._sides]
-        self.compared = AgeCounter(len(SIDES))  # in the last run
-        # What a selection said of stored rows that cannot be told.
-        self._problems: dict[str, ExpressionError] = {}
-        if known.members and before != state.seats:
-            for number, side in enumerate(self._sides):
-                side.change(state.seats.stayed(before), self._served(new, number, known))
-            state.measures.begin_anew()
-        ties = self._ties if cell.tied else NO_TIES
-        self._answers = Answers(operator.members, schemas, state.seats, ties)
+
+    @property
+    def _tied(self) -> bool:
+        """Do other cells find pairs of the same tuples?"""
+        return self._cell.tied or bool(self._heavy)
+
+    def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
+        """In the next runs, rows of these keys are in other cells too."""
+        self._heavy = heavy
+        if self._tied and not all(self._asked):
+            self._asked = [True for _ in SIDES]
+            self._sides = self._made_sides()
 
     def shorten(self, shares: Mapping[str, float]) -> None:
         """In the next runs, look for pairs only in the newest part of these queries' windows (S55).
@@ -161,10 +184,13 @@ class JoinKernel:
         """
         errors, self._problems = self._problems, {}
         self.compared.begin_anew()
+        self.foreign = 0
         for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
                 numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
-                kept.arrive(entry.prepared(table, numbers, errors))
+                prepared = entry.prepared(table, numbers, errors)
+                self.foreign += self._foreign(prepared)
+                kept.arrive(prepared)
         passed = [self._moments(side, below[side]) for side in SIDES]
         new = self._grouped([side.ready(ts) for side, ts in zip(self._sides, below, strict=True)], passed)
         collected: Collected = {}
@@ -178,7 +204,7 @@ class JoinKernel:
             for kept, rows in zip(self._sides, new, strict=True):
                 kept.add(rows.stored, until)
         answers = self._answers.all_of(collected, errors)
-        if self._cell.tied:
+        if self._tied:
             return answers
         bits = ranked_bits(self._seq_bits)
         return [
@@ -187,6 +213,8 @@ class JoinKernel:
 
     def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
         """A tuple's pairs come by the older ones; tuples whose numbers have lost bits, by their own first."""
+        if not self._tied:
+            return {}
         bits = ranked_bits(self._seq_bits)
         lost = bits == self._seq_bits
         ties = [pairs.causes()] if lost else []
@@ -235,14 +263,30 @@ class JoinKernel:
             block, order = grouped(inside, words)
             arrivals, seqs = column_numbers(table, ARRIVAL), column_numbers(table, SEQ)
             stored = block
-            if self._cell.by_time:
-                mine = stripes_of(seqs, self._cell.count) == self._cell.number
-                stored, _ = grouped(inside.filter(pa.array(mine)).combine_chunks(), words)
+            if self._cell.by_time or self._heavy:
+                hashes = column_numbers(table, HASH)
+                mine = stored_here(self._cell, self._heavy, hashes, times[side], seqs)
+                if not mine.all():
+                    stored, _ = grouped(inside.filter(pa.array(mine)).combine_chunks(), words)
             caused = ranked(seqs, side, self._seq_bits)
             new.append(
                 Probing(block, stored, seqs[order], caused[order], arrivals[order], ranks[order], seen[order])
             )
         return new
+
+    def _foreign(self, prepared: pa.Table) -> int:
+        """How many of the rows that come are those of a heavy key that is at home elsewhere."""
+        away = [key for key in self._heavy if key.home != self._cell.number]
+        if not away:
+            return 0
+        found = everywhere(away, column_numbers(prepared, HASH), column_numbers(prepared, TS))
+        return int(np.count_nonzero(found))
+
+    def _work_by_key(self, targets: Sequence[_Target], new: Sequence[Probing]) -> KeyWork:
+        pairs = [np.zeros(rows.block.rows, np.int64) for rows in new]
+        for target in targets:
+            pairs[target.side] += target.ends - target.starts
+        return key_work([(rows.block.hashes, own) for rows, own in zip(new, pairs, strict=True)])
 
     def _targets(self, new: Sequence[Probing]) -> list[_Target]:
         targets: list[_Target] = []
@@ -282,6 +326,8 @@ class JoinKernel:
     def _pairs(self, new: Sequence[Probing]) -> Iterator[Pairs]:
         """All pairs in the order of their newer tuples, a bounded number at a time."""
         targets = self._targets(new)
+        if self._measures_keys:
+            self.key_work = self._work_by_key(targets, new)
         total = new[0].block.rows + new[1].block.rows
         for first, end in _borders(targets, new, total):
             pairs = self._placed(

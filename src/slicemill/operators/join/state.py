@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.operators.join.arrays import Times
-from slicemill.operators.join.block import TS, Block, column_numbers, opened
+from slicemill.operators.join.block import SEQ, TS, Block, column_numbers, opened
 from slicemill.operators.join.inspection import Cuts, SliceContent
 from slicemill.operators.join.measures import Measures
 from slicemill.operators.join.slices.statistics import Statistics
@@ -58,6 +58,10 @@ class SideState:
     cuts_us: tuple[int, ...] | None = None  # ages at which rows that nobody wants go; None: not planned
     seen: int = 0
     moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def has_numbers(self) -> bool:
+        """Are the rows' numbers kept with them?"""
+        return bool(self.slices) and SEQ in self.slices[-1].slice.table.column_names
 
     def held(self) -> list[SliceContent]:
         found = [SliceContent("", s.slice, s.rows, s.earliest, s.latest, s.wanted) for s in self.slices]

@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicemill.errors import SlicemillError
-from slicemill.operators.cell import WHOLE
+from slicemill.operators.cell import WHOLE, HeavyKey
 from slicemill.operators.context import StepContext
 from slicemill.operators.in_turn import Due, borders, due_in_turn
+from slicemill.operators.join.heavy import KeyWork
 from slicemill.operators.join.shared import JoinKernel
 from slicemill.operators.join.spec import InOrder, SharedJoin
 from slicemill.operators.join.state import JoinState
@@ -61,6 +62,13 @@ class SharedJoinStep:
     def compared(self) -> Compared:
         return self._join.compared.found()
 
+    @property
+    def key_work(self) -> KeyWork:
+        return self._join.key_work
+
+    def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
+        self._join.set_heavy(heavy)
+
     def sheds(self, node_id: str) -> Mapping[str, Report]:  # noqa: ARG002
         """Of its members, which have the names of nodes."""
         return {name: self.state.sheds[name] for name in self._counted if name in self.state.sheds}
@@ -72,7 +80,7 @@ class SharedJoinStep:
 
     def _count(self, tables: Sequence[pa.Table], until: int) -> None:
         """Pairs that are not looked for cannot be counted: as many of them match as of the others."""
-        rows = sum(table.num_rows for table in tables)
+        rows = sum(table.num_rows for table in tables) - self._join.foreign
         for name in self._counted if rows else ():
             report = self.state.sheds.setdefault(name, Report())
             report.arrived += rows
@@ -81,12 +89,10 @@ class SharedJoinStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
         until = min(complete)
-        self._count(tables, until)
         below = borders(self._join.known(tables, complete)) if self._in_turn else [until, until]
-        return [
-            answer if isinstance(answer, SlicemillError) else (answer, until)
-            for answer in self._join.run(tables, below, until)
-        ]
+        answers = self._join.run(tables, below, until)
+        self._count(tables, until)
+        return [answer if isinstance(answer, SlicemillError) else (answer, until) for answer in answers]
 
     def due(self) -> Due | None:
         firsts = self._join.next_times()
@@ -108,6 +114,13 @@ class JoinStep:
     @property
     def compared(self) -> Compared:
         return self._shared.compared
+
+    @property
+    def key_work(self) -> KeyWork:
+        return self._shared.key_work
+
+    def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
+        self._shared.set_heavy(heavy)
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         (part,) = self._shared.run(tables, complete)

@@ -36,11 +36,28 @@ def input_ranks(node: Node) -> int:
 def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
     """Are its rows numbered by (input, number there)? Then they are the same in any number of cells.
 
-    They are if the inputs are declared streams, of which rows and columns may be selected: their numbers
-    leave room. Others are counted anew.
+    They are if the inputs are declared streams, of which rows and columns may be selected, since their
+    numbers leave room; and if joins read it, and nobody else: groups come in the order of their first tuples,
+    and take it that numbers grow with time. Others are counted anew.
     """
     behind = (graph[node_id].operator for node_id in graph.ancestors(node.id) - {node.id})
-    return all(isinstance(operator, Source | Filter | Project) for operator in behind)
+    plain = all(isinstance(operator, Source | Filter | Project) for operator in behind)
+    return plain and _joined_only(node, graph)
+
+
+def _joined_only(node: Node, graph: QueryGraph) -> bool:
+    """Do joins read a node's rows, as they are or selected, and nobody else?"""
+    from slicemill.operators.registry import kind_of  # it lists this kind too
+
+    readers = graph.consumers(node.id)
+    if not readers or graph.stream_of(node.id) is not None:
+        return False
+    return all(
+        _joined_only(reader, graph)
+        if isinstance(reader.operator, Filter | Project)
+        else kind_of(reader.operator).joins(reader.operator) is not None
+        for reader in readers
+    )
 
 
 def _keys_below(union: Merge, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:

@@ -37,7 +37,7 @@ def run(seed: int, scale: Scale) -> Result:
     )
     measured: dict[str, list[float]] = {
         "state at the most nodes over that of one": [
-            line[nodes[-1]].state / line[nodes[0]].state for line in lines.values()
+            max(line[nodes[-1]].state / line[nodes[0]].state for line in lines.values())
         ],
         "the best number of nodes, Sj 0.5": [least["Sj 0.5"][0]],
     }

@@ -22,6 +22,7 @@ def run(seed: int, scale: Scale) -> Result:
             f"state at {most} nodes, by time / replicated",
             lines["by time"][most].state / lines["time cube"][most].state,
             1,
+            note="In rounds the engine stores partial results, which the ring only sends round.",
         ),
         timed(
             at_most("least response, by time / replicated", least["by time"][1] / least["time cube"][1], 1)

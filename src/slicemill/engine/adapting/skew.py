@@ -1,0 +1,134 @@
+"""Heavy keys of a join whose rows are spread by key: which they are, and since when (S37-S38).
+
+Cells tell with each run what their keys take. When enough is known, keys that make a cell much slower than
+the mean are spread over all cells, and those that have become light go home again. Rows that are there by
+then stay where they are: what is decided holds for later timestamps than any that has been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, replace
+
+from slicemill.operators.cell import HeavyKey
+from slicemill.operators.join.heavy import ROW_WORK, KeyWork
+from slicemill.time import END
+
+# A cell may have so many times the work of the mean; a key that takes so little of the mean is light again.
+_UNEVEN, _LIGHT = 1.5, 0.25
+# Decided when so much work is known, in comparisons: some hundredths of a second of each cell.
+ENOUGH_WORK = 1_000_000
+_MOST_KEYS = 64
+
+
+class HeavyKeys:
+    """The heavy keys of a unit; `longest_us` is its longest window, None if one never ends."""
+
+    def __init__(self, cells: int, longest_us: int | None, known: Iterable[Sequence[int]] = ()) -> None:
+        self.keys = tuple(HeavyKey(*fields) for fields in known)
+        if longest_us is not None:
+            # A query with a longer window has come while keys fade: it, too, looks into all cells.
+            self.keys = tuple(
+                replace(key, over=max(key.over, key.fades + longest_us)) if key.fades < END else key
+                for key in self.keys
+            )
+        self._longest_us = longest_us
+        self._cells = cells
+        self._work = [0.0] * cells
+        self._by_key: dict[int, list[tuple[float, float]]] = {}  # rows and pairs, by cell
+
+    def plain(self) -> list[tuple[int, ...]]:
+        """What the journal holds of them."""
+        return [astuple(key) for key in self.keys]
+
+    def add(self, cell: int, found: KeyWork) -> None:
+        """Count what a cell had to do in a run."""
+        self._work[cell] += found.rows * ROW_WORK + found.pairs
+        for key, (rows, pairs) in found.keys.items():
+            known = self._by_key.setdefault(key, [(0.0, 0.0)] * self._cells)
+            known[cell] = (known[cell][0] + rows, known[cell][1] + pairs)
+
+    def decide(self, next_ts: int) -> bool:
+        """Which keys are heavy, or light again, from a time on that is later than all rows so far."""
+        if sum(self._work) < ENOUGH_WORK * self._cells or next_ts >= END:
+            return False
+        before = self.keys
+        self._lighten(next_ts)
+        self._spread(next_ts)
+        if self.keys != before:
+            # What was seen so far says little of how things are then.
+            self._work, self._by_key = [0.0] * self._cells, {}
+            return True
+        # What was known counts half from now on, and what hardly counts is forgotten.
+        self._work = [work / 2 for work in self._work]
+        halves = {
+            key: [(rows / 2, pairs / 2) for rows, pairs in cells] for key, cells in self._by_key.items()
+        }
+        self._by_key = {key: cells for key, cells in halves.items() if _total(cells)[0] >= 1}
+        return False
+
+    def forget(self, reached: int) -> bool:
+        """Keys that were heavy long ago, when no replay will read a row from before this time."""
+        gone = [key for key in self.keys if key.over <= reached]
+        for key in gone:
+            # Other cells have told of it as well: which one is its home is to be seen.
+            self._by_key.pop(key.hash, None)
+        self.keys = tuple(key for key in self.keys if key not in gone)
+        return bool(gone)
+
+    def _lighten(self, next_ts: int) -> None:
+        mean = sum(self._work) / self._cells
+        if self._longest_us is None:
+            return
+        for place, key in enumerate(self.keys):
+            if key.fades == END and _work(*_total(self._by_key.get(key.hash, []))) < _LIGHT * mean:
+                fading = replace(key, fades=next_ts, over=next_ts + self._longest_us)
+                self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
+
+    def _spread(self, next_ts: int) -> None:
+        """Take the heaviest keys from the cells that have too much, while that makes things more even."""
+        work = list(self._work)
+        light: dict[int, dict[int, tuple[float, float]]] = {cell: {} for cell in range(self._cells)}
+        heavy = {key.hash for key in self.keys if key.fades == END}
+        for key, cells in self._by_key.items():
+            if key in heavy:
+                # It is uneven as long as rows from before are at its home.
+                total = sum(_work(*one) for one in cells)
+                work = [own + total / self._cells - _work(*one) for own, one in zip(work, cells, strict=True)]
+            elif (home := self._home(key)) is not None:
+                light[home][key] = _total(cells)
+        while len(self.keys) < _MOST_KEYS:
+            slowest = max(range(self._cells), key=work.__getitem__)
+            keys = light[slowest]
+            if work[slowest] <= _UNEVEN * sum(work) / self._cells or not keys:
+                return
+            heaviest = max(keys, key=lambda key: _work(*keys[key]))
+            rows, pairs = keys.pop(heaviest)
+            everywhere = _work(rows, pairs / self._cells)
+            if everywhere > _work(rows, pairs) / 2:
+                return
+            work = [own + everywhere for own in work]
+            work[slowest] -= _work(rows, pairs)
+            self._begin(heaviest, slowest, next_ts)
+
+    def _home(self, key: int) -> int | None:
+        """The cell that a key's rows go to when it is light; of a listed one, all cells have told."""
+        listed = next((one.home for one in self.keys if one.hash == key), None)
+        if listed is not None:
+            return listed
+        told = [cell for cell, (rows, _) in enumerate(self._by_key[key]) if rows]
+        return told[0] if len(told) == 1 else None
+
+    def _begin(self, hash_: int, home: int, next_ts: int) -> None:
+        # One that fades is heavy again: its rows went to all cells all the time.
+        ended = (replace(key, over=min(key.over, next_ts)) if key.hash == hash_ else key for key in self.keys)
+        self.keys = (*ended, HeavyKey(hash_, home, next_ts))
+
+
+def _work(rows: float, pairs: float) -> float:
+    return rows * ROW_WORK + pairs
+
+
+def _total(cells: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Of a key: all cells are given the rows of a heavy one, and each finds some of its pairs."""
+    return max((rows for rows, _ in cells), default=0.0), sum(pairs for _, pairs in cells)

@@ -1,0 +1,166 @@
+"""Which keys are heavy: decided from what cells tell, so that no cell has much more to do than others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from slicemill.engine.adapting import skew
+from slicemill.engine.adapting.skew import ENOUGH_WORK, HeavyKeys
+from slicemill.engine.mill import Mill
+from slicemill.operators.cell import HeavyKey
+from slicemill.operators.join.heavy import KeyWork
+from slicemill.plan.placement import placements_of
+from slicemill.time import END
+from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+
+CELLS, WINDOW = 4, 1_000
+LIGHT = KeyWork(0, ENOUGH_WORK)
+SLOW = KeyWork(1_000, 5 * ENOUGH_WORK, {7: (1_000, 4 * ENOUGH_WORK), 8: (10, 10)})
+
+
+def told(keys: HeavyKeys, *works: KeyWork) -> HeavyKeys:
+    for cell, work in enumerate(works):
+        keys.add(cell, work)
+    return keys
+
+
+def test_the_key_that_makes_a_cell_slow_is_spread() -> None:
+    keys = told(HeavyKeys(CELLS, WINDOW), LIGHT, LIGHT, SLOW, LIGHT)
+    assert keys.decide(50)
+    assert keys.keys == (HeavyKey(7, home=2, since=50),)
+    assert HeavyKeys(CELLS, WINDOW, keys.plain()).keys == keys.keys
+
+
+def test_nothing_is_decided_before_enough_is_known_nor_when_cells_are_even() -> None:
+    little = KeyWork(10, ENOUGH_WORK // 2, {7: (10, ENOUGH_WORK // 2)})
+    assert not told(HeavyKeys(CELLS, WINDOW), little).decide(50)
+    assert not told(HeavyKeys(CELLS, WINDOW), *(LIGHT,) * CELLS).decide(50)
+    assert not told(HeavyKeys(CELLS, WINDOW), LIGHT, LIGHT, SLOW, LIGHT).decide(END)
+
+
+def test_a_key_of_which_several_cells_tell_has_no_home() -> None:
+    """Some cell has rows from when it was heavy: nothing is decided before it is known."""
+    keys = told(HeavyKeys(CELLS, WINDOW), LIGHT, KeyWork(1, 1, {7: (1, 1)}), SLOW, LIGHT)
+    assert not keys.decide(50)
+
+
+def test_only_keys_of_the_slow_cell_are_spread() -> None:
+    busy = KeyWork(100, 2 * ENOUGH_WORK, {5: (100, 2 * ENOUGH_WORK)})
+    keys = told(HeavyKeys(CELLS, WINDOW), busy, LIGHT, SLOW, LIGHT)
+    assert keys.decide(50)
+    assert [(key.hash, key.home) for key in keys.keys] == [(7, 2)]
+
+
+def test_a_key_whose_rows_cost_more_than_its_pairs_stays_where_it_is() -> None:
+    """All cells would be given its rows: nothing would be gained."""
+    rows = 4 * ENOUGH_WORK // skew.ROW_WORK
+    slow = KeyWork(rows, rows, {7: (rows, rows)})
+    assert not told(HeavyKeys(CELLS, WINDOW), KeyWork(), KeyWork(), slow, KeyWork()).decide(50)
+
+
+def test_a_key_that_has_become_light_goes_home_and_is_forgotten_when_nobody_replays_it() -> None:
+    keys = told(HeavyKeys(CELLS, WINDOW), LIGHT, LIGHT, SLOW, LIGHT)
+    assert keys.decide(50)
+    for _ in range(20):
+        if told(keys, *(LIGHT,) * CELLS).decide(400):
+            break
+    assert keys.keys == (HeavyKey(7, 2, 50, fades=400, over=400 + WINDOW),)
+    # A query with a longer window comes.
+    assert HeavyKeys(CELLS, 3 * WINDOW, keys.plain()).keys[0].over == 400 + 3 * WINDOW
+    assert not keys.forget(400 + WINDOW - 1)
+    assert keys.forget(400 + WINDOW) and keys.keys == ()
+
+
+def test_a_key_that_fades_may_become_heavy_again() -> None:
+    fading = HeavyKey(7, 2, 50, fades=400, over=400 + WINDOW)
+    keys = told(HeavyKeys(CELLS, WINDOW, [(7, 2, 50, 400, 400 + WINDOW)]), LIGHT, LIGHT, SLOW, LIGHT)
+    assert keys.keys == (fading,)
+    assert keys.decide(500)
+    assert keys.keys == (HeavyKey(7, 2, 50, 400, 500), HeavyKey(7, 2, 500))
+
+
+def test_without_an_end_of_windows_a_key_stays_heavy() -> None:
+    keys = told(HeavyKeys(CELLS, None), LIGHT, LIGHT, SLOW, LIGHT)
+    assert keys.decide(50)
+    assert not any(told(keys, *(LIGHT,) * CELLS).decide(400) for _ in range(20))
+
+
+QUERIES = """
+CREATE STREAM A (k int, v int, ts timestamp) ORDER BY ts;
+CREATE STREAM B (k int, v int, ts timestamp) ORDER BY ts;
+CREATE STREAM pairs AS SELECT A.k, A.v, B.v AS w FROM A [RANGE 1 SECOND], B [RANGE 2 SECONDS]
+  WHERE A.k = B.k AND A.v < B.v;
+CREATE QUERY places AS SELECT k, v, w, sum(w) OVER (ROWS 2 PRECEDING) AS s FROM pairs;
+CREATE QUERY close AS SELECT A.v, B.v AS w FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND]
+  WHERE A.k = B.k AND A.v = B.v;
+"""
+SECONDS = 14
+
+
+def _played(home: Path, cells: int, disturbed: str = "") -> tuple[dict[str, list[object]], list[Any]]:
+    """All rows of all logs, and the heavy keys after each second: one that is heavy for some of them."""
+    clock, chance, heavy = Clock(1), np.random.default_rng(5), []
+    mill = fed_mill(home, clock, inline_pool(), cells)
+    try:
+        mill.execute(QUERIES)
+        mill.open()
+        for second in range(SECONDS):
+            for stream in "AB":
+                times = second * 1_000_000 + np.sort(chance.integers(0, 1_000_000, 120))
+                keys, values = chance.integers(0, 40, 120), chance.integers(0, 30, 120)
+                if 1 <= second < 8:
+                    keys[chance.random(120) < 0.5] = 3
+                feed_rows(
+                    mill, stream, list(zip(keys.tolist(), values.tolist(), times.tolist(), strict=True))
+                )
+            mill.dispatcher.run_some()
+            heavy += [fields.get("heavy") for fields in mill.home.units.values() if "heavy" in fields]
+            if disturbed == "by new cells" and second in (4, 7, 9):
+                _place(mill, *{4: (6, "key"), 7: (5, "key"), 9: (2, "time")}[second])
+            if disturbed == "by restarts" and second in (4, 5, 9):
+                mill.close()
+                mill = fed_mill(home, clock, inline_pool(), cells)
+                mill.execute(QUERIES)
+                mill.open()
+        finish(mill)
+        assert all(query.error is None for query in mill.queries.values())
+        rows: dict[str, list[object]] = {}
+        for name in ("pairs", "places", "close"):
+            log = mill.home.logs[name]
+            rows[name] = [
+                tuple(row.values())
+                for epoch in log.epochs()
+                for row in log.read(epoch).drop_columns(["_arr"]).to_pylist()
+            ]
+        return rows, heavy
+    finally:
+        mill.close()
+
+
+def _place(mill: Mill, cells: int, kind: str) -> None:
+    for unit in list(mill.dispatcher.running.units):
+        found = placements_of(unit.plan.unit, unit.plan.graph, cells)
+        for placement in (one for one in found if one.kind.value == kind and unit.cells > 1):
+            assert mill.replacing.replace_placement(unit, placement)
+
+
+@pytest.mark.parametrize("disturbed", ["not at all", "by restarts", "by new cells"])
+def test_rows_and_their_numbers_are_those_of_one_cell_while_a_key_is_heavy_for_some_time(
+    tmp_path: Path, disturbed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(skew, "ENOUGH_WORK", 2_000)
+    one, none = _played(tmp_path / "one", 1)
+    assert none == [] and len(one["pairs"]) > 1_000
+    several, heavy = _played(tmp_path / "several", 4, disturbed)
+    assert several == one
+    begun = [keys for keys in heavy if keys]
+    assert begun
+    if disturbed == "by new cells":
+        assert len({keys[0][2] for keys in begun}) > 1, "heavy again, in the new cells"
+    else:
+        assert begun[-1][0][3] < END, "it was heavy, and faded"
+    assert {len(keys) for keys in begun} == {1}
