@@ -64,10 +64,10 @@ def _numba_type(kind: Any) -> Any:
         if kind in _PYTHON:
             return _PYTHON[kind]
         return from_dtype(np.dtype(kind)) if issubclass(kind, np.generic) else types.none
-    if len(kind) == 3 and isinstance(kind[0], np.dtype):
+    if isinstance(kind[0], np.dtype):
         dtype, ndim, flags = kind
         return types.Array(from_dtype(dtype), ndim, layout_of(flags), readonly=not flags & WRITEABLE)
-    return types.BaseTuple.from_types(numba_types(kind), tuple)
+    return types.BaseTuple.from_types(numba_types(kind[1:]), kind[0])
 
 
 def _names(args: Any) -> str:
@@ -85,7 +85,7 @@ def _name(kind: Any) -> str:
     if isinstance(kind, types.Integer | types.Float | types.Record):
         return dtype_name(as_dtype(kind))
     if isinstance(kind, types.BaseTuple):
-        return f"({_names(list(kind))})"
+        return f"{getattr(kind, 'instance_class', tuple).__qualname__}({_names(list(kind))})"
     return str(kind)
 
 
