@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -25,6 +25,11 @@ from slicemill.scalar.vectors import to_values
 from support.stored import stored
 
 PATIENCE_S = 120.0
+
+
+class Both(NamedTuple):
+    one: Any
+    other: Any
 
 
 def spread(values: np.ndarray, out: np.ndarray) -> tuple[float, int]:
@@ -105,6 +110,7 @@ def test_types_have_the_names_that_numba_has_for_them() -> None:
     plane = np.zeros((4, 6))
     given = (3, 2.0, True, np.bool_(True), np.int32(1), np.uint64(1), np.arange(3), records, constant)
     given += (plane, plane.T, plane[:, ::2], np.zeros(9, np.uint8)[1:].view(np.int64), (1, 2.0), (1, 1))
+    given += (Both(1, 2.0), Both(np.arange(3), np.arange(3)))
     for value in given:
         signature = signature_of((value,))
         (kind,) = numba_kernels.numba_types(signature)

@@ -19,14 +19,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 
 from slicemill.machine_code import store
 from slicemill.machine_code.kernel import KernelFunction
-from slicemill.machine_code.types import (
-    WRITEABLE,
-    Signature,
-    array_name,
-    dtype_name,
-    layout_of,
-    named_class,
-)
+from slicemill.machine_code.types import WRITEABLE, Signature, array_name, dtype_name, layout_of
 
 # Numba's own types are not complete.
 types: Any = numba_own
@@ -71,11 +64,10 @@ def _numba_type(kind: Any) -> Any:
         if kind in _PYTHON:
             return _PYTHON[kind]
         return from_dtype(np.dtype(kind)) if issubclass(kind, np.generic) else types.none
-    if len(kind) == 3 and isinstance(kind[0], np.dtype):
+    if isinstance(kind[0], np.dtype):
         dtype, ndim, flags = kind
         return types.Array(from_dtype(dtype), ndim, layout_of(flags), readonly=not flags & WRITEABLE)
-    named = named_class(kind)
-    return types.BaseTuple.from_types(numba_types(kind if named is None else kind[1:]), named or tuple)
+    return types.BaseTuple.from_types(numba_types(kind[1:]), kind[0])
 
 
 def _names(args: Any) -> str:
@@ -93,7 +85,7 @@ def _name(kind: Any) -> str:
     if isinstance(kind, types.Integer | types.Float | types.Record):
         return dtype_name(as_dtype(kind))
     if isinstance(kind, types.BaseTuple):
-        return f"({_names(list(kind))})"
+        return f"{getattr(kind, 'instance_class', tuple).__qualname__}({_names(list(kind))})"
     return str(kind)
 
 

@@ -6,8 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-# Of an array its dtype, dimensions and flags; of another value its type; of a tuple those of its parts,
-# behind its class where the parts have names.
+# Of an array its dtype, dimensions and flags; of another value its type; of a tuple also those of its parts.
 Signature: TypeAlias = tuple[Any, ...]
 
 C_ORDER, F_ORDER, WRITEABLE = 0x1, 0x2, 0x400  # NumPy's own bits
@@ -26,15 +25,7 @@ def signature_of(arguments: tuple[Any, ...]) -> Signature:
 def _other(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.dtype, value.ndim, value.flags.num & _FLAGS
-    if type(value) is tuple:
-        return signature_of(value)
     return (type(value), *signature_of(value)) if isinstance(value, tuple) else type(value)
-
-
-def named_class(kind: Signature) -> type | None:
-    """The class of a tuple whose parts have names; None for another tuple."""
-    first = kind[0] if kind else None
-    return first if isinstance(first, type) and issubclass(first, tuple) else None
 
 
 def layout_of(flags: int) -> str:
@@ -48,10 +39,10 @@ def names_of(signature: Signature) -> str:
 def _name(kind: Any) -> str:
     if isinstance(kind, type):
         return scalar_name(kind)
-    if len(kind) == 3 and isinstance(kind[0], np.dtype):
+    if isinstance(kind[0], np.dtype):
         dtype, ndim, flags = kind
         return array_name(dtype, ndim, layout_of(flags), bool(flags & WRITEABLE))
-    return f"({names_of(kind if named_class(kind) is None else kind[1:])})"
+    return f"{kind[0].__qualname__}({names_of(kind[1:])})"
 
 
 def array_name(dtype: np.dtype[Any], ndim: int, layout: str, writeable: bool) -> str:

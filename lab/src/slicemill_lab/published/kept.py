@@ -20,9 +20,6 @@ FOLDER = Path(__file__).parent.parent / "results"
 PUBLISHED: Mapping[str, Mapping[str, Printed]] = {**mill.FIGURES, **sched.FIGURES, **slices.FIGURES}
 WHY: Mapping[str, str] = {**mill.WHY, **sched.WHY, **slices.WHY}
 FULL_TAKES: Mapping[str, str] = {
-    "mill-E5": "4 min",
-    "mill-E6": "4 min",
-    "mill-E7": "4 min",
     "mill-E16": "3 min",
     "mill-E18": "3 min",
     "mill-spark-E5": "6 min",
