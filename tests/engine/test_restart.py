@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from slicemill.engine import unit
 from slicemill.engine.mill import Mill
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool, rows_as_table
@@ -173,3 +174,22 @@ def test_what_was_handed_over_and_not_admitted_leaves_no_files(tmp_path: Path) -
         finish(mill)
         assert values(mill, "all_") == [(2,)]
         assert not list(handed.iterdir())
+
+
+def test_state_is_written_by_runs_where_workers_are_never_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it a restart would replay all that came since load began."""
+    monkeypatch.setattr(unit, "CHECKPOINT_ROWS", 10)
+    with fed_mill(tmp_path, wall_clock_us, inline_pool()) as mill:
+        mill.execute("CREATE STREAM s (v int, ts timestamp micros) ORDER BY ts")
+        mill.execute("CREATE QUERY q AS SELECT sum(v) OVER (ROWS 9 PRECEDING) AS total FROM s")
+        mill.open()
+        behind = []
+        for number in range(20):
+            feed_rows(mill, "s", [(1, 10 * number + row) for row in range(10)])
+            mill.dispatcher.run_all()
+            (running,) = mill.dispatcher.units.values()
+            cursor, written = running.cursor("s"), running.fields["checkpoint"]["cursors"]["s"]
+            behind.append(len([e for e in mill.home.logs["s"].epochs(after=written, upto=cursor) if e.rows]))
+    assert max(behind) == 4

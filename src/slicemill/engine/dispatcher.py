@@ -517,7 +517,7 @@ class Dispatcher:
             self.running.began(unit)
             # What was shed is not in the log: a replay would not shed it again.
             written = checkpoint or not self._assignments.resident or unit.run.shares < 1
-            written |= self.balancing.is_urgent(unit)
+            written |= self.balancing.is_urgent(unit) or unit.checkpoint_overdue(time.monotonic())
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))

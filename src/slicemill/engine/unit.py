@@ -64,6 +64,8 @@ _ROWS_PER_RUN = 1_000_000
 _STRIKES = 3
 # State is checkpointed after so many rows or seconds since the last checkpoint, whichever comes first.
 CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
+# It waits for a moment in which workers have nothing else to do; where none comes, no longer than this.
+_OVERDUE = 4
 
 
 @dataclass(slots=True)
@@ -425,9 +427,16 @@ class RunningUnit:
         )
 
     def checkpoint_due(self, now_s: float) -> bool:
-        return self.dirty and (
-            self._rows_since_checkpoint >= CHECKPOINT_ROWS or now_s - self._checkpointed_s >= CHECKPOINT_S
-        )
+        return self.dirty and self._checkpoint_age(now_s) >= 1
+
+    def checkpoint_overdue(self, now_s: float) -> bool:
+        """Has it been due for so long that its next run has to write it? A replay must not grow for ever."""
+        return self.dirty and self._checkpoint_age(now_s) >= _OVERDUE
+
+    def _checkpoint_age(self, now_s: float) -> float:
+        """How old the last checkpoint is, in times of what is due."""
+        rows, seconds = self._rows_since_checkpoint, now_s - self._checkpointed_s
+        return max(rows / CHECKPOINT_ROWS, seconds / CHECKPOINT_S)
 
     def checkpoint_item(self, cell: int) -> CheckpointUnit:
         return CheckpointUnit(self._mill, self.id, cell, self._committed_run, self.state_folder)
