@@ -28,7 +28,6 @@ FULL_TAKES: Mapping[str, str] = {
     "mill-spark-E10": "3 min",
     "mill-spark-E11": "3 min",
     "slice-E8": "above 5 min",
-    "slice-E9": "above 5 min",
     "slice-spark-E8": "1 min",
     "slice-spark-E9": "1 min",
     "slice-spark-E12": "2 min",
