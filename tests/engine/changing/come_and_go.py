@@ -185,6 +185,11 @@ KINDS = {
         r [RANGE 2 SECONDS] AS B WHERE A.k = B.k AND B.k = C.k AND A.v > 2""",
         finds_stored=True,
     ),
+    "join_tree": Kind(
+        """SELECT A.v, B.w, C.v AS x FROM s [RANGE 3 SECONDS] AS A, r [RANGE 4 SECONDS] AS B,
+        i [RANGE 5 SECONDS] AS C WHERE A.k = B.k AND A.v = B.w AND C.v > A.v""",
+        finds_stored=True,
+    ),
     "join_three_rows": Kind(
         """SELECT A.v, B.w, C.v AS x FROM s [ROWS 2] AS A, r [RANGE 4 SECONDS] AS B,
         i [RANGE 5 SECONDS] AS C WHERE A.k = B.k AND B.k = C.k""",
