@@ -80,4 +80,6 @@ def test_constants_of_aggregates_and_searches_have_ranges() -> None:
     assert {name for name, builtin in BUILTINS.items() if builtin.constant is not None} == {
         "percentile", "quantile", "listagg", "string_agg",
     }  # fmt: skip
-    assert {name for name, search in SEARCHES.items() if search.options} == {"quantile", "topk"}
+    assert {name for name, search in SEARCHES.items() if search.options} == {
+        "lag", "quantile", "topk",
+    }  # fmt: skip

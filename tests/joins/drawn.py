@@ -25,6 +25,7 @@ DERIVED = {
     "few": "SELECT k, v, n{ts} FROM a WHERE v > 1",
     "merged": "SELECT k, v, n{ts} FROM b UNION ALL SELECT v, k, n{ts} FROM c WHERE k < 3",
 }
+UNDER = {"few": "a", "merged": "bc"}  # the declared streams they are made of
 DECLARED = "".join(
     f"CREATE STREAM {name} (k int, v int, n int, ts timestamp micros) ORDER BY ts;\n"
     # Streams are read from the beginning, whoever comes later.
@@ -177,10 +178,14 @@ endless = st.just(DrawnWindow("seconds", None))
 def joins(draw: st.DrawFn, *, most: int, counting: bool) -> DrawnJoin:
     """A join of up to so many inputs; without `counting`, all windows are of time."""
     width = draw(st.integers(2, most))
-    # The same stream may be joined with itself, but not where rows are counted: what a row that comes on both
-    # sides at once counts for itself is a matter of definition.
-    names = [*STREAMS, *STREAMS, *DERIVED]
-    relations = draw(st.lists(st.sampled_from(names), min_size=width, max_size=width, unique=counting))
+    # A stream may be joined with itself, or with what is derived from it, but not where rows are counted:
+    # what a row that comes on both sides at once counts for itself is a matter of definition.
+    if counting:
+        relations = _apart(draw(st.permutations([*STREAMS, *DERIVED])))[:width]
+        width = len(relations)
+    else:
+        names = [*STREAMS, *STREAMS, *DERIVED]
+        relations = draw(st.lists(st.sampled_from(names), min_size=width, max_size=width))
     seconds = short if width < 4 else long
     several = [seconds, seconds, seconds, endless, *([counts, counts] if counting else [])]
     window = draw(st.sampled_from([st.one_of(*several), st.just(draw(seconds))]))
@@ -248,9 +253,18 @@ def arrivals(draw: st.DrawFn, joins_: Sequence[DrawnJoin], *, ties: bool) -> lis
 
 def streams_of(joins_: Sequence[DrawnJoin]) -> str:
     """The declared streams that joins read."""
-    under = {"few": "a", "merged": "bc"}
     read = {entry.relation for join in joins_ for entry in join.inputs}
-    return "".join(sorted({name for relation in read for name in under.get(relation, relation)}))
+    return "".join(sorted({name for relation in read for name in UNDER.get(relation, relation)}))
+
+
+def _apart(relations: Sequence[str]) -> list[str]:
+    """Those that have no declared stream in common with one before them."""
+    found: list[str] = []
+    for relation in relations:
+        taken = {name for other in found for name in UNDER.get(other, other)}
+        if taken.isdisjoint(UNDER.get(relation, relation)):
+            found.append(relation)
+    return found
 
 
 def by_stream(rows: Sequence[Arrival]) -> Mapping[str, list[tuple[object, ...]]]:

@@ -90,5 +90,6 @@ def test_only_these_calls_do_not_become_machine_code() -> None:
         "interpreter, because median of DOUBLE has no form in generated code",
         "interpreter, because the stored table bands is read, which only the interpreter does",
         "interpreter, because the stored table Bonus is read, which only the interpreter does",
+        "interpreter, because a body has a WHILE, which only the interpreter runs",
         "Python, because concat has no machine form",
     }
