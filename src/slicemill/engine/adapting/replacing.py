@@ -1,9 +1,9 @@
 """Other cells for a unit that runs: all its state is written as of one run, and one record changes the rest.
 
-The record has the new placement, and the checkpoint with the placement under which it was written. No key is
-heavy in the new one so far. From then
-on the unit is another one: each of its cells restores from all files of the checkpoint what is its own
-(`redistribution`). A crash before the record leaves everything as it was; one after it is like any other.
+The record has the new placement, in which no key is heavy so far, and the checkpoint with the placement under
+which it was written. From then on the unit is another one: each of its cells restores from all files of the
+checkpoint what is its own (`redistribution`). A crash before the record leaves everything as it was; one
+after it is like any other.
 """
 
 from __future__ import annotations

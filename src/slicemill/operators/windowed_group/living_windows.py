@@ -24,11 +24,12 @@ from slicemill.operators.partitioned import Columns
 from slicemill.operators.registry import partition_keys
 from slicemill.operators.select.step import FilterStep
 from slicemill.operators.windowed_group.lives import END, NEVER, TIME, Lives, LivesState, LivingRows
-from slicemill.operators.windowed_group.spec import RelationAggregate
+from slicemill.operators.windowed_group.spec import GROUP_BITS, RelationAggregate, numbered_by_place
 from slicemill.scalar.vectors import fixed_width, numbers
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
 from slicemill.storage.slice import Slice
+from slicemill.storage.ties import fanned, tie_name, with_seqs
 
 Integers = NDArray[np.int64]
 _START, _END = "window_start", "window_end"
@@ -107,6 +108,8 @@ class TimedWindowsStep(_Windows):
         self._numbering = (
             None if partition_keys(operator) is None else Numbering(context.seq_bits, ranks=True, fans=True)
         )
+        self._by_place = numbered_by_place(operator)
+        self._cells = context.cell.count
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table, until = tables[0], complete[0]
@@ -122,8 +125,23 @@ class TimedWindowsStep(_Windows):
             due = pa.chunked_array([np.zeros(len(starts), np.int64)])
             out = self._table(found, found.moments, due, (starts, found.moments))
         held = self.due()
-        out = self._counted(out) if self._numbering is None else self._numbering.applied(out)
+        if self._by_place:
+            out = self._placed(out, found)
+        else:
+            out = self._counted(out) if self._numbering is None else self._numbering.applied(out)
         return out, until if held is None else min(until, held)
+
+    def _placed(self, out: pa.Table, found: LivingRows) -> pa.Table:
+        """Numbered by their places among the groups of a window, which come by their first rows.
+
+        Numbers of joined rows do not grow with time, so those of the first rows do not say which comes first.
+        """
+        out = with_seqs(out, np.zeros(out.num_rows, np.int64))
+        if self._cells == 1:
+            return fanned(out, GROUP_BITS)
+        for place, name in enumerate((TIME, SEQ)):
+            out = out.append_column(tie_name(place, GROUP_BITS), found.rows.column(name))
+        return out
 
     def due(self) -> int | None:
         return self._lives.due()

@@ -14,6 +14,8 @@ from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, Unit
 from slicemill.operators.operator import Operator
 from slicemill.time import format_us
 
+GROUP_BITS = 32  # of numbers that are places among the groups of a window
+
 
 @dataclass(frozen=True, slots=True)
 class RelationAggregate(Operator):
@@ -52,11 +54,23 @@ def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
     return (tuple(item.expr for item in aggregate.group_by),)
 
 
+def numbered_by_place(aggregate: RelationAggregate) -> bool:
+    """Are results of a window numbered from 0 on? Those of joined rows are, where they are split by keys."""
+    joined = any(column is not None for column, _ in aggregate.windows)
+    return joined and aggregate.slide is not None and keys_of_windows(aggregate) is not None
+
+
 def _columns_read(aggregate: RelationAggregate) -> ColumnsRead:
     exprs = [item.expr for item in aggregate.group_by]
     exprs += [argument for call in aggregate.calls for argument in call.arguments]
     exprs += [aggregate.where] if aggregate.where is not None else []
     return ColumnsRead(exprs, {column for column, _ in aggregate.windows if column is not None})
+
+
+def _seq_bits(aggregate: RelationAggregate, bits: int) -> int:
+    if numbered_by_place(aggregate):
+        return GROUP_BITS
+    return SEQ_BITS if keys_of_windows(aggregate) is None else fanned_bits(ranked_bits(bits))
 
 
 KINDS = (
@@ -72,9 +86,7 @@ KINDS = (
         unit=UnitOf.KEYS,
         keys=keys_of_windows,
         history_us=lambda aggregate, *_: longest_us(window for _, window in aggregate.windows),
-        seq_bits=lambda aggregate, bits, *_: (
-            SEQ_BITS if keys_of_windows(aggregate) is None else fanned_bits(ranked_bits(bits))
-        ),
+        seq_bits=lambda aggregate, bits, *_: _seq_bits(aggregate, bits),
         stored={"plan.relation_aggregate": RelationAggregate},
         step="slicemill.operators.windowed_group.step:windowed_group",
     ),
