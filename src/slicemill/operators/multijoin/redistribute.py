@@ -38,6 +38,12 @@ def redistributed(
             return _value(table, key, keys)
 
         whole.sides[name] = redistributed_side(before, number, seats, change, value, 0)
+        for line in {line for state in states if state is not None for line in state.late}:
+            late = [
+                None if state is None else state.late.get(line, {}).get(name, SideState()) for state in states
+            ]
+            kept = redistributed_side(late, number, seats, change, value, 0)
+            whole.late.setdefault(line, {})[name] = kept
     return whole
 
 

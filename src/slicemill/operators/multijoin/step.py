@@ -31,7 +31,7 @@ def shared_multi_join(operator: SharedMultiJoin, context: StepContext) -> Statef
 
 
 class SharedMultiJoinStep:
-    """A part for each query: rows of all inputs go in timestamp by timestamp."""
+    """A part for each query: rows of the inputs that it joins go in, in turn."""
 
     def __init__(self, join: MultiJoinKernel) -> None:
         self._join = join
@@ -44,14 +44,15 @@ class SharedMultiJoinStep:
         return state_bytes({"": self.state}) + self._join.index_bytes
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
-        until = min(complete)
         return [
-            answer if isinstance(answer, SlicemillError) else (answer, until)
-            for answer in self._join.run(tables, until)
+            answer
+            if isinstance(answer, SlicemillError)
+            else (answer, self._join.complete(member.name, complete))
+            for member, answer in zip(self._join.members, self._join.run(tables, complete), strict=True)
         ]
 
     def due(self) -> Due | None:
-        return min((ts + 1 for ts in self._join.next_times() if ts is not None), default=None)
+        return self._join.dues() or None
 
 
 class MultiJoinStep:
