@@ -24,6 +24,7 @@ from joins.drawn import (
     arrivals,
     by_stream,
     join_sets,
+    overlapping_sets,
 )
 from slicemill.engine.adapting.redistribution import can_change
 from slicemill.engine.changing import unit_changes
@@ -218,8 +219,9 @@ def _undisturbed(scene: Scene) -> dict[int, GivenRows]:
 
 @st.composite
 def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
-    counting = draw(st.booleans())
-    drawn = draw(join_sets(counting=counting))
+    overlapping = draw(st.booleans())
+    counting = not overlapping and draw(st.booleans())
+    drawn = draw(overlapping_sets() if overlapping else join_sets(counting=counting))
     rows = draw(arrivals(drawn, ties=not counting))
     finished = FinishedInput(rows)
     assume(all(finished.count(join) <= MOST_RESULTS for join in drawn))

@@ -190,15 +190,20 @@ def chosen(
 
 
 def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
-    """The placement that a journal holds."""
+    """The placement that a journal holds; by key, a unit may read other logs by now."""
     cells = prod(plain["shape"])
     if cells == 1:
         return ONE_CELL
     # Most are by key, and asked for with each statement: others need not be listed for them.
-    keyed = [Placement(PlacementKind.KEY, by_key(unit, graph, cells))] if plain["kind"] == "key" else []
-    for placement in keyed or placements_of(unit, graph, cells):
-        if placement.plain() == plain:
-            return placement
+    if plain["kind"] == PlacementKind.KEY.value:
+        keyed = Placement(PlacementKind.KEY, by_key(unit, graph, cells))
+        by = keyed.plain()["by"]
+        if by and all(plain["by"].get(log, own) == own for log, own in by.items()):
+            return keyed
+    else:
+        for placement in placements_of(unit, graph, cells):
+            if placement.plain() == plain:
+                return placement
     raise SlicemillError(
         f"the state of {unit.id} is spread over cells in a way that its queries do not allow any more"
     )

@@ -1,8 +1,8 @@
 """The shared window join of several streams, set at a time.
 
-A run takes the rows whose turn it is for some query (`lines`). They become blocks; each stream's new rows then
-probe the other streams' slices and blocks, in an order of their own. A result is found once: from its latest
-row, and of rows with the same timestamp from that of the last stream in FROM.
+A run takes the rows whose turn it is for some query (`lines`). They become blocks; each stream's new rows
+then probe the other streams' slices and blocks, in an order of their own. A result is found once: from its
+latest row, and of rows with the same timestamp from that of the last stream in FROM.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class MultiJoinKernel:
             self._prepare(further)
 
     def _is_before(self, name: str, target: int, source: int) -> bool:
-        """Is an input before another in a member's FROM? Of rows of one time, the last one finds the others."""
+        """Is an input before another in FROM? Of rows of one time, the last one finds the others."""
         own = self.joined[name]
         return own.index(target) < own.index(source)
 
@@ -200,7 +200,7 @@ class MultiJoinKernel:
     # -- runs ------------------------------------------------------------------------------------------
 
     def dues(self) -> list[tuple[int, ...]]:
-        """Up to where inputs must be known for rows that wait to probe, for one line of queries or another."""
+        """Up to where inputs must be known for rows that wait to probe, for one line or another."""
         firsts = [side.next_ts() for side in self._sides]
         return [due for line in self._lines if (due := line.due(firsts)) is not None]
 
@@ -220,9 +220,7 @@ class MultiJoinKernel:
         probing: list[Block] = []
         new: dict[int, NewRows] = {}
         for number, side in enumerate(self._sides):
-            mine = [
-                (line, at[number]) for line, at in zip(self._lines, below, strict=True) if number in at
-            ]
+            mine = [(line, at[number]) for line, at in zip(self._lines, below, strict=True) if number in at]
             ready = side.ready(max((at for _, at in mine), default=BEGINNING))
             now, whole = divided(ready, number, mine)
             block, new[number] = self._grouped(now)
@@ -365,7 +363,7 @@ class MultiJoinKernel:
         first: int,
         end: int,
     ) -> Partials:
-        """Some of the partial results, with all rows that they meet; not of the same time for `later` ones."""
+        """Some of the partial results, with all rows that they meet: for `later` ones, none of the same time."""
         width = self.state.seats.words
         parents, rows, words, begins, blocks = [], [], [], [0], []
         ranks = np.zeros(end - first, np.int32)

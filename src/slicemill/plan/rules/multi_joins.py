@@ -22,9 +22,10 @@ from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.multijoin.form import forms_of_member
-from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
+from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin, one_key
 from slicemill.operators.part.spec import Part
 from slicemill.plan.content import digest, short
+from slicemill.plan.logs import log_of
 from slicemill.plan.rules.join_parts import Places, equal_in, in_sides, input_of, places_of
 from slicemill.plan.rules.sharing import (
     between_logs,
@@ -140,7 +141,14 @@ def _name(graph: QueryGraph, sources: dict[str, Node], member: MultiJoinMember) 
     sets.sort(key=lambda one: [(name, render(key)) for name, key in one])
     equal = short([" = ".join(render(key) for _, key in one) for one in sets], sets)
     label = f"joins of {', '.join(first)} and {last}" + (f" on {equal}" if equal else "")
+    if one_key(member) is not None and all(log_of(source, graph) is not None for source in sources.values()):
+        return label, states_id(label)
     return label, f"{label} #{digest('multi-way joins', list(sources), sets)}"
+
+
+def states_id(label: str) -> str:
+    """The id of joins of logs on one key throughout: their label says it all."""
+    return f"{label} #{digest('states', label)}"
 
 
 def _replaced(graph: QueryGraph, shared: dict[str, _SharedStates], made: dict[str, Node]) -> QueryGraph:
