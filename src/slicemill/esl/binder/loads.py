@@ -112,7 +112,7 @@ def _method(query: Continuous, given: str | None, utility: Expr | None, place: e
         )
     if method == AGE and not _is_join(query):
         raise Mistake(
-            "the age of a pair is for joins of two streams",
+            "the age of a pair is for joins of two streams, or of more over windows of time",
             span_of(place),
             f"choose another way: {one_of([name for name in METHODS if name != AGE])}",
         )
@@ -133,7 +133,12 @@ def _has_sliding_groups(query: Continuous) -> bool:
 
 
 def _is_join(query: Continuous) -> bool:
-    return isinstance(query, SelectQuery) and len([entry for entry in query.inputs if not entry.finite]) == 2
+    """Are streams joined, and have rows ages there? Joins of many streams that count rows have none."""
+    if not isinstance(query, SelectQuery):
+        return False
+    windows = [entry.window for entry in query.inputs if not entry.finite]
+    timed = all(window is not None and window.frame is FrameUnit.RANGE for window in windows)
+    return len(windows) == 2 or (len(windows) > 2 and timed)
 
 
 def _utility(query: Continuous, text: str, context: Context, place: exp.Expression) -> Expr:

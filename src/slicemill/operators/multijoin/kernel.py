@@ -27,7 +27,7 @@ from slicemill.operators.join.side import ServedQuery, Side
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.state import SideState
-from slicemill.operators.join.windows import FOREVER, QueryBits, Reach
+from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, reach_of
 from slicemill.operators.multijoin.entry import StreamEntry, hash_column, key_columns, views
 from slicemill.operators.multijoin.indexes import BY_TIME, Indexes, KeyIndex, Target
 from slicemill.operators.multijoin.keys import KeyTable, Link
@@ -39,6 +39,7 @@ from slicemill.operators.multijoin.results import JoinedResults, NewRows
 from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
 from slicemill.operators.multijoin.state import MultiJoinState
 from slicemill.scalar.values import ExpressionError
+from slicemill.shedding.ages import AgeCounter
 from slicemill.time import BEGINNING
 
 PARTIALS_PER_BLOCK = 1 << 19
@@ -122,12 +123,24 @@ class MultiJoinKernel:
             for member in operator.members
         }
         self._indexes = Indexes()
+        self.compared = AgeCounter(len(self._names))  # in the last run
+        self.shorten({})
         self.plan_orders()
 
     @property
     def index_bytes(self) -> int:
         """What indexes take beside the state."""
         return self._indexes.bytes
+
+    def shorten(self, shares: Mapping[str, float]) -> None:
+        """In the next runs, look only into the newest part of these queries' windows (S55).
+
+        What is stored stays as it is: others want it, and so will these queries when the load is over.
+        """
+        self._reaches = [
+            reach_of(seats, 0, shares) if shares else side.reach
+            for seats, side in zip(self._seats, self._sides, strict=True)
+        ]
 
     def _served(self, newcomers: Covers, number: int, known: QueryBits) -> list[ServedQuery]:
         """The newcomers to whom rows of an input go as well that are stored for others."""
@@ -211,6 +224,7 @@ class MultiJoinKernel:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[Answer]:
         """New rows of all inputs, each in time order; an answer for each member."""
         errors, self._problems = self._problems, {}
+        self.compared.begin_anew()
         for entry, side, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
                 side.arrive(entry.prepared(table, errors))
@@ -329,7 +343,7 @@ class MultiJoinKernel:
             hashes = partials.numbers(look.by.of, of).view(np.uint64)
         at_same_time = int(at_once.any())
         later = mask & ~at_once if at_same_time else np.zeros_like(mask)
-        reach = self._sides[look.target].reach
+        reach = self._reaches[look.target]
         spans: list[tuple[Target, KeyIndex, Places, Places]] = []
         for target in targets:
             index = self._indexes.of(target.block, key)
@@ -339,12 +353,20 @@ class MultiJoinKernel:
                 index.hashes, index.first, index.times, _NO_NUMBERS,
                 target.latest, target.earliest, at_same_time, starts, ends,
             )  # fmt: skip
+            self._count_compared(look.target, partials, target, met)
             if met:
                 spans.append((target, index, starts, ends))
         for first, end in _borders([ends - starts for _, _, starts, ends in spans], len(partials)):
             grown = self._grown(partials, look, mask, later, reach, spans, first, end)
             if len(grown):
                 yield grown
+
+    def _count_compared(self, input_: int, partials: Partials, target: Target, count: int) -> None:
+        """Rows of a slice are met by partial results: how old they are then."""
+        longest = self._sides[input_].reach.longest_us
+        now = int(partials.times[len(partials) // 2])  # in the order of hashes, so it is any of them
+        ages = (0, 0) if longest in (-1, FOREVER) else (now - target.latest, now - target.earliest)
+        self.compared.add(input_, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 
     def _key_at(self, look: StateProbe) -> int:
         """Which index of the target is looked into; without any key, all its rows have the same hash."""
@@ -363,7 +385,7 @@ class MultiJoinKernel:
         first: int,
         end: int,
     ) -> Partials:
-        """Some of the partial results, with all rows that they meet: for `later` ones, none of the same time."""
+        """Some of the partial results, with all rows that they meet; for `later` ones none of their time."""
         width = self.state.seats.words
         parents, rows, words, begins, blocks = [], [], [], [0], []
         ranks = np.zeros(end - first, np.int32)

@@ -9,6 +9,7 @@ from slicemill.operators.join.slices.statistics import Statistics
 from slicemill.operators.join.state import SideState
 from slicemill.operators.join.windows import QueryBits
 from slicemill.operators.multijoin.measures import MultiJoinMeasures
+from slicemill.shedding.report import Report
 from slicemill.storage.codec import stored_as
 
 
@@ -20,6 +21,7 @@ class MultiJoinState:
     # Rows that are stored, and have yet to probe for some queries: by line (`lines`) and input.
     late: dict[str, dict[str, SideState]] = field(default_factory=dict)
     measures: MultiJoinMeasures = field(default_factory=MultiJoinMeasures)
+    sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
 
     def held(self) -> list[SliceContent]:
         """What each stream's slices hold, oldest first, and what waits."""
