@@ -235,4 +235,8 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
         ["run", "run", "run", "lose", "move", "workers", "place", "place", "restart", "crash"]
     )
     actions = draw(st.lists(st.tuples(places, st.tuples(words, st.integers(0, WORKERS - 1))), max_size=6))
+    # Where units run after each row, or after a few, some streams are silent while others are not.
+    every = draw(st.sampled_from([None, None, 1, 3]))
+    if every is not None:
+        actions += [(place, ("run", 0)) for place in range(0, len(rows), every)]
     return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)))

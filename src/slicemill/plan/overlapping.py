@@ -143,11 +143,11 @@ def gathered(
             house.inside.append(one)
     # Joins of two streams come last: they found nothing, and live well by themselves.
     for one in sorted(new, key=lambda one: not one.can_found):
-        house = _best(houses, one)
-        if house is None and one.can_found:
-            house = houses.setdefault(one.unit.id, _House(one.unit.id))
-        if house is not None:
-            house.inside.append(one)
+        best = _best(houses, one)
+        if best is None and one.can_found:
+            best = houses.setdefault(one.unit.id, _House(one.unit.id))
+        if best is not None:
+            best.inside.append(one)
     return _moved(graph, units, [house for house in houses.values() if _has_guests(house)])
 
 
@@ -240,11 +240,22 @@ def _moved(
 def _built(graph: QueryGraph, house: _House) -> Node:
     """The node of all who live in a house."""
     sources = dict(sorted({name: s for one in house.inside for name, s in one.sources.items()}.items()))
-    operator = SharedMultiJoin(tuple(sources), tuple(m for one in house.inside for m in one.members))
+    members = [member for one in house.inside for member in _told(house, one)]
+    operator = SharedMultiJoin(tuple(sources), tuple(members))
     first = graph[next(iter(sources.values()))]
     return Node(
         states_id(house.name), operator, tuple(sources.values()), first.schema, first.kind, house.name
     )
+
+
+def _told(house: _House, one: _Movable) -> Iterator[MultiJoinMember]:
+    """The members of one who lives there; to people they say what is stored for others as well."""
+    others = [member for other in house.inside if other is not one for member in other.members]
+    share = (
+        f"{saved_by_sharing(one.members, others):.0%} of what it would keep by itself is kept for others too"
+    )
+    for member in one.members:
+        yield replace(member, why=f"{member.why}; {share}" if member.why else share)
 
 
 def _unit(house: _House, node: Node, position: Mapping[str, int]) -> Unit:
