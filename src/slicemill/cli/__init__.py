@@ -1,4 +1,4 @@
-"""The command line: `slicemill check | explain | run | simulate | state | log | home | lab | bench`.
+"""The command line: `slicemill check | explain | run | serve | simulate | state | log | home | lab | bench`.
 
 A command is a module of its own, which imports what it needs when it runs: `slicemill check` must answer at
 once, without Spark, Numba or NumPy.
@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from slicemill import __version__
-from slicemill.cli import check, explain, home, lab, log, run, simulate, state
+from slicemill.cli import check, explain, home, lab, log, run, serve, simulate, state
 from slicemill.errors import SlicemillError
 
 EXIT_STATUS = (
@@ -36,6 +36,7 @@ app.command(epilog="Example: slicemill explain examples/auction.esl --format svg
     explain.explain
 )
 app.command(epilog=f"Example: slicemill run examples/auction.esl --for 30s\n\n{EXIT_STATUS}")(run.run)
+app.command(epilog="Example: slicemill serve examples/auction.esl --home work")(serve.serve)
 app.command(
     epilog="Examples: slicemill simulate examples/auction.esl --rate 500/s --policy fcfs --policy hnr; "
     "slicemill simulate FILE --rate bid=5000/s:bursty --rate 100/s --cores 8 --for 1h --save costs.json"
