@@ -11,7 +11,7 @@ import pytest
 from slicemill.engine.mill import Mill
 from slicemill.server.http.app import create_app
 from slicemill.server.http.run import HttpAddress, listening_socket, serving
-from slicemill.server.service import Service
+from slicemill.server.service import MillService
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 BIDS = """
@@ -27,15 +27,15 @@ def mill(tmp_path: Path) -> Iterator[Mill]:
 
 
 @pytest.fixture
-def service(mill: Mill) -> Service:
-    made = Service(mill)
+def service(mill: Mill) -> MillService:
+    made = MillService(mill)
     made.execute(BIDS, by="ann")
     mill.open()
     return made
 
 
 @pytest.fixture
-def client(service: Service) -> Iterator[httpx.Client]:
+def client(service: MillService) -> Iterator[httpx.Client]:
     address = HttpAddress(port=0)
     with (
         serving(create_app(service), listening_socket(address), address) as url,
@@ -44,7 +44,7 @@ def client(service: Service) -> Iterator[httpx.Client]:
         yield made
 
 
-def bid(service: Service, *rows: tuple[int, int, int]) -> None:
+def bid(service: MillService, *rows: tuple[int, int, int]) -> None:
     """Let bids in, as (item, price, time), and run all."""
     feed_rows(service.mill, "bid", rows)
     service.mill.dispatcher.run_all()

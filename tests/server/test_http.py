@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from server.conftest import bid
 from slicemill.server.encoding import ARROW, CSV
-from slicemill.server.service import Service
+from slicemill.server.service import MillService
 
 
 def events(response: httpx.Response) -> Iterator[dict[str, str]]:
@@ -47,7 +47,7 @@ def test_all_mistakes_come_with_their_places(client: httpx.Client) -> None:
 
 
 def test_results_come_in_three_formats_with_the_epoch_to_ask_for_next(
-    client: httpx.Client, service: Service
+    client: httpx.Client, service: MillService
 ) -> None:
     bid(service, (1, 20, 1), (2, 30, 2))
     body = client.get("/v1/queries/dear/results").json()
@@ -61,7 +61,7 @@ def test_results_come_in_three_formats_with_the_epoch_to_ask_for_next(
     assert client.get("/v1/queries/dear/results", params={"since": body["next"]}).json()["rows"] == []
 
 
-def test_live_results_resume_where_the_last_event_ended(client: httpx.Client, service: Service) -> None:
+def test_live_results_resume_where_the_last_event_ended(client: httpx.Client, service: MillService) -> None:
     def prices(event: dict[str, str]) -> list[Any]:
         return [row["price"] for row in json.loads(event["data"])["rows"]]
 
@@ -78,7 +78,9 @@ def test_live_results_resume_where_the_last_event_ended(client: httpx.Client, se
         assert [prices(next(following)), prices(next(following))] == [[21], [22]]
 
 
-def test_a_stream_of_results_ends_when_its_query_is_dropped(client: httpx.Client, service: Service) -> None:
+def test_a_stream_of_results_ends_when_its_query_is_dropped(
+    client: httpx.Client, service: MillService
+) -> None:
     with client.stream("GET", "/v1/queries/dear/live") as response:
         service.execute("DROP QUERY dear")
         service.mill.dispatcher.notify()

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StatementAnswer:
     """`tag` says what was done, such as CREATE QUERY or SHOW STREAMS; a question has rows."""
 
     tag: str

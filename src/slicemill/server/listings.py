@@ -11,7 +11,7 @@ from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.esl.types.catalog import DerivedStream, QueryDefinition, Statement, Stream, Table, View
 from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.command import Listing
+from slicemill.esl.types.command import ShownKind
 from slicemill.esl.types.schema import Schema
 from slicemill.explain.statements import describe
 
@@ -19,32 +19,32 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 _TEXT, _COUNT = pa.string(), pa.int64()
 
 
-def listing(mill: Mill, what: Listing) -> pa.Table:
+def listing(mill: Mill, what: ShownKind) -> pa.Table:
     """The rows of SHOW."""
-    if what is Listing.QUERIES:
+    if what is ShownKind.QUERIES:
         return _queries(mill)
-    if what is Listing.STREAMS:
+    if what is ShownKind.STREAMS:
         return _streams(mill)
-    if what is Listing.STATEMENTS:
+    if what is ShownKind.STATEMENTS:
         return _statements(mill)
-    if what is Listing.SETTINGS:
+    if what is ShownKind.SETTINGS:
         rows = [("policy", mill.policy), *mill.catalog.settings.items()]
         return _table({"name": _TEXT, "value": _TEXT}, dict(rows).items())
     described = [(one.name, describe(one)[1]) for one in _declared(mill, what)]
     return _table({"name": _TEXT, "description": _TEXT}, sorted(described))
 
 
-def _declared(mill: Mill, what: Listing) -> Iterable[Statement]:
+def _declared(mill: Mill, what: ShownKind) -> Iterable[Statement]:
     catalog = mill.catalog
-    if what is Listing.MODELS:
+    if what is ShownKind.MODELS:
         return catalog.models.values()
-    if what is Listing.FUNCTIONS:
+    if what is ShownKind.FUNCTIONS:
         return catalog.functions.values()
-    if what is Listing.AGGREGATES:
+    if what is ShownKind.AGGREGATES:
         models = catalog.models.keys()
         versions = (*catalog.base_aggregates.items(), *catalog.window_aggregates.items())
         return [one for name, one in versions if name not in models]
-    kinds = {Listing.TABLES: Table, Listing.VIEWS: View, Listing.CLASSIFIERS: Classifier}
+    kinds = {ShownKind.TABLES: Table, ShownKind.VIEWS: View, ShownKind.CLASSIFIERS: Classifier}
     return [one for one in catalog.relations.values() if isinstance(one, kinds[what])]
 
 

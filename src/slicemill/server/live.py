@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from slicemill.engine.query import Query
-from slicemill.server.service import Service
+from slicemill.server.service import MillService
 from slicemill.storage.arrow_schema import as_results
 from slicemill.storage.log import Epoch
 from slicemill.storage.segments import ExtentGone
@@ -48,7 +48,7 @@ class LiveEpoch:
 class LiveResults:
     """Followers of the queries of a service, in one event loop."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: MillService) -> None:
         self._service = service
         self._events: dict[str, asyncio.Event] = {}
         self._heads: dict[str, int] = {}

@@ -20,7 +20,7 @@ from slicemill.engine.mill import Mill
 from slicemill.esl import SourceText
 from slicemill.server.http.app import create_app
 from slicemill.server.http.run import HttpAddress, serving
-from slicemill.server.service import Service
+from slicemill.server.service import MillService
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def run_server(
         with mill:
             for name in mill.restore():
                 _LOGGER.warning("%s, kept in %s, cannot be read by this version", name, mill.home.folder)
-            service = Service(mill)
+            service = MillService(mill)
             if options.script is not None:
                 mill.execute(options.script)
             mill.start()

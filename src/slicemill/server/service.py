@@ -27,7 +27,7 @@ from slicemill.explain.statements import describe
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
-from slicemill.server.answer import Answer
+from slicemill.server.answer import StatementAnswer
 from slicemill.server.listings import columns_of, listing, statement_of, unknown
 from slicemill.server.questions import ask
 from slicemill.storage.arrow_schema import as_results, with_system_columns
@@ -52,7 +52,7 @@ class ResultPage:
     gap: bool
 
 
-class Service:
+class MillService:
     """Statements, questions and results of one mill. Methods may be called from any thread."""
 
     def __init__(self, mill: Mill) -> None:
@@ -61,12 +61,12 @@ class Service:
 
     def execute(
         self, text: str, by: str | None = None, interrupted: threading.Event | None = None
-    ) -> list[Answer]:
+    ) -> list[StatementAnswer]:
         """Run the statements of a text, one after another; declarations that stand together, all or none.
 
         `SELECT …` is a question about what is there now. `CREATE QUERY` declares one that stays.
         """
-        answers: list[Answer] = []
+        answers: list[StatementAnswer] = []
         for piece in _together(pieces(SourceText(text))):
             try:
                 answers += self._run(piece, by, interrupted)
@@ -91,24 +91,24 @@ class Service:
 
     def _run(
         self, piece: StatementPiece, by: str | None, interrupted: threading.Event | None
-    ) -> list[Answer]:
+    ) -> list[StatementAnswer]:
         first = piece.words[0]
         if first in STARTS:
             return [self._command(read_command(piece.alone()))]
         if first in _QUESTIONS:
-            return [Answer("SELECT", table=ask(piece.text, self.rows_of, interrupted))]
+            return [StatementAnswer("SELECT", table=ask(piece.text, self.rows_of, interrupted))]
         with self._changing:
             return [_done(statement) for statement in self.mill.execute(piece.alone(), by)]
 
-    def _command(self, command: Command) -> Answer:
+    def _command(self, command: Command) -> StatementAnswer:
         if isinstance(command, Show):
-            return Answer(f"SHOW {command.listing}", table=listing(self.mill, command.listing))
+            return StatementAnswer(f"SHOW {command.listing}", table=listing(self.mill, command.listing))
         if isinstance(command, ShowCreate):
             text = statement_of(self.mill, command.name)
-            return Answer("SHOW CREATE", table=pa.table({"statement": [text]}))
+            return StatementAnswer("SHOW CREATE", table=pa.table({"statement": [text]}))
         if isinstance(command, Describe):
-            return Answer("DESCRIBE", table=columns_of(self.mill, command.name))
-        return Answer("EXPLAIN", table=pa.table({"plan": self.explain(command.name).splitlines()}))
+            return StatementAnswer("DESCRIBE", table=columns_of(self.mill, command.name))
+        return StatementAnswer("EXPLAIN", table=pa.table({"plan": self.explain(command.name).splitlines()}))
 
     def query(self, name: str) -> Query:
         """The handle of a continuous query."""
@@ -193,10 +193,12 @@ def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
         yield declared
 
 
-def _done(statement: Statement) -> Answer:
+def _done(statement: Statement) -> StatementAnswer:
     kind, what = describe(statement)
     if isinstance(statement, DroppedName):
-        return Answer(f"DROP {statement.kind}", f"{statement.kind.lower()} {statement.name} is dropped")
+        return StatementAnswer(
+            f"DROP {statement.kind}", f"{statement.kind.lower()} {statement.name} is dropped"
+        )
     if isinstance(statement, Setting):
-        return Answer("SET", f"{statement.name} is {what}")
-    return Answer(f"CREATE {kind.upper()}", f"{kind} {statement.name}: {what}")
+        return StatementAnswer("SET", f"{statement.name} is {what}")
+    return StatementAnswer(f"CREATE {kind.upper()}", f"{kind} {statement.name}: {what}")

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 
-class Listing(StrEnum):
+class ShownKind(StrEnum):
     """What SHOW lists."""
 
     STREAMS = "STREAMS"
@@ -26,7 +26,7 @@ class Listing(StrEnum):
 class Show:
     """`SHOW QUERIES`."""
 
-    listing: Listing
+    listing: ShownKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,13 @@ from slicemill.engine.live import problems
 from slicemill.errors import SlicemillError
 from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_rows
 from slicemill.server.http.messages import (
-    Answers,
     CatalogEntry,
     Health,
-    Problem,
-    Problems,
     QueryEntry,
+    RefusedRequest,
+    RequestProblem,
     ResultRows,
+    StatementAnswers,
     StatementText,
     body_of,
     columns_of_table,
@@ -32,15 +32,15 @@ from slicemill.server.http.messages import (
 )
 from slicemill.server.listings import state_of
 from slicemill.server.live import LiveResults
-from slicemill.server.service import NotThere, Service
+from slicemill.server.service import MillService, NotThere
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.log import Epoch
 
 T = TypeVar("T")
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
-    400: {"model": Problems, "description": "A mistake in what was sent"},
-    404: {"model": Problems, "description": "There is no such query"},
+    400: {"model": RefusedRequest, "description": "A mistake in what was sent"},
+    404: {"model": RefusedRequest, "description": "There is no such query"},
 }
 _FORMATS: dict[int | str, dict[str, Any]] = {
     200: {"content": {JSON: {}, ARROW: {}, CSV: {}}, "description": "The results, in the format accepted"}
@@ -52,7 +52,7 @@ QueryName = Annotated[str, Path(description="The name of a query", max_length=10
 Since = Annotated[int, Query(ge=0, le=2**62, description="The first epoch that is wanted")]
 
 
-def create_app(service: Service) -> FastAPI:
+def create_app(service: MillService) -> FastAPI:
     """The application over a service."""
     live = LiveResults(service)
 
@@ -94,18 +94,18 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(404)
     async def no_route(request: Request, _: Exception) -> JSONResponse:
-        found = Problem(
+        found = RequestProblem(
             message=f"there is nothing at {request.url.path}", hint="/openapi.json says what there is"
         )
-        return JSONResponse(Problems(errors=[found]).model_dump(), 404)
+        return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 404)
 
 
-def _add_statements(app: FastAPI, service: Service) -> None:
+def _add_statements(app: FastAPI, service: MillService) -> None:
     @app.post("/v1/statements", responses=_REFUSED, tags=["statements"])
-    async def execute(body: StatementText) -> Answers:
+    async def execute(body: StatementText) -> StatementAnswers:
         """Run statements: declarations, commands such as SHOW QUERIES, and questions (SELECT …)."""
         answers = await _call(lambda: service.execute(body.text))
-        return Answers(
+        return StatementAnswers(
             answers=[
                 body_of(one, None if one.table is None else json.loads(json_rows(one.table)))
                 for one in answers
@@ -113,16 +113,16 @@ def _add_statements(app: FastAPI, service: Service) -> None:
         )
 
     @app.post("/v1/check", responses=_REFUSED, tags=["statements"])
-    async def check(body: StatementText) -> Problems:
+    async def check(body: StatementText) -> RefusedRequest:
         """Every mistake of some statements; nothing is run."""
         try:
             await _call(lambda: service.check(body.text))
         except SlicemillError as error:
             return problems_of(error)
-        return Problems(errors=[])
+        return RefusedRequest(errors=[])
 
 
-def _add_catalog(app: FastAPI, service: Service) -> None:
+def _add_catalog(app: FastAPI, service: MillService) -> None:
     @app.get("/v1/catalog", tags=["catalog"])
     async def catalog() -> list[CatalogEntry]:
         """Every statement in force: what is declared, by whom and when."""
@@ -162,7 +162,7 @@ def _add_catalog(app: FastAPI, service: Service) -> None:
 ExplainFormat = Annotated[str, Query(pattern="^(text|json|svg)$")]
 
 
-def _explained(service: Service, name: str | None, form: str) -> Response:
+def _explained(service: MillService, name: str | None, form: str) -> Response:
     if form == "text":
         return Response(service.explain(name), media_type="text/plain; charset=utf-8")
     if form == "json":
@@ -170,7 +170,7 @@ def _explained(service: Service, name: str | None, form: str) -> Response:
     return Response(service.explain_svg(name), media_type="image/svg+xml")
 
 
-def _entry(service: Service, name: str) -> QueryEntry:
+def _entry(service: MillService, name: str) -> QueryEntry:
     query = service.mill.catalog.queries[name.lower()]
     handle = service.mill.queries.get(query.name)
     return QueryEntry(
@@ -183,7 +183,7 @@ def _entry(service: Service, name: str) -> QueryEntry:
     )
 
 
-def _add_results(app: FastAPI, service: Service, live: LiveResults) -> None:
+def _add_results(app: FastAPI, service: MillService, live: LiveResults) -> None:
     @app.get(
         "/v1/queries/{name}/results",
         responses={**_REFUSED, **_FORMATS},
@@ -249,7 +249,7 @@ def _as_event(table: pa.Table, epoch: Epoch) -> bytes:
     return f"id: {epoch.number + 1}\nevent: rows\ndata: {data}\n\n".encode()
 
 
-def _add_state(app: FastAPI, service: Service) -> None:
+def _add_state(app: FastAPI, service: MillService) -> None:
     @app.get("/v1/metrics", tags=["state"])
     async def metrics() -> dict[str, Any]:
         """All figures of the mill, its queries and its streams."""

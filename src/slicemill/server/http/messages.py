@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import BaseModel, Field
 
 from slicemill.esl import EslError
-from slicemill.server.answer import Answer
+from slicemill.server.answer import StatementAnswer
 
 
 class StatementText(BaseModel):
@@ -17,7 +17,7 @@ class StatementText(BaseModel):
     text: str = Field(examples=["SHOW QUERIES"], max_length=1_000_000)
 
 
-class Problem(BaseModel):
+class RequestProblem(BaseModel):
     """One mistake; lines and columns count from 1, and the end is behind the last character."""
 
     message: str
@@ -28,10 +28,10 @@ class Problem(BaseModel):
     end_column: int | None = None
 
 
-class Problems(BaseModel):
+class RefusedRequest(BaseModel):
     """Why a request was refused: every mistake that was found."""
 
-    errors: list[Problem]
+    errors: list[RequestProblem]
 
 
 class ColumnType(BaseModel):
@@ -48,7 +48,7 @@ class AnswerBody(BaseModel):
     rows: list[dict[str, Any]] | None = None
 
 
-class Answers(BaseModel):
+class StatementAnswers(BaseModel):
     answers: list[AnswerBody]
 
 
@@ -89,16 +89,16 @@ class Health(BaseModel):
     problems: list[str]
 
 
-def problems_of(error: Exception) -> Problems:
+def problems_of(error: Exception) -> RefusedRequest:
     """An error as clients get it; of ESL, every mistake with its place."""
     if not isinstance(error, EslError):
-        return Problems(errors=[Problem(message=str(error))])
+        return RefusedRequest(errors=[RequestProblem(message=str(error))])
     found = []
     for diagnostic in error.diagnostics:
         line, column = error.source.position(diagnostic.span.start)
         end_line, end_column = error.source.position(diagnostic.span.end)
         found.append(
-            Problem(
+            RequestProblem(
                 message=diagnostic.message,
                 hint=diagnostic.hint,
                 line=line,
@@ -107,14 +107,14 @@ def problems_of(error: Exception) -> Problems:
                 end_column=end_column,
             )
         )
-    return Problems(errors=found)
+    return RefusedRequest(errors=found)
 
 
 def columns_of_table(table: pa.Table) -> list[ColumnType]:
     return [ColumnType(name=field.name, type=str(field.type)) for field in table.schema]
 
 
-def body_of(answer: Answer, rows: list[dict[str, Any]] | None) -> AnswerBody:
+def body_of(answer: StatementAnswer, rows: list[dict[str, Any]] | None) -> AnswerBody:
     """An answer, with its rows as JSON has them."""
     columns = columns_of_table(answer.table) if answer.table is not None else None
     return AnswerBody(tag=answer.tag, message=answer.message, columns=columns, rows=rows)

@@ -7,7 +7,7 @@ from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import EslError, Mistake
 from slicemill.esl.syntax.source import SourceText
 from slicemill.esl.syntax.tokens import tokenize
-from slicemill.esl.types.command import Command, Describe, Explain, Listing, Show, ShowCreate
+from slicemill.esl.types.command import Command, Describe, Explain, Show, ShowCreate, ShownKind
 
 STARTS = ("SHOW", "DESCRIBE", "DESC", "EXPLAIN")
 
@@ -32,10 +32,10 @@ def _command(c: Cursor) -> Command:
                 return ShowCreate(c.name("a name").name)
             c.plain_word("a kind such as QUERY")  # kinds have names of their own each, or share them
             return ShowCreate(c.name("a name").name)
-        listing = c.accept_any(tuple(Listing))
+        listing = c.accept_any(tuple(ShownKind))
         if not listing:
-            c.fail(f"say what: {one_of(tuple(Listing))}, or CREATE and a name")
-        return Show(Listing(listing))
+            c.fail(f"say what: {one_of(tuple(ShownKind))}, or CREATE and a name")
+        return Show(ShownKind(listing))
     if c.accept_any(("DESCRIBE", "DESC")):
         return Describe(c.name("a stream, query, table or view").name)
     c.expect("EXPLAIN")
