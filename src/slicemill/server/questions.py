@@ -18,7 +18,7 @@ from sqlglot import exp
 from slicemill.errors import SlicemillError
 
 _MEMORY = "1GB"
-_TIME = pa.timestamp("us")
+_TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
 
 
 def ask(sql: str, rows_of: Callable[[str], pa.Table], interrupted: threading.Event | None = None) -> pa.Table:
@@ -41,7 +41,7 @@ def ask(sql: str, rows_of: Callable[[str], pa.Table], interrupted: threading.Eve
         if interrupted is not None:
             _interrupt_when(interrupted, done, connection)
         try:
-            return _in_utc(connection.sql(sql).to_arrow_table())
+            return _in_our_types(connection.sql(sql).to_arrow_table())
         finally:
             done.set()
     except duckdb.Error as problem:
@@ -82,16 +82,20 @@ def _interrupt_when(
 
 def _without_zones(table: pa.Table) -> pa.Table:
     """Times as DuckDB can compute with them without its calendar extension; all of them are UTC."""
-    return _retyped(table, pa.types.is_timestamp, _TIME)
+    return _retyped(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
 
 
-def _in_utc(table: pa.Table) -> pa.Table:
-    return _retyped(table, pa.types.is_timestamp, pa.timestamp("us", tz="UTC"))
+def _in_our_types(table: pa.Table) -> pa.Table:
+    """Times in UTC, and sums of integers, for which DuckDB has 128 bits, as integers where they fit."""
+    shown = _retyped(table, lambda kind: _UTC if pa.types.is_timestamp(kind) else kind)
+    try:
+        return _retyped(shown, lambda kind: pa.int64() if kind == _HUGE else kind)
+    except pa.ArrowInvalid:
+        return shown
 
 
-def _retyped(table: pa.Table, wanted: Callable[[pa.DataType], bool], kind: pa.DataType) -> pa.Table:
-    fields = [field.with_type(kind) if wanted(field.type) else field for field in table.schema]
-    return table.cast(pa.schema(fields))
+def _retyped(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) -> pa.Table:
+    return table.cast(pa.schema([field.with_type(kind_of(field.type)) for field in table.schema]))
 
 
 def _first_lines(problem: Exception) -> str:

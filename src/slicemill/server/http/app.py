@@ -238,7 +238,8 @@ def _add_results(app: FastAPI, service: MillService, live: LiveResults) -> None:
                 if epoch.gap:
                     yield b"event: gap\ndata: {}\n\n"
                 yield epoch.content or b": nothing new\n\n"
-            yield b"event: end\ndata: {}\n\n"
+            if service.mill.queries.get(query.name) is not query:  # else it is the server that ends
+                yield b"event: end\ndata: {}\n\n"
 
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
