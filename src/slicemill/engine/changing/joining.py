@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from slicemill.engine.program import UnitPlan
-from slicemill.engine.streams import RunningStream
+from slicemill.engine.streams import RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.catalog import QueryDefinition, Stream
 from slicemill.ingest.watermarks import newest_tuple
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
@@ -17,6 +19,7 @@ from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
 from slicemill.plan.overlapping import HeldStates, PlacedQueries, joined_on, logs_read
 from slicemill.plan.placement import Placement, PlacementKind
+from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
@@ -104,6 +107,19 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
     }
 
 
+def with_logs(streams: Iterable[Stream], queries: Iterable[QueryDefinition], home: Home) -> Change:
+    """The change by which declared streams and queries get their logs; those that are there must fit."""
+    logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
+    logs |= {query.name: to_arrow(query.schema) for query in queries}
+    for name, columns in logs.items():
+        known = home.logs.get(name)
+        if known is not None and not known.columns.equals(columns, check_metadata=True):
+            raise SlicemillError(
+                f"{name} is kept in {home.folder} with other columns; give the new one another name"
+            )
+    return Change(created={name: columns for name, columns in logs.items() if name not in home.logs})
+
+
 def without_log(name: str, home: Home) -> Change:
     """The change by which the log of a query or derived stream goes, and its place in a unit.
 
@@ -165,17 +181,17 @@ def _newest_ts(logs: Collection[str], home: Home) -> int | None:
     return max((ts for ts in newest if ts is not None), default=None)
 
 
-def placed_queries(home: Home) -> PlacedQueries:
-    """What runs where, as the journal says it."""
+def placed_queries(units: Mapping[str, Mapping[str, Any]]) -> PlacedQueries:
+    """What runs where, as the journal says it of a home's units."""
     unit_of = {
         log: unit
-        for unit, fields in home.units.items()
+        for unit, fields in units.items()
         for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
     }
     open_kinds = (PlacementKind.ONE.value, PlacementKind.KEY.value)
     states = {
         unit: HeldStates(fields["joined_on"], fields["placement"]["kind"] in open_kinds)
-        for unit, fields in home.units.items()
+        for unit, fields in units.items()
         if fields.get("joined_on")
     }
     return PlacedQueries(unit_of, states)
