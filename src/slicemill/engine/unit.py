@@ -10,6 +10,7 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
                                    `placement` of then, where the unit has had another one since
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
+    joined_on    {input: key}      of joins on one key: what others must be joined on to come here
     heavy        [[hash, home, since, fades, over]]   keys whose rows go to all cells for some time
     outputs, since, newcomers, failed, statistics, load
 
