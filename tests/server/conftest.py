@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from slicemill.engine.mill import Mill
-from slicemill.server.http.app import create_app
-from slicemill.server.http.run import HttpAddress, listening_socket, serving
+from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
@@ -36,9 +35,8 @@ def service(mill: Mill) -> MillService:
 
 @pytest.fixture
 def client(service: MillService) -> Iterator[httpx.Client]:
-    address = HttpAddress(port=0)
     with (
-        serving(create_app(service), listening_socket(address), address) as url,
+        serving(service, Listening()) as url,
         httpx.Client(base_url=url) as made,
     ):
         yield made

@@ -18,6 +18,10 @@ def serve(
     home: Annotated[Path | None, typer.Option(help="Keep the catalog, logs and state here.")] = None,
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any that is free.")] = 8080,
+    postgres_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Listen for psql and other clients of PostgreSQL here too."),
+    ] = None,
     master: Annotated[str | None, typer.Option(help="A Spark master; this machine if left out.")] = None,
     duration: Annotated[
         str | None, typer.Option("--for", metavar="30s", help="End by itself after this time.")
@@ -29,7 +33,7 @@ def serve(
     and needs no FILE.
     """
     from slicemill.engine.session import begin_session, check_master
-    from slicemill.server.http.run import HttpAddress, listening_socket
+    from slicemill.server.network import Listening
 
     seconds = seconds_of(duration)
     source = read(file) if file is not None else None
@@ -40,9 +44,8 @@ def serve(
         check_home(home, source)
     if master is not None:
         check_master(master)
-    address = HttpAddress(host, port)
-    listening = listening_socket(address)
+    listening = Listening(host, port, postgres_port)
     spark = begin_session(master)
     from slicemill.server.serve import ServeOptions, run_server
 
-    run_server(listening, address, ServeOptions(home, source, seconds), spark)
+    run_server(listening, ServeOptions(home, source, seconds), spark)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -18,8 +17,7 @@ from rich.console import Console
 
 from slicemill.engine.mill import Mill
 from slicemill.esl import SourceText
-from slicemill.server.http.app import create_app
-from slicemill.server.http.run import HttpAddress, serving
+from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 
 if TYPE_CHECKING:
@@ -37,9 +35,7 @@ class ServeOptions:
     seconds: float | None = None
 
 
-def run_server(
-    listening: socket.socket, address: HttpAddress, options: ServeOptions, spark: Future[SparkSession]
-) -> None:
+def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
     """Serve until the time is over or somebody ends the process; state is written before it ends."""
     console = Console(stderr=True)
     with _ends_when_told() as ended:
@@ -52,8 +48,10 @@ def run_server(
             if options.script is not None:
                 mill.execute(options.script)
             mill.start()
-            with serving(create_app(service), listening, address) as url:
+            with serving(service, listening) as url:
                 console.print(f"slicemill serves {len(mill.queries)} queries at {url}", soft_wrap=True)
+                if listening.postgres_url is not None:
+                    console.print(f"and to clients of PostgreSQL at {listening.postgres_url}", soft_wrap=True)
                 ended.wait(options.seconds)
                 console.print("ending: state is written")
 

@@ -30,7 +30,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.listings import columns_of, listing, statement_of, unknown
 from slicemill.server.questions import ask
-from slicemill.storage.arrow_schema import as_results, with_system_columns
+from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.storage.log import Epoch, Log
 
 _QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
@@ -60,16 +60,21 @@ class MillService:
         self._changing = threading.Lock()
 
     def execute(
-        self, text: str, by: str | None = None, interrupted: threading.Event | None = None
+        self,
+        text: str,
+        by: str | None = None,
+        interrupted: threading.Event | None = None,
+        parameters: Sequence[object] = (),
     ) -> list[StatementAnswer]:
         """Run the statements of a text, one after another; declarations that stand together, all or none.
 
-        `SELECT …` is a question about what is there now. `CREATE QUERY` declares one that stays.
+        `SELECT …` is a question about what is there now, and may have `parameters` for $1, $2, …; `CREATE
+        QUERY` declares one that stays.
         """
         answers: list[StatementAnswer] = []
         for piece in _together(pieces(SourceText(text))):
             try:
-                answers += self._run(piece, by, interrupted)
+                answers += self._run(piece, by, interrupted, parameters)
             except EslError as error:  # with the text as it was written
                 raise EslError(piece.source, error.diagnostics) from None
         return answers
@@ -90,13 +95,20 @@ class MillService:
             raise EslError(source, found)
 
     def _run(
-        self, piece: StatementPiece, by: str | None, interrupted: threading.Event | None
+        self,
+        piece: StatementPiece,
+        by: str | None,
+        interrupted: threading.Event | None,
+        parameters: Sequence[object],
     ) -> list[StatementAnswer]:
         first = piece.words[0]
         if first in STARTS:
             return [self._command(read_command(piece.alone()))]
         if first in _QUESTIONS:
-            return [StatementAnswer("SELECT", table=ask(piece.text, self.rows_of, interrupted))]
+            table = ask(piece.text, self.rows_of, interrupted, parameters)
+            return [StatementAnswer("SELECT", table=table)]
+        if parameters:
+            raise SlicemillError("only questions (SELECT …) have parameters; write the values into the text")
         with self._changing:
             return [_done(statement) for statement in self.mill.execute(piece.alone(), by)]
 
@@ -152,6 +164,17 @@ class MillService:
             return plain_table(self.mill.held(relation.name), relation.schema)
         log = self._log(name)
         return self._read(log, log.epochs())
+
+    def relations(self) -> Iterator[tuple[str, pa.Table]]:
+        """All that a question can name, as tables without rows."""
+        catalog = self.mill.catalog
+        for found in (*catalog.relations.values(), *catalog.queries.values()):
+            columns = to_arrow(found.schema)
+            timed = found.name in self.mill.home.logs
+            yield (
+                found.name,
+                as_results(with_system_columns(columns).empty_table()) if timed else columns.empty_table(),
+            )
 
     def results(self, name: str, since: int = 0, most_rows: int = 10_000) -> ResultPage:
         """Results of a query from epoch `since` on; whole epochs, until there are `most_rows` of them."""

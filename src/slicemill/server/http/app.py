@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
@@ -52,21 +51,12 @@ QueryName = Annotated[str, Path(description="The name of a query", max_length=10
 Since = Annotated[int, Query(ge=0, le=2**62, description="The first epoch that is wanted")]
 
 
-def create_app(service: MillService) -> FastAPI:
+def create_app(service: MillService, live: LiveResults) -> FastAPI:
     """The application over a service."""
-    live = LiveResults(service)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        live.start(asyncio.get_running_loop())
-        yield
-        live.stop()
-
     app = FastAPI(
         title="slicemill",
         version=__version__,
         description="Many continuous queries over streams, planned together and run on Spark.",
-        lifespan=lifespan,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
     )
