@@ -15,6 +15,7 @@ import slicemill
 from server.conftest import bid, mill, service  # noqa: F401
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
 from slicemill_client import Connection, LiveRows, ServerUnreachable, StatementRefused, connect_async
 from slicemill_client.notebook import as_html
 
@@ -85,7 +86,7 @@ def test_a_subscriber_gets_every_row_once_although_its_server_ends_and_comes_bac
             assert came.acquire(timeout=20)
             bid(service, (1, 22, 3))
             assert came.acquire(timeout=20)
-            service.execute("DROP QUERY dear")
+            UserSession(service).execute("DROP QUERY dear")
             service.mill.dispatcher.notify()
             subscription.join(20)
     assert got == [20, 21, 22]

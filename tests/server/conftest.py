@@ -9,8 +9,10 @@ import httpx
 import pytest
 
 from slicemill.engine.mill import Mill
+from slicemill.server.access import Principal, Role
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 BIDS = """
@@ -28,9 +30,14 @@ def mill(tmp_path: Path) -> Iterator[Mill]:
 @pytest.fixture
 def service(mill: Mill) -> MillService:
     made = MillService(mill)
-    made.execute(BIDS, by="ann")
+    UserSession(made, Principal("ann", Role.OPERATOR)).execute(BIDS)
     mill.open()
     return made
+
+
+@pytest.fixture
+def user(service: MillService) -> UserSession:
+    return UserSession(service)
 
 
 @pytest.fixture

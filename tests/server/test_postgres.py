@@ -20,6 +20,7 @@ import sqlalchemy
 from server.conftest import bid
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_results_are_subscribed_and_copied(
         for row in copy.rows():
             lines.append(row[1:])
             if len(lines) == 2:
-                service.execute("DROP QUERY dear")
+                UserSession(service).execute("DROP QUERY dear")
                 service.mill.dispatcher.notify()
             elif len(lines) == 1:
                 bid(service, (2, 30, 2))

@@ -110,7 +110,7 @@ async def _serve(
         live.start(asyncio.get_running_loop())
         certificate = listening.certificate
         config = uvicorn.Config(
-            create_app(service, live),
+            create_app(service, live, access),
             log_config=None,
             access_log=False,
             ssl_certfile=certificate.file if certificate else None,

@@ -23,7 +23,7 @@ import pyarrow as pa
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError, SourceText
 from slicemill.esl.syntax.pieces import StatementPiece, pieces
-from slicemill.server.access import Access, Principal
+from slicemill.server.access import OWNER, Access, Denied
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.live import Encoder, LiveResults
 from slicemill.server.postgres import wire
@@ -36,6 +36,7 @@ from slicemill.server.postgres.values import (
     parameter_value,
 )
 from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import as_results, with_system_columns
 from slicemill.storage.log import Epoch
 
@@ -88,12 +89,11 @@ class PostgresSession:
         writer: asyncio.StreamWriter,
     ) -> None:
         self.key = key
-        self._service = service
         self._live = live
         self._access = access
         self._reader = reader
         self._writer = writer
-        self._principal: Principal | None = None
+        self._user = UserSession(service, OWNER, "postgres")
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
         self._transaction = b"I"
@@ -131,11 +131,12 @@ class PostgresSession:
             if answer.kind != b"p":
                 raise wire.ProtocolError("a password was expected")
             token = wire.ContentReader(answer.content).text()
-        self._principal = self._access.principal(token)
-        if self._principal is None:
+        principal = self._access.principal(token)
+        if principal is None:
             self._writer.write(wire.error("the password is no token of this server", "28P01"))
             await self._writer.drain()
             raise wire.ProtocolError("no such token")
+        self._user.principal = principal
         settings = {**SETTINGS, "application_name": options.get("application_name", "")}
         self._writer.write(
             wire.AUTHENTICATED
@@ -198,15 +199,11 @@ class PostgresSession:
     async def _answers(
         self, text: str, words: tuple[str, str], values: Sequence[object] = ()
     ) -> list[StatementAnswer]:
-        compatible = await asyncio.to_thread(answered, text.strip(), words, self._service.relations)
+        compatible = await asyncio.to_thread(answered, text.strip(), words, self._user.relations)
         if compatible is not None:
             self._note_transaction(compatible.tag)
             return [compatible]
-        assert self._principal is not None, "nobody gets here without a name"
-        principal = self._principal
-        return await asyncio.to_thread(
-            lambda: self._service.execute(text, principal.name, self.interrupted, values)
-        )
+        return await asyncio.to_thread(lambda: self._user.execute(text, self.interrupted, values))
 
     def _note_transaction(self, tag: str) -> None:
         if tag in ("BEGIN", "START TRANSACTION"):
@@ -237,11 +234,11 @@ class PostgresSession:
         self._send(wire.complete("SUBSCRIBE"))
 
     def _result_schema(self, subscribed: re.Match[str]) -> pa.Schema:
-        query = self._service.query(_name(subscribed))
+        query = self._user.query(_name(subscribed))
         return as_results(with_system_columns(query.log.columns).empty_table()).schema
 
     async def _follow(self, subscribed: re.Match[str], encode: Encoder) -> AsyncIterator[bytes]:
-        query = self._service.query(_name(subscribed))
+        query = self._user.query(_name(subscribed))
         start = query.log.head + 1 if subscribed[2] is None else int(subscribed[2])
         async for epoch in self._live.follow(query, start, encode, idle_s=0.5):
             if self.interrupted.is_set():
@@ -421,6 +418,8 @@ def _tag(answer: StatementAnswer) -> str:
 def _error(problem: SlicemillError) -> bytes:
     if isinstance(problem, Interrupted):
         return wire.error(str(problem), "57014")
+    if isinstance(problem, Denied):
+        return wire.error(str(problem), "42501")
     if not isinstance(problem, EslError):
         return wire.error(str(problem), "42000")
     first, *others = problem.diagnostics
