@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from slicemill.engine.mill import Mill
-from slicemill.server.access import Principal, Role
+from slicemill.server.access import Principal, UserRole
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
@@ -30,7 +30,7 @@ def mill(tmp_path: Path) -> Iterator[Mill]:
 @pytest.fixture
 def service(mill: Mill) -> MillService:
     made = MillService(mill)
-    UserSession(made, Principal("ann", Role.OPERATOR)).execute(BIDS)
+    UserSession(made, Principal("ann", UserRole.OPERATOR)).execute(BIDS)
     mill.open()
     return made
 

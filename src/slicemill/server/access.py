@@ -30,7 +30,7 @@ _FOLDER, _FILE = "access", "tokens.json"
 _TOKEN_BYTES = 32
 
 
-class Role(IntEnum):
+class UserRole(IntEnum):
     """What somebody may do; each may do what those before it may."""
 
     READER = 1  # look: results, questions, the catalog, figures
@@ -51,10 +51,10 @@ class Principal:
     """Somebody who is connected. A name of None stands for the user of the server's process."""
 
     name: str | None
-    role: Role
+    role: UserRole
     names: tuple[str, ...] = ()
 
-    def require(self, role: Role, what: str) -> None:
+    def require(self, role: UserRole, what: str) -> None:
         """Raise Denied unless they have at least this role."""
         if self.role < role:
             raise Denied(f"{what} is for role {role.word}; {self.name} has role {self.role.word}")
@@ -68,7 +68,7 @@ class Principal:
             raise Denied(f"{self.name} may use names like {' or '.join(self.names)}, and not {name}")
 
 
-OWNER = Principal(None, Role.ADMIN)
+OWNER = Principal(None, UserRole.ADMIN)
 
 
 class Access:
@@ -92,7 +92,7 @@ class Access:
         found = None
         for entry in entries:  # all of them, so that time does not tell which
             if hmac.compare_digest(_hash(token, entry["salt"]), entry["hash"]):
-                found = Principal(entry["name"], Role[entry["role"].upper()], tuple(entry["names"]))
+                found = Principal(entry["name"], UserRole[entry["role"].upper()], tuple(entry["names"]))
         return found
 
     def entries(self) -> list[dict[str, Any]]:
@@ -107,8 +107,8 @@ class Access:
 
     def add(self, name: str, role: str, names: Sequence[str], at_us: int) -> str:
         """Make a token for a name and return it; it cannot be read again."""
-        if role.upper() not in Role.__members__:
-            roles = [one.word for one in Role]
+        if role.upper() not in UserRole.__members__:
+            roles = [one.word for one in UserRole]
             raise SlicemillError(f"there is no role {role}; {did_you_mean(role, roles) or ', '.join(roles)}")
         entries = self.entries()
         if any(entry["name"] == name for entry in entries):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import logging
 import socket
 import ssl
@@ -57,6 +58,19 @@ class Listening:
     @property
     def postgres_url(self) -> str | None:
         return None if self.postgres is None else f"postgresql://{_shown(self.postgres)}"
+
+
+def check_address(host: str, access: Access) -> None:
+    """Raise if an address would let other machines in although nobody has to show a token."""
+    try:
+        here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost"
+    if not here and not access.asks:
+        raise SlicemillError(
+            f"{host} can be reached from other machines, and this home has no tokens; make one first: "
+            "slicemill token add NAME --home DIR"
+        )
 
 
 def _bound(host: str, port: int, option: str) -> socket.socket:

@@ -24,7 +24,7 @@ from slicemill.esl.syntax.pieces import StatementPiece, pieces
 from slicemill.esl.types.catalog import DroppedName, Setting, Statement
 from slicemill.esl.types.command import Command, Describe, Show, ShowCreate
 from slicemill.explain.statements import describe
-from slicemill.server.access import OWNER, Denied, Principal, Role
+from slicemill.server.access import OWNER, Denied, Principal, UserRole
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.listings import columns_of, listing, statement_of
 from slicemill.server.permissions import relations_read_by
@@ -87,7 +87,7 @@ class UserSession:
     def _declare(self, piece: StatementPiece) -> list[Statement]:
         outcome = "refused"
         try:
-            self.principal.require(Role.OPERATOR, "changing what is declared")
+            self.principal.require(UserRole.OPERATOR, "changing what is declared")
             self._check_allowed(piece)
             made = self.service.declare(piece.alone(), self.principal.name)
             outcome = "done"

@@ -50,7 +50,7 @@ _ROWS_AT_ONCE = 1_000
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedText:
     """A statement with parameters, and the types that the client said they have."""
 
     text: str
@@ -94,7 +94,7 @@ class PostgresSession:
         self._reader = reader
         self._writer = writer
         self._user = UserSession(service, OWNER, "postgres")
-        self._prepared: dict[str, Prepared] = {}
+        self._prepared: dict[str, PreparedText] = {}
         self._portals: dict[str, Portal] = {}
         self._transaction = b"I"
         self._failed = False  # until the next sync
@@ -259,7 +259,7 @@ class PostgresSession:
         content = wire.ContentReader(message.content)
         if message.kind == b"P":
             name, text = content.text(), content.text()
-            self._prepared[name] = Prepared(text, tuple(content.int32() for _ in range(content.int16())))
+            self._prepared[name] = PreparedText(text, tuple(content.int32() for _ in range(content.int16())))
             self._send(wire.PARSED)
         elif message.kind == b"B":
             self._bind(content)
@@ -288,7 +288,7 @@ class PostgresSession:
             values.append(parameter_value(value, oid, form == 1))
         self._portals[portal] = Portal(prepared.text, tuple(values), formats)
 
-    def _statement(self, name: str) -> Prepared:
+    def _statement(self, name: str) -> PreparedText:
         found = self._prepared.get(name)
         if found is None:
             raise SlicemillError(f"there is no prepared statement {name!r}")
