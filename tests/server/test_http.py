@@ -14,6 +14,7 @@ import pyarrow as pa
 from server.conftest import bid
 from slicemill.server.encoding import ARROW, CSV
 from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
 
 
 def events(response: httpx.Response) -> Iterator[dict[str, str]]:
@@ -82,7 +83,7 @@ def test_a_stream_of_results_ends_when_its_query_is_dropped(
     client: httpx.Client, service: MillService
 ) -> None:
     with client.stream("GET", "/v1/queries/dear/live") as response:
-        service.execute("DROP QUERY dear")
+        UserSession(service).execute("DROP QUERY dear")
         service.mill.dispatcher.notify()
         assert [event["event"] for event in events(response)] == ["end"]
 
