@@ -22,6 +22,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.logs import log_of
 from slicemill.plan.members import names_of_state
 from slicemill.plan.optimize import optimize, share
+from slicemill.plan.overlapping import gathered
 from slicemill.plan.planner import Planner
 from slicemill.plan.units import Unit, cut, keeping_state
 from support.corpus import Case, prepare, read_cases
@@ -138,7 +139,7 @@ def test_a_plan_put_together_from_those_of_statements_is_that_of_all_at_once(cho
     for numbers in chosen:
         catalog = known.copy()
         catalog.queries = {f"q{number}": queries[number] for number in numbers}
-        made, (graph, units) = planner.plan(catalog), planned_from(catalog)
+        made, (graph, units) = planner.plan(catalog), gathered(*planned_from(catalog))
         assert made.graph == graph
         assert {unit.id: unit_without_order(unit) for unit in made.units} == {
             unit.id: unit_without_order(unit) for unit in units
