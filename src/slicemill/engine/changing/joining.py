@@ -184,9 +184,7 @@ def _newest_ts(logs: Collection[str], home: Home) -> int | None:
 def placed_queries(units: Mapping[str, Mapping[str, Any]]) -> PlacedQueries:
     """What runs where, as the journal says it of a home's units."""
     unit_of = {
-        log: unit
-        for unit, fields in units.items()
-        for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
+        log: unit for unit, fields in units.items() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
     }
     open_kinds = (PlacementKind.ONE.value, PlacementKind.KEY.value)
     states = {
