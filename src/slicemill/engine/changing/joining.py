@@ -97,6 +97,8 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
         "cursors": cursors,
         "checkpoint": {**checkpoint, "cursors": kept},
         "input_watermarks": marks,
+        # What waited for a log that nobody reads any more waited for somebody who is gone.
+        "due": [due for due in before.due if due.keys() <= set(inputs)] or None,
         "outputs": written,
         "since": since,
         "newcomers": {**alone, **served} or None,
