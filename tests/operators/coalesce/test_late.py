@@ -144,7 +144,8 @@ def test_a_window_without_a_beginning_keeps_single_tuples_as_long_as_a_late_one_
     assert sum(len(piece.table) for piece in step.state.pieces) < 200
 
 
-STREAM = "CREATE STREAM S(v int, ts timestamp) ORDER BY ts; CREATE STREAM I(v int, ts timestamp) ORDER BY current_time;"
+STREAM = """CREATE STREAM S(v int, ts timestamp) ORDER BY ts;
+CREATE STREAM I(v int, ts timestamp) ORDER BY current_time;"""
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ class Coalesce(Operator):
     `where` says which tuples make runs. It is no filter below: a tuple holds until the next one arrives (L3),
     whether or not that one is selected. With a `budget` tuples may be dropped; `wanted` says of which runs
     their accuracy is told. With `tells_open` a last column says whether a run goes on (L3). With `changes` a
-    run is reported when it begins and when it ends, and not in between (L8). With `late`, the input has tuples
-    that came late as well, at the time of their arrival: they correct runs from the next report on (L5).
+    run is reported when it begins and when it ends, and not in between (L8). With `late`, the input has
+    late tuples as well, at the time of their arrival: they correct runs from the next report on (L5).
     """
 
     attributes: tuple[str, ...]
