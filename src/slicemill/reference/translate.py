@@ -115,7 +115,7 @@ def _late_rows(operator: coalesce.Coalesce, schema: Schema) -> LateRows | None:
     if operator.late is None:
         return None
     place = schema.index(operator.late.column)
-    return LateRows(lambda row: int(row[place]), operator.late.within_us)
+    return LateRows(lambda row: int(str(row[place])), operator.late.within_us)
 
 
 def _lookup(operator: lookup.Lookup, context: StepContext) -> RowOperator:

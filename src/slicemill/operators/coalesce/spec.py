@@ -45,8 +45,8 @@ def _words(coalesce: Coalesce) -> Description:
         *((("where", render(coalesce.where)),) if coalesce.where is not None else ()),
         *((("memory", str(coalesce.budget)),) if coalesce.budget is not None else ()),
     )
-    told = (("report", "changes only"),) if coalesce.changes else ()
-    told += (_late_words(coalesce.late),) if coalesce.late is not None else ()
+    told = [("report", "changes only")] if coalesce.changes else []
+    told += [_late_words(coalesce.late)] if coalesce.late is not None else []
     return Description("", "Coalesce", (*facts, ("window", str(coalesce.window)), *told))
 
 
