@@ -31,8 +31,8 @@ from slicemill.columns.cells import Cells, cells_of, stripes_of
 from slicemill.columns.keys import whole
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.cell import HeavyKey
-from slicemill.operators.join.hashing import hash_keys
-from slicemill.operators.join.heavy import everywhere
+from slicemill.operators.join.hashing import HashedKeys, hash_keys
+from slicemill.operators.join.heavy import KeySample, everywhere, key_sample
 from slicemill.plan.partitions import Along, Exchange
 from slicemill.scalar.columns import compile_or_null
 from slicemill.storage.arrow_schema import SEQ, TS, conform, from_arrow, with_system_columns
@@ -44,6 +44,8 @@ from slicemill.storage.order import merge_sorted
 # and 12 ms: each cell takes its rows from each batch. With more workers, what is stored is found once, and
 # not by each of them.
 _LARGE, _LARGE_PER_CELL = 16_000, 1_000
+# Of a batch that is written, the keys of so many rows are counted: a 64th of them are 32, give or take six.
+_SAMPLED, _GOLDEN = 2_048, 0.6180339887498949
 _NOWHERE = np.zeros(0, np.intp)
 
 
@@ -66,6 +68,29 @@ def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Sche
     return table
 
 
+def sampled_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> dict[str, KeySample]:
+    """By exchange that goes by keys, which keys many of the rows have: rows of a log, sorted by `_ts`."""
+    found = {}
+    keyed = [exchange for exchange in exchanges if exchange.by_key and exchange.cells > 1]
+    if keyed and table.num_rows:
+        times = table.column(TS)
+        span_us = times[-1].as_py() - times[0].as_py()
+        sample = table.take(pa.array(_sampled_places(table.num_rows)))
+        for exchange in keyed:
+            spreader = _Spreader.of(exchange, schema)
+            hashed, cells = spreader.hashed(sample), spreader(sample)
+            found[exchange.id] = key_sample(table.num_rows, span_us, hashed.hashes, hashed.valid, cells)
+    return found
+
+
+def _sampled_places(rows: int) -> NDArray[np.int64]:
+    """Some rows, spread evenly without any period that keys could have, too."""
+    if rows <= _SAMPLED:
+        return np.arange(rows)
+    turns = np.arange(_SAMPLED) * _GOLDEN % 1.0
+    return (turns * rows).astype(np.int64)
+
+
 @dataclass(frozen=True)
 class _OrderedRows:
     """Rows of several parts; those of one are at `order[borders[part]:borders[part + 1]]`."""
@@ -80,7 +105,9 @@ class _OrderedRows:
         begin, end = self.borders[part : part + 2]
         rows = self.order[begin:end]
         if len(self.everywhere):
-            rows = np.union1d(rows, self.everywhere)
+            here = np.zeros(self.table.num_rows, np.bool_)
+            here[rows] = here[self.everywhere] = True
+            rows = np.flatnonzero(here)
         return self.table.take(pa.array(rows))
 
 
@@ -151,7 +178,7 @@ class SpreadRows:
         """The rows of heavy keys."""
         if not self._heavy:
             return _NOWHERE
-        hashes = _Spreader.of(self._exchange, from_arrow(self._own_columns)).hashes(table)
+        hashes = _Spreader.of(self._exchange, from_arrow(self._own_columns)).hashed(table).hashes
         return np.flatnonzero(everywhere(self._heavy, hashes, whole(table.column(TS)).to_numpy()))
 
     def _borders(self, parts: Cells) -> NDArray[np.intp]:
@@ -180,11 +207,11 @@ class _Spreader:
             parts = parts * np.uint32(count) + found
         return parts.astype(np.uint16)
 
-    def hashes(self, table: pa.Table) -> NDArray[np.uint64]:
+    def hashed(self, table: pa.Table) -> HashedKeys:
         """The hashes of keys, where rows go by keys alone, as a join knows them."""
         ((_, keys),) = self._spread
         assert keys is not None, "rows go by keys"
-        return hash_keys([pa.chunked_array([whole(key)]) for key in keys(table)], table.num_rows).hashes
+        return hash_keys([pa.chunked_array([whole(key)]) for key in keys(table)], table.num_rows)
 
     @staticmethod
     @lru_cache(maxsize=1024)
