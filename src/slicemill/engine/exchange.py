@@ -10,7 +10,7 @@
 Who writes a large batch to a log adds two columns for each exchange by which units read the log: the
 positions of its rows in the order of (cell, `_ts`, `_seq`), and the cell at each place of that order. The
 rows themselves are stored once. Small batches, and those that were stored before a unit asked for the
-exchange, do not have these columns: they are put in order together when they are read, once for all cells of
+exchange, do not have these columns: their parts are found when they are read, once for all cells of
 a worker's message.
 
 Where rows go to several cells, these have the same *part* of the rows, and the columns are of parts. All
@@ -111,6 +111,21 @@ class _OrderedRows:
         return self.table.take(pa.array(rows))
 
 
+@dataclass(frozen=True)
+class _UnorderedRows:
+    """Rows of several parts, of which each has its number."""
+
+    table: pa.Table
+    parts: Cells
+    everywhere: NDArray[np.intp]
+    row_bytes: float = 0.0
+
+    def part(self, part: int) -> pa.Table:
+        here = self.parts == part
+        here[self.everywhere] = True
+        return self.table.take(pa.array(np.flatnonzero(here)))
+
+
 class SpreadRows:
     """Rows of a log, spread over cells; `tables` are as they were stored, each with its arrival.
 
@@ -126,9 +141,9 @@ class SpreadRows:
     ) -> None:
         self._exchange = exchange
         self._heavy = heavy
-        self._own_columns = columns
+        self._spreader = _Spreader.of(exchange, from_arrow(columns))
         self._schema = with_system_columns(columns)
-        self._pieces: list[_OrderedRows] = []
+        self._pieces: list[_OrderedRows | _UnorderedRows] = []
         self._bytes = 0
         self._parts: dict[int, pa.Table] = {}
         unordered = []
@@ -144,10 +159,7 @@ class SpreadRows:
             self._parts[0] = merge_sorted(unordered) if unordered else self._schema.empty_table()
         elif unordered:
             table = merge_sorted(unordered).combine_chunks()
-            parts = _Spreader.of(exchange, from_arrow(columns))(table)
-            order = np.argsort(parts, kind="stable")
-            borders = self._borders(parts[order])
-            self._pieces.append(_OrderedRows(table, order, borders, self._everywhere(table)))
+            self._pieces.append(_UnorderedRows(table, self._spreader(table), self._everywhere(table)))
 
     def part(self, cell: int) -> pa.Table:
         """The rows of a cell, sorted by (`_ts`, `_seq`)."""
@@ -178,7 +190,7 @@ class SpreadRows:
         """The rows of heavy keys."""
         if not self._heavy:
             return _NOWHERE
-        hashes = _Spreader.of(self._exchange, from_arrow(self._own_columns)).hashed(table).hashes
+        hashes = self._spreader.hashed(table).hashes
         return np.flatnonzero(everywhere(self._heavy, hashes, whole(table.column(TS)).to_numpy()))
 
     def _borders(self, parts: Cells) -> NDArray[np.intp]:

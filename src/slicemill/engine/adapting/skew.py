@@ -23,13 +23,27 @@ from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.heavy import ROW_WORK, KeySample, KeyWork
 from slicemill.time import END
 
-# A cell may have so many times the work of the mean; a key that takes so little of the mean is light again.
-_UNEVEN, _LIGHT = 1.5, 0.25
-# Decided when so much work is known, in comparisons: some hundredths of a second of each cell.
-ENOUGH_WORK = 1_000_000
-# What lies ahead of a single run is worth a decision sooner: it will be done, and all at once.
-ENOUGH_AHEAD = ENOUGH_WORK // 4
 _MOST_KEYS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SkewLimits:
+    """When keys are heavy: a cell may have so many times the work of the mean; a key that takes so little of
+    the mean is light again.
+
+    Decided when so much work is known, in comparisons: some hundredths of a second of each cell. What lies
+    ahead of a single run is worth a decision sooner: it will be done, and all at once. What a row takes
+    beside being compared is in comparisons, too.
+    """
+
+    uneven: float = 1.5
+    light: float = 0.25
+    enough_work: float = 1_000_000
+    enough_ahead: float = 250_000
+    row_work: float = ROW_WORK
+
+
+LIMITS = SkewLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +117,7 @@ class HeavyKeys:
                 replace(key, over=max(key.over, key.fades + longest_us)) if key.fades < END else key
                 for key in self.keys
             )
+        self._limits = LIMITS
         self._longest_us = longest_us
         self._cells = cells
         self._work = [0.0] * cells
@@ -117,7 +132,7 @@ class HeavyKeys:
 
     def add(self, cell: int, found: KeyWork) -> None:
         """Count what a cell had to do in a run."""
-        self._work[cell] += _work(found.rows, found.pairs)
+        self._work[cell] += self._weight(found.rows, found.pairs)
         self._found += found.pairs
         for key, (rows, pairs) in found.keys.items():
             known = self._by_key.setdefault(key, [(0.0, 0.0)] * self._cells)
@@ -133,8 +148,8 @@ class HeavyKeys:
         ahead = work_ahead(self._sides, samples, self._cells) if samples else []
         trust = min(1.0, self._found / self._foreseen) if self._foreseen else 1.0
         self._foreseen += sum(work.pairs for work in ahead)
-        by_cell = [_work(work.rows, trust * work.pairs) for work in ahead]
-        if sum(by_cell) < ENOUGH_AHEAD * self._cells or next_ts >= END:
+        by_cell = [self._weight(work.rows, trust * work.pairs) for work in ahead]
+        if sum(by_cell) < self._limits.enough_ahead * self._cells or next_ts >= END:
             return
         by_key: _WorkByKey = {}
         for cell, work in enumerate(ahead):
@@ -148,7 +163,7 @@ class HeavyKeys:
 
     def decide(self, next_ts: int) -> bool:
         """Which keys are heavy, or light again, from a time on that is later than all rows so far."""
-        if sum(self._work) < ENOUGH_WORK * self._cells or next_ts >= END:
+        if sum(self._work) < self._limits.enough_work * self._cells or next_ts >= END:
             return False
         before = self.keys
         self._lighten(next_ts)
@@ -180,7 +195,10 @@ class HeavyKeys:
         if self._longest_us is None:
             return
         for place, key in enumerate(self.keys):
-            if key.fades == END and _work(*_total(self._by_key.get(key.hash, []))) < _LIGHT * mean:
+            if (
+                key.fades == END
+                and self._weight(*_total(self._by_key.get(key.hash, []))) < self._limits.light * mean
+            ):
                 fading = replace(key, fades=next_ts, over=next_ts + self._longest_us)
                 self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
 
@@ -192,22 +210,25 @@ class HeavyKeys:
         for key, cells in by_key.items():
             if key in heavy:
                 # It is uneven as long as rows from before are at its home.
-                total = sum(_work(*one) for one in cells)
-                work = [own + total / self._cells - _work(*one) for own, one in zip(work, cells, strict=True)]
+                total = sum(self._weight(*one) for one in cells)
+                work = [
+                    own + total / self._cells - self._weight(*one)
+                    for own, one in zip(work, cells, strict=True)
+                ]
             elif (home := self._home(key, cells)) is not None:
                 light[home][key] = _total(cells)
         while len(self.keys) < _MOST_KEYS:
             slowest = max(range(self._cells), key=work.__getitem__)
             keys = light[slowest]
-            if work[slowest] <= _UNEVEN * sum(work) / self._cells or not keys:
+            if work[slowest] <= self._limits.uneven * sum(work) / self._cells or not keys:
                 return
-            heaviest = max(keys, key=lambda key: _work(*keys[key]))
+            heaviest = max(keys, key=lambda key: self._weight(*keys[key]))
             rows, pairs = keys.pop(heaviest)
-            everywhere = _work(rows, pairs / self._cells)
-            if everywhere > _work(rows, pairs) / 2:
+            everywhere = self._weight(rows, pairs / self._cells)
+            if everywhere > self._weight(rows, pairs) / 2:
                 return
             work = [own + everywhere for own in work]
-            work[slowest] -= _work(rows, pairs)
+            work[slowest] -= self._weight(rows, pairs)
             self._begin(heaviest, slowest, next_ts)
 
     def _home(self, key: int, cells: Sequence[tuple[float, float]]) -> int | None:
@@ -218,14 +239,13 @@ class HeavyKeys:
         told = [cell for cell, (rows, _) in enumerate(cells) if rows]
         return told[0] if len(told) == 1 else None
 
+    def _weight(self, rows: float, pairs: float) -> float:
+        return rows * self._limits.row_work + pairs
+
     def _begin(self, hash_: int, home: int, next_ts: int) -> None:
         # One that fades is heavy again: its rows went to all cells all the time.
         ended = (replace(key, over=min(key.over, next_ts)) if key.hash == hash_ else key for key in self.keys)
         self.keys = (*ended, HeavyKey(hash_, home, next_ts))
-
-
-def _work(rows: float, pairs: float) -> float:
-    return rows * ROW_WORK + pairs
 
 
 def _total(cells: Sequence[tuple[float, float]]) -> tuple[float, float]:
