@@ -24,6 +24,7 @@ from joins.drawn import (
     arrivals,
     by_stream,
     join_sets,
+    keyed_sets,
 )
 from slicemill.engine.adapting import skew
 from slicemill.engine.adapting.redistribution import can_change
@@ -237,7 +238,7 @@ def _undisturbed(scene: Scene) -> dict[int, GivenRows]:
 def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
     counting = draw(st.booleans())
     eager = draw(st.booleans())
-    drawn = draw(join_sets(counting=counting, most=2 if eager else 5))
+    drawn = draw(keyed_sets() if eager else join_sets(counting=counting))
     rows = draw(arrivals(drawn, ties=not counting))
     finished = FinishedInput(rows)
     assume(all(finished.count(join) <= MOST_RESULTS for join in drawn))
