@@ -28,7 +28,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from slicemill.engine.adapting.skew import HeavyKeys, JoinSide
+from slicemill.engine.adapting.skew import HeavyKeys, SkewedSide
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.work import (
@@ -367,7 +367,7 @@ class RunningUnit:
             for window in member.windows
         )
         joined = joined_inputs(plan.unit, plan.graph)
-        sides = [JoinSide.of(one.logs, one.window) for one in joined.inputs] if joined is not None else []
+        sides = [SkewedSide.of(one.logs, one.window) for one in joined.inputs] if joined is not None else []
         return HeavyKeys(self.cells, longest, self.fields.get("heavy") or (), sides)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from slicemill.engine.adapting import skew
-from slicemill.engine.adapting.skew import LIMITS, HeavyKeys, JoinSide, SkewLimits, work_ahead
+from slicemill.engine.adapting.skew import LIMITS, HeavyKeys, SkewedSide, SkewLimits, work_ahead
 from slicemill.engine.mill import Mill
 from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.heavy import KeySample, KeyWork
@@ -91,7 +91,7 @@ def test_without_an_end_of_windows_a_key_stays_heavy() -> None:
 
 
 def test_what_lies_ahead_is_foreseen_from_samples_of_both_sides() -> None:
-    sides = (JoinSide(("a",), window_us=100), JoinSide(("b", "c"), window_rows=50))
+    sides = (SkewedSide(("a",), window_us=100), SkewedSide(("b", "c"), window_rows=50))
     samples = {
         "a": [KeySample(1_000, 1_000, {7: (2, 300.0)})],
         "b": [KeySample(500, 10, {7: (2, 200.0), 8: (0, 100.0)})],
@@ -106,7 +106,7 @@ def test_what_lies_ahead_is_foreseen_from_samples_of_both_sides() -> None:
 
 def test_a_key_is_spread_before_the_first_run_over_many_of_its_rows() -> None:
     many = KeySample(100_000, WINDOW, {7: (2, 30_000.0)})
-    keys = HeavyKeys(CELLS, WINDOW, (), (JoinSide(("a",), WINDOW), JoinSide(("b",), WINDOW)))
+    keys = HeavyKeys(CELLS, WINDOW, (), (SkewedSide(("a",), WINDOW), SkewedSide(("b",), WINDOW)))
     for log in "ab":
         keys.arrived(log, many)
     keys.foresee(50)
@@ -117,7 +117,7 @@ def test_a_key_is_spread_before_the_first_run_over_many_of_its_rows() -> None:
 
 def test_what_was_foreseen_and_did_not_come_is_believed_less() -> None:
     many = KeySample(1_000, WINDOW, {7: (2, 700.0)})
-    keys = HeavyKeys(CELLS, WINDOW, (), (JoinSide(("a",), WINDOW), JoinSide(("b",), WINDOW)))
+    keys = HeavyKeys(CELLS, WINDOW, (), (SkewedSide(("a",), WINDOW), SkewedSide(("b",), WINDOW)))
     few = KeySample(1_000, WINDOW, {7: (2, 500.0)})
     for sample in (few, many):
         for log in "ab":
@@ -203,3 +203,23 @@ def test_rows_and_their_numbers_are_those_of_one_cell_while_a_key_is_heavy_for_s
     else:
         assert begun[-1][0][3] < END, "it was heavy, and faded"
     assert {len(keys) for keys in begun} == {1}
+
+
+def test_a_key_is_heavy_from_the_first_row_on_if_a_batch_has_many_of_its_rows(tmp_path: Path) -> None:
+    chance = np.random.default_rng(2)
+    mill = fed_mill(tmp_path, Clock(1), inline_pool(), 4)
+    try:
+        mill.execute(QUERIES.split("CREATE STREAM pairs")[0])
+        mill.execute("CREATE QUERY q AS SELECT A.v FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND] "
+                     "WHERE A.k = B.k AND abs(A.v - B.v) <= 10")  # fmt: skip
+        mill.open()
+        for stream in "AB":
+            times = np.sort(chance.integers(0, 3_000_000, 6_000))
+            keys = np.where(chance.random(6_000) < 0.3, 3, chance.integers(0, 2_000, 6_000))
+            values = chance.integers(0, 100_000, 6_000)
+            feed_rows(mill, stream, list(zip(keys.tolist(), values.tolist(), times.tolist(), strict=True)))
+        mill.dispatcher.run_all()
+        ((key, *_),) = [fields["heavy"] for fields in mill.home.units.values() if fields.get("heavy")]
+        assert HeavyKey(*key).since <= 0
+    finally:
+        mill.close()

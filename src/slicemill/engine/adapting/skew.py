@@ -47,7 +47,7 @@ LIMITS = SkewLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class JoinSide:
+class SkewedSide:
     """The logs that an input of a join comes from, and its window, by time or by rows; None: without end."""
 
     logs: tuple[str, ...]
@@ -55,9 +55,9 @@ class JoinSide:
     window_rows: int | None = None
 
     @staticmethod
-    def of(logs: tuple[str, ...], window: Window) -> JoinSide:
+    def of(logs: tuple[str, ...], window: Window) -> SkewedSide:
         counts = window.frame is FrameUnit.ROWS
-        return JoinSide(logs, None if counts else window.extent, window.extent if counts else None)
+        return SkewedSide(logs, None if counts else window.extent, window.extent if counts else None)
 
     def met(self, sample: KeySample, rows: float) -> float:
         """How many of a key's rows in a sample a row of the other side meets."""
@@ -69,7 +69,7 @@ class JoinSide:
 
 
 def work_ahead(
-    sides: Sequence[JoinSide], samples: Mapping[str, Sequence[KeySample]], cells: int
+    sides: Sequence[SkewedSide], samples: Mapping[str, Sequence[KeySample]], cells: int
 ) -> list[KeyWork]:
     """What each cell will have to do with rows that were sampled, by key where a key has many of them.
 
@@ -108,7 +108,7 @@ class HeavyKeys:
         cells: int,
         longest_us: int | None,
         known: Iterable[Sequence[int]] = (),
-        sides: Sequence[JoinSide] = (),
+        sides: Sequence[SkewedSide] = (),
     ) -> None:
         self.keys = tuple(HeavyKey(*fields) for fields in known)
         if longest_us is not None:
