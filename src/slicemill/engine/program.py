@@ -127,9 +127,14 @@ class UnitProgram:
             self._logs[node_id] = frozenset(log for source in sources for log in self._behind(source))
         self._own = self._own_nodes()
         # Asking a step what it is takes as long as a run with few rows does.
-        steps, stateful = self._steps.items(), self._stateful.items()
-        self._controlled = {node_id: step for node_id, step in steps if isinstance(step, LoadControlled)}
-        self._keyed = [step for step in self._steps.values() if isinstance(step, Keyed)]
+        self._controlled: dict[str, LoadControlled] = {}
+        self._keyed: list[Keyed] = []
+        for node_id, controlled in self._steps.items():
+            if isinstance(controlled, LoadControlled):
+                self._controlled[node_id] = controlled
+            if isinstance(controlled, Keyed):
+                self._keyed.append(controlled)
+        stateful = self._stateful.items()
         self._weighing = [step for _, step in stateful if isinstance(step, Keyed)]
         self._comparing = {node_id: step for node_id, step in stateful if isinstance(step, Comparing)}
         self._shedding = {node_id: step for node_id, step in stateful if isinstance(step, Shedding)}

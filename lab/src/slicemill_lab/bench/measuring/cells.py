@@ -124,9 +124,10 @@ def measured_cells(
 
 def _keep_freed_memory() -> None:
     """As workers do, where the C library has such settings."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for name, number in _MALLOC.items() if mallopt is not None else ():
-        mallopt(number, WORKER_MEMORY[name])
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        for name, number in _MALLOC.items():
+            library.mallopt(number, WORKER_MEMORY[name])
 
 
 def _words(placement: Placement) -> str:
