@@ -80,7 +80,7 @@ SKEWED = ScaleCase(
 )
 BAND = ScaleCase("theta, a band", "ab", "a.v BETWEEN b.v - 1 AND b.v + 1", 10_000, 500, 2, 10_000)
 SHORT_BAND = ScaleCase(
-    "theta, a band, short window", "ab", "a.v BETWEEN b.v - 1 AND b.v + 1", 10_000, 500, 0.5, 10_000
+    "theta, a short band", "ab", "a.v BETWEEN b.v - 1 AND b.v + 1", 10_000, 500, 0.5, 10_000
 )
 ONE_KEY = ScaleCase("3-way, one key", "abc", "a.k = b.k AND b.k = c.k", 50_000, 5_000, 10, 25_000)
 TWO_KEYS = ScaleCase("3-way, two keys", "abc", "a.k = b.k AND b.v = c.v", 50_000, 5_000, 10, 25_000)
