@@ -262,8 +262,6 @@ class MultiJoinKernel:
             until = min(joining, default=FOREVER)
             if until == FOREVER:
                 continue
-            # Of a stream that has said nothing so far, the beginning of time: ages are differences to it.
-            until = max(until, -FOREVER // 2)
             measures.reached_us = max(measures.reached_us, until)
             if block.rows:
                 measures.arrived(name, block.rows, int(block.times.min()))
