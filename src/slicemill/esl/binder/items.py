@@ -44,7 +44,7 @@ def bind_items(
                     )
                 bound += [(SelectItem(field_of(c), ColumnRef.to(c)), node) for c in several]
                 continue
-            bound.append((SelectItem(alias or _name_of(value_node), bind(value_node, env)), node))
+            bound.append((SelectItem(alias or name_of(value_node), bind(value_node, env)), node))
     return bound
 
 
@@ -59,7 +59,7 @@ def _expand(node: exp.Expression, scope: Scope) -> Iterable[SelectItem]:
                 yield SelectItem(column.name, ColumnRef.to(scope.read_as(alias, column)))
 
 
-def _name_of(node: exp.Expression) -> str:
+def name_of(node: exp.Expression) -> str:
     if isinstance(node, exp.Column):
         return node.name
     if isinstance(node, exp.Dot):

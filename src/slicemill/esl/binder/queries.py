@@ -19,6 +19,8 @@ from slicemill.esl.types.schema import Column, Schema, Type
 
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
+    from slicemill.esl.binder.spellings.rewrite import respelled  # which binds what it asks about
+
     definitions = child(node, "with_")
     for definition in definitions.expressions if definitions is not None else ():
         name = definition.args["alias"].name
@@ -28,6 +30,9 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
     if isinstance(node, exp.Union):
         return _bind_union(node, context)
     assert isinstance(node, exp.Select), "the grammar has no other queries"
+    node = respelled(node, context)
+    if not isinstance(node, exp.Select):
+        return bind_query(node, context)
     if reads_a_stream(node, context):
         return select.bind_select(node, context)
     return relations.bind_relation(node, context)

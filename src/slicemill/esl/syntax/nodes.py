@@ -69,9 +69,43 @@ class DurationPart(exp.Expression):
 
 
 class FrameClause(exp.Expression):
-    """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`; no `this` means UNBOUNDED."""
+    """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`; no `this` means UNBOUNDED.
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "slide": False, "active": False}
+    `from_start` makes it grow: its windows begin at multiples of the extent (CUMULATE). Of a `SESSION`,
+    `this` is the gap that ends it; or the column `until` says how long a tuple holds it open; `close`
+    is a condition on its last tuple.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "kind": True,
+        "this": False,
+        "slide": False,
+        "active": False,
+        "from_start": False,
+        "until": False,
+        "close": False,
+    }
+
+
+class WindowFunction(exp.Expression):
+    """`TUMBLE|HOP|CUMULATE|SESSION (TABLE stream, DESCRIPTOR(column), lengths)` in FROM."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "kind": True,
+        "this": True,
+        "column": True,
+        "partition_by": False,
+        "size": False,
+        "slide": False,
+        "step": False,
+        "gap": False,
+    }
+
+
+class GroupingSets(exp.Expression):
+    """`GROUPING SETS ((a, b), (a), ())`: `expressions` are the sets, each a tuple."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class Over(exp.Expression):

@@ -52,7 +52,8 @@ class EslGenerator(Generator):
 
     def anonymous_sql(self, e: exp.Anonymous) -> str:
         distinct = "DISTINCT " if child(e, "distinct") else ""
-        return f"{self.sql(e, 'this')}({distinct}{self.expressions(e, flat=True)})"
+        kept = f" FILTER (WHERE {self.sql(e, 'filter')})" if child(e, "filter") else ""
+        return f"{self.sql(e, 'this')}({distinct}{self.expressions(e, flat=True)}){kept}"
 
     def cast_sql(self, e: exp.Cast, safe_prefix: str | None = None) -> str:
         return f"{safe_prefix or ''}CAST({self.sql(e, 'this')} AS {self.sql(e, 'to')})"
@@ -74,13 +75,38 @@ class EslGenerator(Generator):
 
     # -- windows ---------------------------------------------------------------------------------------
 
+    def windowfunction_sql(self, e: nodes.WindowFunction) -> str:
+        partition = child(e, "partition_by")
+        keys = f" PARTITION BY ({self._listing(partition)})" if partition else ""
+        lengths = [
+            f"{name} => {self.sql(child(e, name.lower()))}"
+            for name in ("SLIDE", "STEP", "SIZE", "GAP")
+            if child(e, name.lower())
+        ]
+        data = f"DATA => TABLE {self.sql(e, 'this')}{keys}"
+        timecol = f"TIMECOL => DESCRIPTOR({self.sql(e, 'column')})"
+        return f"{child(e, 'kind')}({', '.join([data, timecol, *lengths])})"
+
+    def groupingsets_sql(self, e: nodes.GroupingSets) -> str:
+        sets = ", ".join(f"({self._listing(one.expressions)})" for one in e.expressions)
+        return f"GROUPING SETS ({sets})"
+
     def frameclause_sql(self, e: nodes.FrameClause, preceding: bool = False) -> str:
+        if child(e, "kind") == "SESSION":
+            return self._session(e)
         parts = [child(e, "kind"), self.sql(e, "this") or "UNBOUNDED"]
         if preceding:
             parts.append("PRECEDING")
         if child(e, "active"):
             parts.append("ACTIVE EXPIRATION")
         return " ".join(parts) + self._slide(e)
+
+    def _session(self, e: nodes.FrameClause) -> str:
+        words = ["SESSION"]
+        words += [self.sql(e, "this")] if child(e, "this") else []
+        words += ["UNTIL", self.sql(e, "until")] if child(e, "until") else []
+        words += ["CLOSE WHEN", self.sql(e, "close")] if child(e, "close") else []
+        return " ".join(words)
 
     def _slide(self, e: nodes.FrameClause) -> str:
         return f" SLIDE {self.sql(e, 'slide')}" if child(e, "slide") else ""
@@ -149,7 +175,8 @@ class EslGenerator(Generator):
         return f"EXISTS{self._wrapped(e.this)}"
 
     def streaminput_sql(self, e: nodes.StreamInput) -> str:
-        sql = self.sql(e, "this") if isinstance(e.this, exp.Identifier) else self._wrapped(e.this)
+        bare = isinstance(e.this, exp.Identifier | nodes.WindowFunction)
+        sql = self.sql(e, "this") if bare else self._wrapped(e.this)
         frame, coalesce = child(e, "frame"), child(e, "coalesce")
         if coalesce:
             sql += f"({self._listing(coalesce)})"

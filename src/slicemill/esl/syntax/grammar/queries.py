@@ -7,7 +7,7 @@ from sqlglot import exp
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.grammar import expressions, windows
+from slicemill.esl.syntax.grammar import expressions, window_functions, windows
 from slicemill.esl.syntax.nodes import at
 from slicemill.esl.syntax.tokens import NOT_AN_ALIAS, RESERVED
 
@@ -87,7 +87,7 @@ def select(c: Cursor) -> exp.Select:
     if c.looking_at("WINDOW"):
         node.set("window", windows.trailing(c))
     if c.accept("GROUP", "BY"):
-        node.set("group", exp.Group(expressions=c.listing(lambda: expressions.expression(c))))
+        node.set("group", exp.Group(expressions=c.listing(lambda: _group(c))))
     if c.accept("HAVING"):
         node.set("having", exp.Having(this=expressions.expression(c)))
     if c.looking_at("WINDOW") and node.args.get("window") is None:
@@ -118,6 +118,26 @@ def _item(c: Cursor) -> exp.Expression:
     return node
 
 
+def _group(c: Cursor) -> exp.Expression:
+    start = c.span()
+    if not (c.looking_at("GROUPING", "SETS", "(")):
+        return expressions.expression(c)
+    c.expect("GROUPING", "SETS", "(")
+    sets = c.listing(lambda: _grouping_set(c))
+    c.expect(")")
+    return at(nodes.GroupingSets(expressions=sets), c.span_from(start))
+
+
+def _grouping_set(c: Cursor) -> exp.Expression:
+    """`(a, b)`, `()`, or one expression."""
+    start = c.span()
+    if not c.take("("):
+        return at(exp.Tuple(expressions=[expressions.expression(c)]), c.span_from(start))
+    inside = [] if c.looking_at(")") else c.listing(lambda: expressions.expression(c))
+    c.expect(")")
+    return at(exp.Tuple(expressions=inside), c.span_from(start))
+
+
 def _ordered(c: Cursor) -> exp.Expression:
     node = expressions.expression(c)
     descending = c.accept("DESC")
@@ -133,6 +153,8 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     if c.accept("("):
         this = c.nested(lambda: query(c))
         c.expect(")")
+    elif window_functions.stands_here(c):
+        this = window_functions.window_function(c)
     else:
         this = c.name("a stream or table")
         if c.looking_at("."):

@@ -18,6 +18,7 @@ from slicemill.esl.syntax.grammar import (
     functions,
     models,
     queries,
+    window_functions,
     windows,
 )
 from slicemill.esl.syntax.nodes import at, height
@@ -33,6 +34,12 @@ _FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(_STARTS)})\b", re.IGNORECASE | r
 
 # Trees are printed, bound and compared by recursion: about four frames for each level.
 MAX_HEIGHT = 150
+
+# For those who bring CREATE TABLE … WITH ('connector' = …) from elsewhere.
+_NO_WITH = (
+    "write CREATE STREAM name (columns) ORDER BY ts SLACK 5 SECONDS "
+    "USING kafka OPTIONS (kafka.bootstrap.servers = '…', subscribe = '…'), or SOURCE 'file.csv'"
+)
 
 
 def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
@@ -158,7 +165,10 @@ def _create(c: Cursor) -> exp.Expression:
             c.note("(")
             c.fail("a table is declared with its columns; a query makes a VIEW or a STREAM")
         columns = _columns(c)
-        return nodes.CreateTable(this=name, columns=columns, source=_source(c))
+        source = _source(c)
+        if source is None and c.looking_at("WITH"):
+            raise Mistake("a table says with SOURCE or USING where its rows are", c.span(), _NO_WITH)
+        return nodes.CreateTable(this=name, columns=columns, source=source)
     if c.accept("VIEW"):
         name = _object_name(c, "a name for the view")
         c.expect("AS")
@@ -199,7 +209,8 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
     if not c.looking_at("("):
         c.note("(")
         c.fail()
-    node = nodes.CreateStream(this=name, columns=_columns(c))
+    node = nodes.CreateStream(this=name)
+    node.set("columns", _columns(c, node))
     while True:
         # The theses print a `;` in front of SOURCE.
         if c.looking_at(";") and c.word(1) in ("SOURCE", "USING"):
@@ -216,6 +227,8 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
             assert source is not None, "SOURCE or USING stands here"
             _set_once(node, "source", at(source, c.span_from(start)))
         else:
+            if c.looking_at("WITH"):
+                raise Mistake("a stream says with SOURCE or USING where it comes from", c.span(), _NO_WITH)
             for word in ("SOURCE", "USING"):
                 c.note(word)
             return node
@@ -227,16 +240,39 @@ def _set_once(node: exp.Expression, key: str, value: exp.Expression) -> None:
     node.set(key, value)
 
 
-def _columns(c: Cursor) -> list[nodes.ColumnDeclaration]:
+def _columns(c: Cursor, stream: nodes.CreateStream | None = None) -> list[nodes.ColumnDeclaration]:
+    """`(name type, …)`; among those of a stream a WATERMARK may stand, which is its order and slack."""
     c.expect("(")
-    columns = c.listing(lambda: _column(c))
+    columns = [column for column in c.listing(lambda: _column_or_watermark(c, stream)) if column is not None]
     c.expect(")")
     return columns
+
+
+def _column_or_watermark(c: Cursor, stream: nodes.CreateStream | None) -> nodes.ColumnDeclaration | None:
+    if not c.looking_at("WATERMARK", "FOR"):
+        return _column(c)
+    if stream is None:
+        raise Mistake(
+            "a table has no watermark; what has one is a stream",
+            c.span(),
+            f"write CREATE STREAM … {_NO_WITH}",
+        )
+    column, slack = window_functions.watermark(c)
+    _set_once(stream, "order", column)
+    if slack is not None:
+        _set_once(stream, "slack", slack)
+    return None
 
 
 def _column(c: Cursor) -> nodes.ColumnDeclaration:
     start = c.span()
     name = c.name("a column")
+    if c.looking_at("AS") and c.word(1) in ("PROCTIME", "CURRENT_TIMESTAMP", "NOW"):
+        raise Mistake(
+            "the clock stamps the tuples of a stream as a whole",
+            c.span(),
+            f"declare {name.name} timestamp, and ORDER BY current_time behind the columns",
+        )
     kind = expressions.type_name(c)
     if c.word() in ("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES"):
         raise Mistake("a column has a name and a type, nothing else", c.span(), "leave the constraint out")

@@ -41,15 +41,33 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
 
 
 def bracket(c: Cursor) -> nodes.FrameClause:
-    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]` behind a stream in FROM."""
+    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]` behind a
+    stream in FROM."""
     c.expect("[")
-    if c.word() not in ("ROWS", "RANGE"):
-        c.note("RANGE")
-        c.note("ROWS")
+    if c.looking_at("SESSION"):
+        frame = _session(c)
+    elif c.word() in ("ROWS", "RANGE"):
+        frame = _frame(c, preceding=False)
+    else:
+        for word in ("RANGE", "ROWS", "SESSION"):
+            c.note(word)
         c.fail()
-    frame = _frame(c, preceding=False)
     c.expect("]")
     return frame
+
+
+def _session(c: Cursor) -> nodes.FrameClause:
+    """`SESSION 30 SECONDS`, `SESSION UNTIL expires`, either with `CLOSE WHEN condition`, or that alone."""
+    start = c.span()
+    c.expect("SESSION")
+    node = nodes.FrameClause(kind="SESSION")
+    if c.accept("UNTIL"):
+        node.set("until", expressions.expression(c))
+    elif not c.looking_at("CLOSE"):
+        node.set("this", duration(c))
+    if c.accept("CLOSE", "WHEN"):
+        node.set("close", expressions.expression(c))
+    return at(node, c.span_from(start))
 
 
 def trailing(c: Cursor) -> nodes.FrameClause:
