@@ -21,6 +21,7 @@ from slicemill.operators.over import spec as over
 from slicemill.operators.panes import spec as panes
 from slicemill.operators.part import spec as part
 from slicemill.operators.select import spec as select
+from slicemill.operators.sessions import spec as sessions
 from slicemill.operators.streams import spec as streams
 from slicemill.operators.union import spec as union
 from slicemill.operators.windowed_group import spec as windowed_group
@@ -37,6 +38,7 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *windowed_group.KINDS,
     *over.KINDS,
     *panes.KINDS,
+    *sessions.KINDS,
     *models.KINDS,
     *part.KINDS,
     *coalesce.KINDS,

@@ -28,6 +28,7 @@ from slicemill.operators.lookup.spec import Lookup, Materialize
 from slicemill.operators.operator import Operator
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.select.spec import Filter, Project
+from slicemill.operators.sessions.spec import SessionAggregate
 from slicemill.operators.streams.spec import QueryResults, Scan, Source
 from slicemill.operators.union.spec import Merge
 from slicemill.operators.windowed_group.spec import RelationAggregate
@@ -190,8 +191,11 @@ class _Builder:
             schema = Schema((*groups, *columns))
             operator = GroupAggregate(select.group_by, select.aggregates)
             return self.add(f"{name}: aggregate", operator, (node,), schema)
-        if select.slide is not None:
+        if select.slide is not None or select.session is not None:
             columns += [Column("window_start", TIMESTAMP), Column("window_end", TIMESTAMP)]
+        if select.session is not None:
+            sessions = SessionAggregate(select.group_by, select.aggregates, select.session)
+            return self.add(f"{name}: sessions", sessions, (node,), Schema((*groups, *columns)))
         single = len(streams) == 1
         windows = tuple(
             (None if single else _time_of(entry).name, entry.window)

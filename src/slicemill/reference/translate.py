@@ -7,7 +7,7 @@ that the product falls back on as well (`operators/*/rows.py`) are taken from th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from slicemill.aggregate.definition import RowCall, comparable
 from slicemill.aggregate.frame import WindowFrame
@@ -30,6 +30,7 @@ from slicemill.operators.over import spec as over
 from slicemill.operators.registry import kind_of
 from slicemill.operators.row_operator import RowOperator, predicate, row_of_expressions, row_of_items
 from slicemill.operators.select import spec as select
+from slicemill.operators.sessions import spec as sessions
 from slicemill.operators.streams.spec import Scan, Source
 from slicemill.operators.union import spec as union
 from slicemill.operators.windowed_group import spec as windowed_group
@@ -37,13 +38,14 @@ from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.operators.classify import ClassifyOperator
 from slicemill.reference.operators.coalesce import CoalesceOperator
 from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
+from slicemill.reference.operators.sessions import Sessions
 from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
 from slicemill.reference.operators.table_join import TableJoin
 from slicemill.reference.operators.view_join import ViewJoin
 from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.reference.operators.windowed_group import group_rows
 from slicemill.reference.sources import ScheduledSource
-from slicemill.rows import Row
+from slicemill.rows import Row, Timed
 
 Tables = Mapping[str, Sequence[Row]]
 
@@ -135,6 +137,22 @@ def _windowed_group(operator: windowed_group.RelationAggregate, context: StepCon
     return group_rows(operator, [call_of(call, schema, context) for call in operator.calls], schema)
 
 
+def _sessions(operator: sessions.SessionAggregate, context: StepContext) -> RowOperator:
+    (schema,) = context.schemas
+    session = operator.session
+    until = row_of_expressions((session.until,), schema) if session.until is not None else None
+
+    def end_of(tuple_: Timed) -> int | None:
+        if until is not None:
+            (end,) = until(tuple_.row)
+            return tuple_.ts if end is None else cast(int, end)
+        return None if session.gap_us is None else tuple_.ts + session.gap_us
+
+    closes = predicate(session.close, schema) if session.close is not None else lambda _: False
+    calls = [call_of(call, schema, context) for call in operator.calls]
+    return Sessions(calls, row_of_items(operator.group_by, schema), end_of, closes)
+
+
 def _over(operator: over.WindowAggregate, context: StepContext) -> RowOperator:
     return WindowAggregateOperator(
         [window_call_of(call, context.schemas[0], context) for call in operator.calls]
@@ -158,6 +176,7 @@ TWINS: Mapping[type, Twin] = {
     group.GroupAggregate: _group,
     windowed_group.RelationAggregate: _windowed_group,
     over.WindowAggregate: _over,
+    sessions.SessionAggregate: _sessions,
     coalesce.Coalesce: lambda operator, context: coalesce_rows(
         operator, context.schemas[0], context.node.schema
     ),

@@ -22,13 +22,14 @@ from slicemill.esl.binder.model_windows import check_positions
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
+from slicemill.esl.binder.sessions import bind_session
 from slicemill.esl.binder.temporal import bind_temporal
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
-from slicemill.esl.types.query import FrameUnit, QueryInput, SelectQuery
+from slicemill.esl.types.query import FrameUnit, QueryInput, SelectQuery, SessionWindow
 from slicemill.esl.types.relation import SelectItem
 
 
@@ -45,7 +46,8 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
 
     where, inputs = _bind_conditions(node, entries, inputs, env, problems)
     groups = _bind_groups(node, env, problems)
-    env.bounds_allowed = any(i.window is not None and i.window.slide is not None for i in inputs)
+    session = bind_session(entries, env, problems)
+    env.bounds_allowed = session is not None or any(i.window is not None and i.window.slide is not None for i in inputs)
     bound = bind_items(node.expressions, env, scope, problems)
     having_node = child(node, "having")
     having: Expr | None = None
@@ -64,7 +66,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
             having = _read_groups(having, having_node.this, groups, env)
     elif having is not None:
         raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
-    _check_aggregates(node, env, groups, inputs)
+    _check_aggregates(node, env, groups, inputs, session)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
@@ -79,6 +81,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         coalesce=None,
         items=items,
         schema=schema_of_items(items),
+        session=session,
     )
 
 
@@ -173,7 +176,11 @@ def _read_groups(expr: Expr, node: exp.Expression, groups: list[SelectItem], env
 
 
 def _check_aggregates(
-    node: exp.Select, env: SelectEnvironment, groups: list[SelectItem], inputs: list[QueryInput]
+    node: exp.Select,
+    env: SelectEnvironment,
+    groups: list[SelectItem],
+    inputs: list[QueryInput],
+    session: SessionWindow | None,
 ) -> None:
     windows = [i.window for i in inputs if not i.finite]
     bounded = [w for w in windows if w is not None and w.extent is not None]
@@ -193,6 +200,12 @@ def _check_aggregates(
                 span_of(node),
                 "leave SLIDE out, or put an aggregate into the select list",
             )
+        if session is not None:
+            raise Mistake(
+                "a session is a group of tuples, and nothing is computed of it",
+                span_of(node),
+                "put an aggregate into the select list, such as count(*)",
+            )
         return
     # The windows of a join are the join's own where aggregates answer at each of its tuples.
     joined = len(windows) > 1
@@ -208,7 +221,7 @@ def _check_aggregates(
             "an aggregate that answers at each tuple does not slide", span_of(node), "leave SLIDE out"
         )
     for resolved in env.resolved.values():
-        _check_one(node, resolved, bool(bounded) and not running)
+        _check_one(node, resolved, (bool(bounded) and not running) or session is not None)
         if resolved.base is not None and resolved.base.model is not None:
             call = _find_call(node, resolved)
             check_positions(resolved.base.model, windows, grouped=bool(groups) or joined, node=call)

@@ -53,6 +53,23 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Tuples of a group that hang together: each holds its session open, and the next one comes in time.
+
+    A tuple holds it open for `gap_us`, or `until` the time that a column says, or for ever. The first tuple for
+    which `close` is true is its last.
+    """
+
+    gap_us: int | None = None
+    until: Expr | None = None
+    close: Expr | None = None
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return tuple(expr for expr in (self.until, self.close) if expr is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class QueryInput:
     """One entry of FROM.
 
@@ -120,6 +137,7 @@ class SelectQuery:
     coalesce: TemporalQuery | None
     items: tuple[SelectItem, ...]
     schema: Schema
+    session: SessionWindow | None = None
 
     @property
     def slide(self) -> int | None:
