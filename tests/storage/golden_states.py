@@ -80,6 +80,7 @@ CASES = (
     "relations/count_window",
     "relations/count_window_slide",
     "relations/expressions",
+    "sessions/set_by_data",
     "temporal/memory",
     "temporal/nulls",
     "unions/slide_over_a_union",
@@ -100,6 +101,7 @@ def main() -> None:
     # Its second version keeps what has yet to be looked at.
     _keep("classifiers-payloads", _states_of("classifiers/seen_and_predicted")[0])
     _keep("by-hand", _by_hand())
+    _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})

@@ -38,7 +38,6 @@ _CLASSES: dict[str, type] = {
     "item": relation.SelectItem,
     "aggregate.call": relation.AggregateCall,
     "frame": query.FrameUnit,
-    "window": query.Window,
     "window.call": query.WindowCall,
     "model.asked": Asked,
     "plan.load_budget": LoadBudget,
@@ -51,6 +50,7 @@ for _kind in KINDS:
 for _name, _class in _CLASSES.items():
     stored_as(_name, version=1)(_class)
 
+stored_as("window", version=2, upgrade={1: lambda plain: {**plain, "grows": False}})(query.Window)
 stored_as("type", version=2, upgrade={1: lambda plain: {**plain, "unit": None}})(types.Type)
 
 

@@ -137,6 +137,15 @@ KINDS = {
     "panes_all": Kind("SELECT count(DISTINCT v) AS m, window_end() AS e"
         " FROM s [RANGE 4 SECONDS SLIDE 4 SECONDS]"),
     "panes_uda": Kind("SELECT k, lowest(v) AS m FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k"),
+    "sessions": Kind("SELECT k, sum(v) AS m, window_end() AS e FROM s [SESSION 2 SECONDS] GROUP BY k"),
+    "sessions_some": Kind("SELECT k, median(v) AS m FROM s [SESSION 5 SECONDS] WHERE v > 1 GROUP BY k"),
+    "sessions_closed": Kind(
+        "SELECT k, lowest(v) AS m FROM s [SESSION 4 SECONDS CLOSE WHEN v = 3] GROUP BY k"
+    ),
+    "sessions_apart": Kind(
+        "SELECT k, max(m) AS m FROM (SELECT k, sum(v) OVER (PARTITION BY k ROWS 1 PRECEDING) AS m FROM s) AS q"
+        " [SESSION 2 SECONDS] GROUP BY k"
+    ),
     "arrival": Kind("SELECT k, count(*) AS m FROM s [RANGE 3 SECONDS] GROUP BY k"),
     "arrival_rows": Kind("SELECT k, sum(v) AS m FROM s [ROWS 4] GROUP BY k HAVING sum(v) > 2"),
     "over_join": Kind(

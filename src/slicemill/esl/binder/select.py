@@ -122,6 +122,11 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
                 f"give it a window: {bound.alias} [RANGE 10 MINUTES], or add WINDOW 10 MINUTES at the end",
             )
         inputs.append(bound)
+    growing = [entry for entry in entries if entry.input.window is not None and entry.input.window.grows]
+    if growing and len(streams) > 1:
+        raise Mistake(
+            "windows that grow are those of one stream", span_of(growing[0].node), "aggregate over each first"
+        )
     slides = {i.window.slide for i in inputs if i.window is not None and i.window.slide is not None}
     if len(slides) > 1:
         raise Mistake("the windows of one query slide together", span_of(node), "give one SLIDE for all")

@@ -27,13 +27,15 @@ class Window:
     """A window that ends now: `extent` tuples or microseconds long, or unbounded where that is None.
 
     For OVER, `extent` is what is written: ROWS 9 PRECEDING holds ten rows, RANGE is inclusive (SQL:2003).
-    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n.
+    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n. One that `grows` begins at
+    the last multiple of its extent, and is as long as that when it begins anew.
     """
 
     frame: FrameUnit
     extent: int | None
     slide: int | None = None
     active: bool = False
+    grows: bool = False
 
     @property
     def tumbles(self) -> bool:
@@ -49,6 +51,8 @@ class Window:
             words += ["SLIDE", show(self.slide)]
         if self.active:
             words.append("ACTIVE EXPIRATION")
+        if self.grows:
+            words.append("CUMULATE")
         return " ".join(words)
 
 
