@@ -1,4 +1,4 @@
-"""Sessions of several queries that share their rows, by both engines, against DuckDB: borders by lag, in SQL."""
+"""Sessions of several queries that share their rows, by both engines, against DuckDB: borders in SQL."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ QUERIES = {
     "until": ("SESSION UNTIL till", "", "coalesce(greatest(till, ts), ts)"),
 }
 SCRIPT = "CREATE STREAM S (k varchar, v int, last boolean, till timestamp) ORDER BY current_time;" + "".join(
-    f"""CREATE QUERY {name} AS SELECT k, count(*) AS n, sum(v) AS s, median(v) AS m, window_start() AS b, window_end() AS e
-    FROM S [{window}] {f"WHERE {where}" if where else ""} GROUP BY k;"""
+    f"""CREATE QUERY {name} AS SELECT k, count(*) AS n, sum(v) AS s, median(v) AS m,
+    window_start() AS b, window_end() AS e FROM S [{window}]
+    {f"WHERE {where}" if where else ""} GROUP BY k;"""
     for name, (window, where, _) in QUERIES.items()
 )
 CATALOG = bind(SCRIPT).catalog
@@ -51,12 +52,13 @@ def by_duckdb(tuples: Sequence[Timed], name: str) -> list[tuple[Any, ...]]:
             db.execute(f"INSERT INTO s VALUES {places}", values)
         return db.sql(f"""
             WITH taken AS (SELECT *, {end} AS till_then, {closes} AS closes FROM s WHERE {where or "TRUE"}),
-            before AS (SELECT *, max(till_then) OVER p AS held, lag(closes) OVER (PARTITION BY k ORDER BY o) AS over
-                FROM taken WINDOW p AS (PARTITION BY k ORDER BY o ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
+            before AS (SELECT *, max(till_then) OVER earlier AS held, lag(closes) OVER own AS over
+                FROM taken WINDOW own AS (PARTITION BY k ORDER BY o),
+                earlier AS (PARTITION BY k ORDER BY o ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
             numbered AS (SELECT *, count(*) FILTER (WHERE held IS NULL OR ts > held OR over)
                 OVER (PARTITION BY k ORDER BY o) AS session FROM before)
-            SELECT CASE WHEN bool_or(closes) THEN max(ts) ELSE max(till_then) END AS e, k, count(*), sum(v), median(v),
-                min(ts), CASE WHEN bool_or(closes) THEN max(ts) ELSE max(till_then) END
+            SELECT CASE WHEN bool_or(closes) THEN max(ts) ELSE max(till_then) END AS e, k,
+                count(*), sum(v), median(v), min(ts), e
             FROM numbered GROUP BY k, session ORDER BY e, min(o)""").fetchall()
 
 
@@ -79,7 +81,9 @@ def by_units(tuples: Sequence[Timed], borders: Sequence[int]) -> dict[str, list[
     for first, last in zip(places, [*places[1:], len(tuples)], strict=True):
         part = tuples[first:last]
         complete = tuples[last].ts if last < len(tuples) else END
-        outcome = program.run({"S": to_table(part, schema, [0] * len(part), [*range(first, last)])}, {"S": complete})
+        outcome = program.run(
+            {"S": to_table(part, schema, [0] * len(part), [*range(first, last)])}, {"S": complete}
+        )
         assert not outcome.errors
         for name in QUERIES:
             rows = timed_rows(outcome.tables[name], CATALOG.queries[name].schema)

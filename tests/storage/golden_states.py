@@ -81,6 +81,7 @@ CASES = (
     "relations/count_window_slide",
     "relations/expressions",
     "sessions/set_by_data",
+    "streams/derived_in_another_order",
     "temporal/memory",
     "temporal/nulls",
     "unions/slide_over_a_union",

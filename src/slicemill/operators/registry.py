@@ -20,6 +20,7 @@ from slicemill.operators.operator import Operator
 from slicemill.operators.over import spec as over
 from slicemill.operators.panes import spec as panes
 from slicemill.operators.part import spec as part
+from slicemill.operators.reorder import spec as reorder
 from slicemill.operators.select import spec as select
 from slicemill.operators.sessions import spec as sessions
 from slicemill.operators.streams import spec as streams
@@ -39,6 +40,7 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *over.KINDS,
     *panes.KINDS,
     *sessions.KINDS,
+    *reorder.KINDS,
     *models.KINDS,
     *part.KINDS,
     *coalesce.KINDS,

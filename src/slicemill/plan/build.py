@@ -27,6 +27,7 @@ from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.lookup.spec import Lookup, Materialize
 from slicemill.operators.operator import Operator
 from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.reorder.spec import Reorder
 from slicemill.operators.select.spec import Filter, Project
 from slicemill.operators.sessions.spec import SessionAggregate
 from slicemill.operators.streams.spec import QueryResults, Scan, Source
@@ -97,6 +98,9 @@ class _Builder:
             node = self._classifier(relation)
         else:
             node = self.query(relation.query, name)
+            if relation.order is not None:
+                operator = Reorder(relation.order, relation.slack_us)
+                node = self.add(f"{name}: order", operator, (node,), node.schema, TimestampKind.EXTERNAL)
         self.streams[name] = node.id
         return node
 

@@ -28,6 +28,7 @@ from slicemill.operators.kind import Role
 from slicemill.operators.lookup import spec as lookup
 from slicemill.operators.over import spec as over
 from slicemill.operators.registry import kind_of
+from slicemill.operators.reorder import spec as reorder
 from slicemill.operators.row_operator import RowOperator, predicate, row_of_expressions, row_of_items
 from slicemill.operators.select import spec as select
 from slicemill.operators.sessions import spec as sessions
@@ -38,6 +39,7 @@ from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
 from slicemill.reference.operators.classify import ClassifyOperator
 from slicemill.reference.operators.coalesce import CoalesceOperator
 from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
+from slicemill.reference.operators.reorder import ReorderOperator
 from slicemill.reference.operators.sessions import Sessions
 from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
 from slicemill.reference.operators.table_join import TableJoin
@@ -177,6 +179,9 @@ TWINS: Mapping[type, Twin] = {
     windowed_group.RelationAggregate: _windowed_group,
     over.WindowAggregate: _over,
     sessions.SessionAggregate: _sessions,
+    reorder.Reorder: lambda order, context: ReorderOperator(
+        context.schemas[0].index(order.column), order.slack_us
+    ),
     coalesce.Coalesce: lambda operator, context: coalesce_rows(
         operator, context.schemas[0], context.node.schema
     ),

@@ -61,6 +61,8 @@ CHANGED: Sequence[Sequence[tuple[object, ...]]] = ([(0, "null"), (2, "deux"), (2
 RELATIONS = {
     "big": "CREATE STREAM big AS SELECT k, v, ts FROM s WHERE v > 1",
     "totals": "CREATE STREAM totals AS SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS m FROM s",
+    "stepped": """CREATE STREAM stepped AS SELECT k, v, ts - INTERVAL 1 SECOND * (v DIV 2) AS at FROM s
+    ORDER BY at SLACK 3 SECONDS""",
     "recent": "CREATE VIEW recent AS SELECT k, w FROM r [RANGE 4 SECONDS]",
     "newest": "CREATE VIEW newest AS SELECT k, m FROM totals [ROWS 2]",
     "decided": """CREATE CLASSIFIER decided ON s(v) LEARN busy FROM examples
@@ -110,6 +112,7 @@ KINDS = {
     "view_rows": Kind("SELECT i.k, q.m FROM i, newest AS q WHERE i.k = q.k", uses=("newest",)),
     "from_derived": Kind("SELECT k, v FROM big WHERE v < 5", uses=("big",)),
     "from_totals": Kind("SELECT k, m FROM totals WHERE m > 3", uses=("totals",)),
+    "from_stepped": Kind("SELECT k, v, at FROM stepped WHERE v > 1", uses=("stepped",)),
     "table_totals": Kind("SELECT t.name, q.m FROM totals AS q, t WHERE q.k = t.k", uses=("totals",)),
     # windows with OVER, groups, panes, models
     "over_rows": Kind("SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS m FROM s"),
@@ -143,7 +146,8 @@ KINDS = {
         "SELECT k, lowest(v) AS m FROM s [SESSION 4 SECONDS CLOSE WHEN v = 3] GROUP BY k"
     ),
     "sessions_apart": Kind(
-        "SELECT k, max(m) AS m FROM (SELECT k, sum(v) OVER (PARTITION BY k ROWS 1 PRECEDING) AS m FROM s) AS q"
+        "SELECT k, max(m) AS m FROM (SELECT k, sum(v) OVER (PARTITION BY k ROWS 1"
+        " PRECEDING) AS m FROM s) AS q"
         " [SESSION 2 SECONDS] GROUP BY k"
     ),
     "arrival": Kind("SELECT k, count(*) AS m FROM s [RANGE 3 SECONDS] GROUP BY k"),

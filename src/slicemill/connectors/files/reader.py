@@ -4,8 +4,8 @@ New files are taken in the order of (modification time, name). A file is known b
 and is touched or written again is not read again. A file must be whole when it appears; move it into the
 folder, or give it a leading `_` meanwhile. One whose content cannot be read is told as an error, and the
 others go on; if it was written just now, it may not be whole, and the stream waits for it. One that the
-system cannot give (a disk that fails, missing rights) stops its stream, and no other, until it can. A source that
-names one file ends with it; folders and patterns never do.
+system cannot give (a disk that fails, missing rights) stops its stream, and no other, until it can. A source
+that names one file ends with it; folders and patterns never do.
 
 An offset is `{"seen": place in the ledger, "names": files read since, "file": [name, position], "memory":
 …}`.

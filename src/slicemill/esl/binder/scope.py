@@ -11,6 +11,7 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.expression import Argument, ColumnRef, Expr
 from slicemill.esl.types.schema import Column, Schema
+from slicemill.scalar.signatures import UNREPEATABLE
 
 NO_COLUMNS = Schema(())
 
@@ -78,6 +79,8 @@ class Scope:
         hint = did_you_mean(name, columns) or f"the columns are {', '.join(columns)}"
         if node.this.args.get("quoted"):
             hint = f"strings are written in single quotes: '{name}'"
+        if not qualifier and name.lower() in UNREPEATABLE:
+            return Mistake(f"{name} differs at every run", span_of(node), UNREPEATABLE[name.lower()])
         where = f" in {qualifier}" if qualifier else ""
         return Mistake(f"there is no column {name}{where}", span_of(node), hint)
 

@@ -47,7 +47,9 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     where, inputs = _bind_conditions(node, entries, inputs, env, problems)
     groups = _bind_groups(node, env, problems)
     session = bind_session(entries, env, problems)
-    env.bounds_allowed = session is not None or any(i.window is not None and i.window.slide is not None for i in inputs)
+    env.bounds_allowed = session is not None or any(
+        i.window is not None and i.window.slide is not None for i in inputs
+    )
     bound = bind_items(node.expressions, env, scope, problems)
     having_node = child(node, "having")
     having: Expr | None = None

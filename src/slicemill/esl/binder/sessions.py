@@ -20,7 +20,9 @@ def bind_session(
 ) -> SessionWindow | None:
     """The session over which a SELECT aggregates, if it has one."""
     framed = [(entry, child(entry.node, "frame")) for entry in entries]
-    found = [(entry, frame) for entry, frame in framed if frame is not None and child(frame, "kind") == "SESSION"]
+    found = [
+        (entry, frame) for entry, frame in framed if frame is not None and child(frame, "kind") == "SESSION"
+    ]
     if not found:
         return None
     entry, frame = found[0]
@@ -33,10 +35,14 @@ def bind_session(
                 "make a stream of the join first, CREATE STREAM s AS SELECT …, and take the sessions of s",
             )
         if entry.input.finite:
-            raise Mistake(f"{entry.input.alias} is finite, and has no sessions", span_of(frame), "name a stream")
+            raise Mistake(
+                f"{entry.input.alias} is finite, and has no sessions", span_of(frame), "name a stream"
+            )
         gap = None if frame.this is None else duration_us(frame.this)
         if gap is not None and gap <= 0:
-            raise Mistake("a gap of 0 makes each tuple a session", span_of(frame.this), "make it longer than 0")
+            raise Mistake(
+                "a gap of 0 makes each tuple a session", span_of(frame.this), "make it longer than 0"
+            )
         env.place = "a session"
         until_node, close_node = child(frame, "until"), child(frame, "close")
         until = None if until_node is None else bind(until_node, env)

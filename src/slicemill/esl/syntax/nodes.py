@@ -102,7 +102,7 @@ class WindowFunction(exp.Expression):
     }
 
 
-class GroupingSets(exp.Expression):
+class KeySets(exp.Expression):
     """`GROUPING SETS ((a, b), (a), ())`: `expressions` are the sets, each a tuple."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}

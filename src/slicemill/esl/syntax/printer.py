@@ -87,7 +87,7 @@ class EslGenerator(Generator):
         timecol = f"TIMECOL => DESCRIPTOR({self.sql(e, 'column')})"
         return f"{child(e, 'kind')}({', '.join([data, timecol, *lengths])})"
 
-    def groupingsets_sql(self, e: nodes.GroupingSets) -> str:
+    def keysets_sql(self, e: nodes.KeySets) -> str:
         sets = ", ".join(f"({self._listing(one.expressions)})" for one in e.expressions)
         return f"GROUPING SETS ({sets})"
 
@@ -201,8 +201,9 @@ class EslGenerator(Generator):
     def createstream_sql(self, e: nodes.CreateStream) -> str:
         sql = f"CREATE STREAM {self.sql(e, 'this')}"
         if child(e, "query"):
-            return f"{sql} AS{self.sep()}{self.sql(e, 'query')}"
-        sql += f" ({self._listing(child(e, 'columns'))})"
+            sql += f" AS{self.sep()}{self.sql(e, 'query')}"
+        else:
+            sql += f" ({self._listing(child(e, 'columns'))})"
         if child(e, "order"):
             sql += f"{self.seg('ORDER BY')} {self.sql(e, 'order')}"
         for key in ("slack", "skew"):

@@ -69,8 +69,12 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:
+    """`order` is the column that says when its rows are, if another than their query's time does."""
+
     name: str
     query: Continuous
+    order: str | None = None
+    slack_us: int = 0
 
     @property
     def schema(self) -> Schema:

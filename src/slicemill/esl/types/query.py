@@ -27,8 +27,8 @@ class Window:
     """A window that ends now: `extent` tuples or microseconds long, or unbounded where that is None.
 
     For OVER, `extent` is what is written: ROWS 9 PRECEDING holds ten rows, RANGE is inclusive (SQL:2003).
-    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n. One that `grows` begins at
-    the last multiple of its extent, and is as long as that when it begins anew.
+    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n. One that `grows`
+    begins at the last multiple of its extent, and is as long as that when it begins anew.
     """
 
     frame: FrameUnit
@@ -60,8 +60,8 @@ class Window:
 class SessionWindow:
     """Tuples of a group that hang together: each holds its session open, and the next one comes in time.
 
-    A tuple holds it open for `gap_us`, or `until` the time that a column says, or for ever. The first tuple for
-    which `close` is true is its last.
+    A tuple holds it open for `gap_us`, or `until` the time that a column says, or for ever. The first
+    tuple for which `close` is true is its last.
     """
 
     gap_us: int | None = None

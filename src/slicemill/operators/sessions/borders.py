@@ -1,7 +1,7 @@
 """Where sessions begin and end, in one pass over rows that are sorted by key and time.
 
-A tuple holds its session open up to its own end: its time and the gap, or what a column says. The next tuple of the
-key belongs to the session if it comes up to then; a tuple that closes the session is its last one.
+A tuple holds its session open up to its own end: its time and the gap, or what a column says. The next tuple
+of the key belongs to the session if it comes up to then; a tuple that closes the session is its last one.
 
     gap 3      0  1  2  3  4  5  6  7  8  9  10
     tuples     a     b        c              d
@@ -25,7 +25,9 @@ FOREVER = 2**62  # an end that time never reaches
 
 
 @kernel
-def session_borders(keys: Integers, times: Integers, ends: Integers, closes: Mask) -> tuple[Integers, Integers]:
+def session_borders(
+    keys: Integers, times: Integers, ends: Integers, closes: Mask
+) -> tuple[Integers, Integers]:
     """The first row of each session, and when the session ends."""
     starts, until = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     count = 0

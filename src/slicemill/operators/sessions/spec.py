@@ -70,7 +70,7 @@ def _words(operator: SessionAggregate) -> Description:
 
 def _shared_words(shared: SharedSessions) -> Description:
     kept = dict.fromkeys(render(expr) for member in shared.members for expr in member.operator.exprs)
-    facts = [("keep", ", ".join(kept) or "times")] + [*partition(shared.keys)]
+    facts = [("keep", ", ".join(kept) or "times"), *partition(shared.keys)]
     return Description("γ", f"Sessions of {many(len(shared.members), 'aggregate')}", tuple(facts))
 
 

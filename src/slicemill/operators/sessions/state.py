@@ -15,9 +15,8 @@ from slicemill.time import BEGINNING
 @stored_as("sessions.member", version=1)
 @dataclass(slots=True)
 class SessionMemberState:
-    """`first` is the number of the first row that it counts; sessions that ended before `closed` are answered.
-
-    `held` is the earliest end of a session that is open.
+    """`first` is the number of the first row that it counts. Sessions that ended before `closed` are
+    answered; `held` is the earliest end of a session that is open.
     """
 
     definition: object

@@ -1,7 +1,7 @@
 """Aggregates over sessions, for all queries of one stream and key at once.
 
-Rows of open sessions lie in one store, sorted once a run by key; each member goes over those that it takes, and its
-sessions that have ended are stretches of neighbouring rows, which the kernels of windows answer.
+Rows of open sessions lie in one store, sorted once a run by key; each member goes over those that it takes,
+and its sessions that have ended are stretches of neighbouring rows, which the kernels of windows answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr, conjunction
 from slicemill.esl.types.schema import Schema
-from slicemill.operators.call_values import Evaluate, WindowRows, aligned, evaluators, needed_arguments
+from slicemill.operators.call_values import (
+    CallValues,
+    Evaluate,
+    WindowRows,
+    aligned,
+    evaluators,
+    needed_arguments,
+)
 from slicemill.operators.context import StepContext
 from slicemill.operators.panes.selection import PaneInput, Selection
 from slicemill.operators.sessions.borders import FOREVER, Integers, Mask, session_borders
@@ -37,7 +44,7 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True)
-class _Rows:
+class StoredRows:
     """All stored rows: places sorted by key, and the key of each row."""
 
     table: pa.Table
@@ -66,7 +73,7 @@ class _Member:
         self._schema = with_system_columns(to_arrow(Schema(member.columns)))
         self._numbering = Numbering(context.seq_bits, fans=True)
 
-    def sessions(self, rows: _Rows, first: int) -> tuple[Integers, Integers, Integers]:
+    def sessions(self, rows: StoredRows, first: int) -> tuple[Integers, Integers, Integers]:
         """Places of its rows, sorted; where sessions begin among these, and when they end."""
         taken = rows.integers(_NUMBER) >= first
         if self.where is not None:
@@ -79,7 +86,7 @@ class _Member:
         starts, until = session_borders(rows.codes[places], times, self._ends(rows, places, times), closes)
         return places, starts, until
 
-    def _ends(self, rows: _Rows, places: Integers, times: Integers) -> Integers:
+    def _ends(self, rows: StoredRows, places: Integers, times: Integers) -> Integers:
         session = self._session
         if session.until is not None:
             column = rows.column(self._columns[session.until]).cast(pa.int64())
@@ -90,7 +97,7 @@ class _Member:
         return np.minimum(times, FOREVER - session.gap_us) + session.gap_us
 
     def answer(
-        self, rows: _Rows, places: Integers, starts: Integers, until: Integers, done: Mask
+        self, rows: StoredRows, places: Integers, starts: Integers, until: Integers, done: Mask
     ) -> pa.Table:
         """What sessions come to that have ended, by their ends, then by their first tuples."""
         sizes = np.diff(starts, append=len(places))
@@ -117,7 +124,7 @@ class _Member:
         made = pa.table({name: columns[name] for name in self._schema.names}).cast(self._schema)
         return self._numbering.applied(made)
 
-    def _values(self, rows: _Rows, places: Integers, sizes: Integers):  # type: ignore[no-untyped-def]
+    def _values(self, rows: StoredRows, places: Integers, sizes: Integers) -> CallValues:
         ends = np.cumsum(sizes)
         taken: dict[str, pa.Array] = {}
 
@@ -139,7 +146,11 @@ class SharedSessionsStep:
     """Members that are new in the plan count what comes from now on; what those that left had is released."""
 
     def __init__(
-        self, keys: Sequence[Expr], members: Sequence[SessionMember], state: SessionState, context: StepContext
+        self,
+        keys: Sequence[Expr],
+        members: Sequence[SessionMember],
+        state: SessionState,
+        context: StepContext,
     ) -> None:
         newcomers = context.newcomers.keys()
         # Twice, since a newcomer is new also if there was one of the same name and form before.
@@ -155,7 +166,7 @@ class SharedSessionsStep:
         self._columns = columns
         self._members = {member.name: _Member(member, columns, context) for member in members}
         conditions = {name: member.where for name, member in self._members.items()}
-        every = {name: _every for name in self._members}
+        every = dict.fromkeys(self._members, _every)
         self._selection = Selection(PaneInput(schema, tuple(keys)), conditions, every)
         self._keys = [_key(place) for place in range(len(keys))]
         stored = {TS: pa.int64(), SEQ: pa.int64(), _NUMBER: pa.int64()}
@@ -194,7 +205,7 @@ class SharedSessionsStep:
         held = [m.held for m in members if m.held is not None and m.failure is None and m.held < FOREVER]
         return min(held) + 1 if held else None
 
-    def _member(self, name: str, member: _Member, rows: _Rows, needed: Mask, now: int) -> pa.Table:
+    def _member(self, name: str, member: _Member, rows: StoredRows, needed: Mask, now: int) -> pa.Table:
         """The rows of a member; marks the rows that it still needs."""
         state = self.state.members[name]
         if not len(rows.order):
@@ -230,15 +241,17 @@ class SharedSessionsStep:
             if member.where is not None:
                 columns[_where(member.where)] = self._selection.takes(name, selected)
         arrays = [
-            pa.nulls(count, column.type) if column.name not in columns else _cast(columns[column.name], column)
+            pa.nulls(count, column.type)
+            if column.name not in columns
+            else _cast(columns[column.name], column)
             for column in self._schema
         ]
         return pa.table(arrays, schema=self._schema)
 
-    def _sorted(self, table: pa.Table) -> _Rows:
+    def _sorted(self, table: pa.Table) -> StoredRows:
         found = distinct_keys([whole(table.column(name)) for name in self._keys], table.num_rows)
         order, _, _ = by_partition(found.codes.astype(np.int32), max(len(found.values), 1))
-        return _Rows(table, order, found.codes)
+        return StoredRows(table, order, found.codes)
 
 
 class SessionsStep:
@@ -274,7 +287,7 @@ def _state(context: StepContext) -> SessionState:
     return context.state if isinstance(context.state, SessionState) else SessionState()
 
 
-def _to_the_end(rows: _Rows, needed: Mask) -> Mask:
+def _to_the_end(rows: StoredRows, needed: Mask) -> Mask:
     """Rows that are needed, and all of their keys behind them.
 
     So what stays of a session that is over for somebody is always its end, which still says when it was over.

@@ -22,8 +22,8 @@ class _Session:
 class Sessions:
     """Output row: the group's values, the columns of each call, the session's start and end.
 
-    Its timestamp is the end. `end_of` gives up to when a tuple holds its session open, None for ever; `closes`
-    tells the tuple that is the last of its session.
+    Its timestamp is the end. `end_of` gives up to when a tuple holds its session open, None for ever;
+    `closes` tells the tuple that is the last of its session.
     """
 
     inputs = 1

@@ -1,4 +1,4 @@
-"""Calls under other names, and FILTER: aggregates skip NULLs, so a condition becomes a CASE around the argument.
+"""Calls under other names, and FILTER: a condition becomes a CASE around the argument, as NULLs are skipped.
 
 Equal conditions make equal arguments, so that calls with the same FILTER share what they keep.
 """
@@ -26,6 +26,10 @@ _OTHER_NAMES = {
     "any": "max",
 }
 _CONDITIONS = ("bool_and", "every", "bool_or", "some", "any")
+WINDOW_CALLS = (
+    *("window", "session_window", "tumble", "hop", "session", "cumulate", "window_time"),
+    *(f"{kind}_{word}" for kind in ("tumble", "hop", "session") for word in ("start", "end", "rowtime")),
+)
 _LISTS = ("collect_list", "collect_set", "array_agg")
 CHANGED = frozenset({*_OTHER_NAMES, "count_if", "lag", "lead", *_LISTS})
 
@@ -47,6 +51,8 @@ def plain_calls(select: exp.Select, context: Context) -> None:
     def plain(node: exp.Expression) -> exp.Expression | None:
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lag", context):
             return _lagging(node)
+        if isinstance(node, nodes.Over) and is_builtin(node.this, "lead", context):
+            return node  # rows wait for it (`neighbours`)
         if not isinstance(node, exp.Anonymous) or node.name.lower() in context.catalog.functions:
             return None
         if is_aggregate(node.name, context.catalog) and child(node, "filter") is None:
@@ -65,8 +71,24 @@ def _plain(node: exp.Anonymous, context: Context) -> exp.Expression | None:
     name, condition = node.name.lower(), child(node, "filter")
     if name in _LISTS:
         raise Mistake("ESL has no lists", span_of(node), f"listagg makes a text of them: {_listagg(node)}")
-    if name == "lag":
-        raise Mistake("lag goes along a window", span_of(node), f"write {to_esl(node)} OVER (PARTITION BY …)")
+    if name in ("lag", "lead"):
+        raise Mistake(
+            f"{name} goes along the rows of a window",
+            span_of(node),
+            f"write {to_esl(node)} OVER (PARTITION BY k)",
+        )
+    if name in WINDOW_CALLS:
+        raise Mistake(
+            f"{node.name} belongs to a query that is grouped by a window",
+            span_of(node),
+            "write SELECT k, count(*), window_start() FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k",
+        )
+    if name in ("proctime", "current_row_timestamp"):
+        raise Mistake(
+            f"{node.name}() differs at every run",
+            span_of(node),
+            "declare the stream (…, current_time timestamp) ORDER BY current_time, and use that column",
+        )
     if name == "count_if":
         _one_argument(node)
         condition = (

@@ -29,7 +29,9 @@ def named_groups(select: exp.Select, context: Context) -> None:
     if group is None:
         return
     items = select.expressions
-    aliases = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
+    aliases: dict[str, exp.Expression] = {
+        item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)
+    }
     wanted = [part for part in group.expressions if isinstance(part, exp.Column) and not part.table]
     hidden = _input_columns(select, context) if any(p.name.lower() in aliases for p in wanted) else set()
 
@@ -45,7 +47,8 @@ def named_groups(select: exp.Select, context: Context) -> None:
             item = items[place - 1]
             if isinstance(item, exp.Star):
                 raise Mistake("* is no single column", span_of(part), "name the columns to group by")
-            return at((item.this if isinstance(item, exp.Alias) else item).copy(), span_of(part))
+            named: exp.Expression = item.this if isinstance(item, exp.Alias) else item
+            return at(named.copy(), span_of(part))
         if isinstance(part, exp.Column) and not part.table and part.name.lower() not in hidden:
             found = aliases.get(part.name.lower())
             if found is not None:
@@ -96,12 +99,12 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
 
 def _several(part: exp.Expression) -> bool:
     named = isinstance(part, exp.Anonymous) and part.name.lower() in ("rollup", "cube")
-    return named or isinstance(part, nodes.GroupingSets)
+    return named or isinstance(part, nodes.KeySets)
 
 
 def _sets(part: exp.Expression) -> list[list[exp.Expression]]:
     """The sets of keys that a part of GROUP BY stands for."""
-    if isinstance(part, nodes.GroupingSets):
+    if isinstance(part, nodes.KeySets):
         return [list(one.expressions) for one in part.expressions]
     if not _several(part):
         return [[part]]

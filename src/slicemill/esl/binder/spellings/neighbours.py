@@ -1,7 +1,8 @@
 """lead: a row waits for the one that follows it.
 
-`lead(x, k)` is known when the k-th row after comes. So the query answers for a row then, with the timestamp of that
-row; a row that nothing follows gives no result. In ESL's words, everything else is looked up that many rows back:
+`lead(x, k)` is known when the k-th row after comes. So the query answers for a row then, with the timestamp
+of that row; a row that nothing follows gives no result. In ESL's words, everything else is looked up that
+many rows back:
 
     rows of a partition     1    2    3    4
     SELECT x, lead(x) …          1,2  2,3  3,4

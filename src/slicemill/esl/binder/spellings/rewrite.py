@@ -3,7 +3,7 @@
     TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECONDS)    bid [RANGE 10 SECONDS SLIDE 10 SECONDS]
     GROUP BY window(ts, '10 seconds')                           the same
     count(*) FILTER (WHERE price > 9)                           count(CASE WHEN price > 9 THEN 1 END)
-    lag(price) OVER (PARTITION BY item)                         first(price) OVER (… ROWS 1 PRECEDING), if there are two
+    lag(price) OVER (PARTITION BY item)                         first(price) OVER (… ROWS 1 PRECEDING), of two
     GROUP BY 1, total                                           the expressions that stand there
     GROUP BY ROLLUP (a, b)                                      UNION of GROUP BY a, b; GROUP BY a; all
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.calls import is_aggregate
+from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.items import name_of
 from slicemill.esl.binder.spellings.calls import CHANGED, plain_calls
 from slicemill.esl.binder.spellings.grouping import grouping_sets, named_groups

@@ -19,6 +19,8 @@ def timestamps_of(relation: Relation | Continuous | RelationQuery, catalog: Cata
     if isinstance(relation, Stream):
         return frozenset() if relation.time_column is None else frozenset({relation.time_column.lower()})
     if isinstance(relation, DerivedStream):
+        if relation.order is not None:
+            return frozenset({relation.order.lower()})
         return timestamps_of(relation.query, catalog)
     if isinstance(relation, UnionQuery):
         first, *others = (timestamps_of(branch, catalog) for branch in relation.branches)
@@ -53,7 +55,7 @@ def check_timestamp(name: exp.Expression, stream: exp.Expression, context: Conte
         return
     column = relation.schema.find(name.name)
     if column is None and name.name.lower() in ("proctime", "pt", "ptime"):
-        hint = "for the clock's time, declare the stream ORDER BY current_time, with a timestamp column of that name"
+        hint = "for the clock's time, declare the stream (…, current_time timestamp) ORDER BY current_time"
     elif known:
         hint = f"it is {one_of(sorted(known))}"
     elif column is not None:

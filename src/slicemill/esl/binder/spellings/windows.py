@@ -1,4 +1,7 @@
-"""Windows that are grouped by: `TUMBLE(TABLE s, …)` with GROUP BY window_start, or `GROUP BY window(ts, '1 minute')`."""
+"""Windows that are grouped by.
+
+`FROM TUMBLE(TABLE s, …) GROUP BY window_start`, or `GROUP BY window(ts, '1 minute')`.
+"""
 
 from __future__ import annotations
 
@@ -205,7 +208,7 @@ def _bound_call(node: exp.Expression) -> str:
 
 
 def bound_expression(bound: str) -> exp.Expression:
-    """The call that a bound is in ESL; a window's own time is the last instant in it, a millisecond before its end."""
+    """The call that a bound is in ESL; a window's own time is the last millisecond in it."""
     if bound != _TIME:
         return bare_call(bound)
     part = nodes.DurationPart(this=exp.Literal.number(1), unit=exp.Var(this="MILLISECOND"))

@@ -125,7 +125,7 @@ def _group(c: Cursor) -> exp.Expression:
     c.expect("GROUPING", "SETS", "(")
     sets = c.listing(lambda: _grouping_set(c))
     c.expect(")")
-    return at(nodes.GroupingSets(expressions=sets), c.span_from(start))
+    return at(nodes.KeySets(expressions=sets), c.span_from(start))
 
 
 def _grouping_set(c: Cursor) -> exp.Expression:
@@ -164,6 +164,13 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         if c.take("("):
             coalesce = c.listing(lambda: c.name("an attribute to coalesce on"))
             c.expect(")")
+    if c.looking_at("MATCH_RECOGNIZE"):
+        raise Mistake(
+            "there is no MATCH_RECOGNIZE in ESL",
+            c.span(),
+            "look at neighbours with lag(price) OVER (PARTITION BY item), or write an aggregate of your own: "
+            "CREATE AGGREGATE",
+        )
     frame = windows.bracket(c) if c.looking_at("[") else None
     alias = None
     if c.accept("AS"):

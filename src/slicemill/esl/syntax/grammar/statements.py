@@ -205,7 +205,7 @@ def _object_name(c: Cursor, what: str) -> exp.Identifier:
 def _create_stream(c: Cursor) -> nodes.CreateStream:
     name = _object_name(c, "a name for the stream")
     if c.accept("AS"):
-        return nodes.CreateStream(this=name, query=queries.query(c))
+        return _derived(c, nodes.CreateStream(this=name, query=queries.query(c)))
     if not c.looking_at("("):
         c.note("(")
         c.fail()
@@ -234,6 +234,26 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
             return node
 
 
+def _derived(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
+    """`ORDER BY column SLACK d` behind the query of a derived stream is the stream's, not the query's."""
+    if not c.looking_at("SLACK"):
+        return node
+    query = node.args["query"]
+    order = query.args.get("order") if isinstance(query, exp.Select) else None
+    ordered = order.expressions if order is not None else []
+    if len(ordered) != 1 or ordered[0].args.get("desc") or not isinstance(ordered[0].this, exp.Column):
+        raise Mistake(
+            "SLACK belongs to the column that a stream is ordered by",
+            c.span(),
+            "write CREATE STREAM s AS SELECT … ORDER BY ts SLACK 5 SECONDS, of one SELECT",
+        )
+    c.expect("SLACK")
+    query.set("order", None)
+    node.set("order", ordered[0].this.this)
+    node.set("slack", windows.duration(c))
+    return node
+
+
 def _set_once(node: exp.Expression, key: str, value: exp.Expression) -> None:
     if node.args.get(key) is not None:
         raise Mistake(f"{key.upper()} is given twice", nodes.span_of(value), "keep one of the two")
@@ -255,7 +275,7 @@ def _column_or_watermark(c: Cursor, stream: nodes.CreateStream | None) -> nodes.
         raise Mistake(
             "a table has no watermark; what has one is a stream",
             c.span(),
-            f"write CREATE STREAM … {_NO_WITH}",
+            _NO_WITH,
         )
     column, slack = window_functions.watermark(c)
     _set_once(stream, "order", column)
@@ -271,7 +291,7 @@ def _column(c: Cursor) -> nodes.ColumnDeclaration:
         raise Mistake(
             "the clock stamps the tuples of a stream as a whole",
             c.span(),
-            f"declare {name.name} timestamp, and ORDER BY current_time behind the columns",
+            "declare current_time timestamp in its place, and ORDER BY current_time behind the columns",
         )
     kind = expressions.type_name(c)
     if c.word() in ("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES"):
