@@ -123,8 +123,9 @@ def _types(select: exp.Select, keys: list[exp.Expression], context: Context) -> 
     probe.set("expressions", [*aliased, at(bare_call("count", exp.Star()), span_of(select))])
     probe.set("group", exp.Group(expressions=[key.copy() for key in keys]))
     probe.set("having", None)
-    columns = queries.bind_query(probe, context).schema.columns
-    return {_text(key): str(column.type) for key, column in zip(keys, columns, strict=False)}
+    schema = queries.bind_query(probe, context).schema
+    types = {column.name: str(column.type) for column in schema}
+    return {_text(key): types[_name(place).name] for place, key in enumerate(keys)}
 
 
 def _name(place: int) -> exp.Identifier:
