@@ -174,3 +174,9 @@ def test_a_watermark_is_another_word_for_order_and_slack() -> None:
     written = bind("CREATE STREAM s (a int, ts timestamp, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);")
     own = bind("CREATE STREAM s (a int, ts timestamp) ORDER BY ts SLACK 5 SECONDS;")
     assert written.catalog.relations == own.catalog.relations
+
+
+def test_a_stream_may_have_the_name_of_a_window_function() -> None:
+    bind("""CREATE STREAM session (page int, at timestamp) ORDER BY at;
+        SELECT S.page, VALID(S) FROM session(page) AS S RANGE 5 MINUTES SLIDES 1 MINUTE;
+        SELECT page FROM session; SELECT page FROM session [RANGE 5 SECONDS];""")

@@ -32,8 +32,23 @@ _USAGE = {
 
 
 def stands_here(c: Cursor) -> bool:
-    """Is this FROM entry a window function?"""
-    return (c.word() in LENGTHS and c.word(1) == "(") or c.looking_at("TABLE", "(")
+    """Is this FROM entry a window function?
+
+    A stream of such a name may be coalesced: `session(page) AS s RANGE …`.
+    """
+    if c.looking_at("TABLE", "("):
+        return True
+    return c.word() in LENGTHS and c.word(1) == "(" and not _coalesces(c)
+
+
+def _coalesces(c: Cursor) -> bool:
+    ahead = 2
+    while c.word(ahead) == "," or c.at_name(ahead):
+        ahead += 1
+    if c.word(ahead) != ")":
+        return False
+    ahead += 1 + (c.word(ahead + 1) == "AS")
+    return c.word(ahead) == "RANGE" or c.word(ahead + 1) == "RANGE"
 
 
 def window_function(c: Cursor) -> nodes.WindowFunction:
