@@ -15,6 +15,7 @@ from slicemill.model.core import Core
 from slicemill.model.cost import SlideCost, cost_table, estimate, ways_table
 from slicemill.model.graphs.canonical import blocking_graph
 from slicemill.model.graphs.kept import kept_graph
+from slicemill.model.letters import rewritten, written_flow
 from slicemill.model.model import Model
 from slicemill.model.rules import rule_words
 from slicemill.model.terms import DIMENSION, WindowAggregation, walk
@@ -52,7 +53,7 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
     lines = [
         f"{definition.name}{definition.arguments} = {model.text}",
         *([f"letters {definition.letters}"] if definition.letters else []),
-        *(f"  by {name}: {rule_words(name)}" for name in definition.rules),
+        *_rewrites(definition),
         "",
         f"class   {found.kind}: {found.reason}",
         f"state   {found.state_text} beside the elements of the window",
@@ -76,6 +77,21 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _rewrites(definition: ModelDefinition) -> list[str]:
+    """The rules that have been used, what they say, and what came out."""
+    steps: list[tuple[str, str]] = []
+    if definition.letters:
+        steps += ((rule, f"→ {flow}") for rule, flow in rewritten(written_flow(definition.letters))[1])
+    steps += definition.model.rewrites
+    lines: list[str] = []
+    said: set[str] = set()
+    for rule, effect in steps:
+        words = "" if rule in said else f": {rule_words(rule)}"
+        lines += [f"  by {rule}{words}", f"    {effect}"]
+        said.add(rule)
+    return lines
+
+
 def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
     """The same for programs: keys stay as they are, new ones may be added.
 
@@ -91,6 +107,7 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
         "text": model.text,
         "letters": definition.letters or None,
         "rules": list(definition.rules),
+        "rewrites": [{"rule": rule, "effect": effect} for rule, effect in model.rewrites],
         "parameters": list(definition.arguments.names),
         "class": model.classification.kind,
         "reason": model.classification.reason,

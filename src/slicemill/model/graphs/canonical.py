@@ -14,11 +14,16 @@ from collections.abc import Sequence
 
 from slicemill.model.classify import CoreKind
 from slicemill.model.core import Core
+from slicemill.model.flow import Flow, FlowInput, FlowStep, flow, in_letters
 from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
 from slicemill.model.model import Model
+from slicemill.model.operators import ACCUMULATORS, SEARCHES
+from slicemill.model.parse import parse
+from slicemill.model.rules.fuse_transforms import composed
 from slicemill.model.terms import Expr, ModelError, Symbol, shown, transformed, walk
 
 _WORKING = {"storage": Storage.WORKING.value}
+_LATER = InstancePhase.SUCCESSIVE
 
 
 def blocking_graph(model: Model) -> ModelGraph:
@@ -38,6 +43,13 @@ def blocking_graph(model: Model) -> ModelGraph:
     ]
     ends = []
     for number, core in enumerate(model.cores):
+        if in_letters(core.aggregate):
+            more_nodes, more_edges, end = flow_nodes(
+                core, number, [("s", 0, InstancePhase.INITIAL), ("f", 1, _LATER)]
+            )
+            nodes, edges = [*nodes, *more_nodes], [*edges, *more_edges]
+            ends.append(end)
+            continue
         t, ac = _named("t", number), _named("ac", number)
         nodes += [ModelNode(t, Op.T, *transform(model, core), number), _accumulator(ac, core, number)]
         edges += [
@@ -48,6 +60,53 @@ def blocking_graph(model: Model) -> ModelGraph:
         ends.append(ac)
     more_nodes, more_edges = let_values(model, ends, "t")
     return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
+
+
+def flow_nodes(
+    core: Core, number: int, window: Sequence[tuple[str, int, InstancePhase]]
+) -> tuple[list[ModelNode], list[ModelEdge], str]:
+    """Letters as they are written, a node for each; `window` is who has the window, when."""
+    nodes: list[ModelNode] = []
+    edges: list[ModelEdge] = []
+    element = core.transform
+
+    def add(of: Flow) -> list[tuple[str, int, InstancePhase]]:
+        if isinstance(of, FlowInput):
+            return list(window)
+        inputs = [add(inner) for inner in of.inputs]
+        name = f"{of.op.lower()}{number}_{len(nodes)}"
+        nodes.append(ModelNode(name, of.op, _params(of, element), of.text, number))
+        for port, sources in enumerate(inputs):
+            edges.extend(ModelEdge(src, name, place, port, phase) for src, place, phase in sources)
+        return [(name, int(of.op is Op.F and of.text.startswith("rest ")), InstancePhase.BOTH)]
+
+    ((end, _, _),) = add(flow(core.aggregate))
+    return nodes, edges, end
+
+
+def _params(of: FlowStep, element: Expr) -> dict[str, object]:
+    """What a letter of a flow is given in a graph, where an element has the name of the model's column."""
+    word, _, argument = of.text.partition(" ")
+
+    def of_element(function: Expr) -> str:
+        return shown(composed(function, element))
+
+    match of.op:
+        case Op.T:
+            return {"fs": [of_element(function) for function in of.functions], "tail": True}
+        case Op.AC:
+            return {"op": next(name for name, known in ACCUMULATORS.items() if known.symbol == of.text)}
+        case Op.A if of.text in SEARCHES:
+            return {"search": of.text, "options": [], "optional": True}
+        case Op.A:
+            return {"where": of_element(parse(argument)), "first": word == "first"}
+        case Op.F if word == "where":
+            return {"where": [of_element(parse(argument))]}
+        case Op.F:
+            return {"oldest": int(argument)}
+        case Op.P:
+            return {"order": of.text}
+    return {}
 
 
 def window_loop() -> tuple[list[ModelNode], list[ModelEdge]]:

@@ -16,7 +16,8 @@ from itertools import pairwise
 
 from slicemill.model.classify import Classification, CoreKind, CoreMethod
 from slicemill.model.core import Core
-from slicemill.model.graphs.canonical import finished, let_values, transform, window_loop
+from slicemill.model.flow import in_letters
+from slicemill.model.graphs.canonical import finished, flow_nodes, let_values, transform, window_loop
 from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
 from slicemill.model.model import Model
 
@@ -28,10 +29,14 @@ def kept_graph(model: Model) -> ModelGraph:
     nodes, edges = window_loop()
     ends = []
     for number, (core, found) in enumerate(zip(model.cores, model.classes, strict=True)):
-        more_nodes, more_edges = _core(model, core, found, number)
+        end = _named("ac", number)
+        if in_letters(core.aggregate):
+            more_nodes, more_edges, end = flow_nodes(core, number, [("m1", 0, InstancePhase.BOTH)])
+        else:
+            more_nodes, more_edges = _core(model, core, found, number)
         nodes += more_nodes
         edges += more_edges
-        ends.append(_named("ac", number))
+        ends.append(end)
     more_nodes, more_edges = let_values(model, ends, "tn")
     return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
 

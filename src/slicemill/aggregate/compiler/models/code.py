@@ -18,6 +18,7 @@ from slicemill.aggregate.compiler.models.accumulators import (
     simple_accumulator,
 )
 from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
+from slicemill.aggregate.compiler.models.lettered import LetteredCore
 from slicemill.aggregate.compiler.models.pivots import PivotCode
 from slicemill.aggregate.compiler.models.recomputed import RecomputedCore
 from slicemill.aggregate.compiler.models.weighted import Weighted, WeightedStacks
@@ -26,6 +27,7 @@ from slicemill.aggregate.compiler.version import Version
 from slicemill.esl.types.aggregate import BodyState
 from slicemill.model.centring import core_number, powers
 from slicemill.model.classify import CoreMethod, classify
+from slicemill.model.flow import in_letters
 from slicemill.model.joint import Condition, FilteredCore, joint
 from slicemill.model.naive import Nulls
 from slicemill.model.terms import Expr, Number, Parameter, Symbol, walk
@@ -60,7 +62,7 @@ class ModelCode:
         count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
         place = AccumulatorPlace(self.out, self.record, number, count, self._make_room)
         if way is CoreMethod.RECOMPUTE:
-            return RecomputedCore(core, place)
+            return LetteredCore(core, place) if in_letters(core.aggregate) else RecomputedCore(core, place)
         if core.weight is None:
             return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
         # Nothing leaves a base version: there any weight can be kept.
