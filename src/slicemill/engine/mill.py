@@ -37,6 +37,7 @@ from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
+from slicemill.engine.model_view import model_values_of
 from slicemill.engine.state_view import StoredSlice, explained, slices_of
 from slicemill.engine.streams import RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit
@@ -588,10 +589,14 @@ class Mill:
             self.checkpoint()
             return [held for held in slices_of(self.home) if query.name in held.wanted]
 
+        def values() -> list[dict[str, Any]]:
+            self.checkpoint()
+            return [found for found in model_values_of(self.home) if found["query"] == query.name]
+
         counted = self._measuring.begin(query)
 
         def metrics() -> QueryMetrics:
             return self._measuring.now(counted, self._plan.graph)
 
         log = self.home.logs[query.name]
-        return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)
+        return Query(query.name, query.schema, log, stop, explain, complete_from, state, values, metrics)

@@ -50,7 +50,7 @@ def blocking_graph(model: Model) -> ModelGraph:
             nodes, edges = [*nodes, *more_nodes], [*edges, *more_edges]
             ends.append(end)
             continue
-        t, ac = _named("t", number), _named("ac", number)
+        t, ac = named("t", number), named("ac", number)
         nodes += [ModelNode(t, Op.T, *transform(model, core), number), _accumulator(ac, core, number)]
         edges += [
             ModelEdge("s", t, phase=InstancePhase.INITIAL),
@@ -74,13 +74,14 @@ def flow_nodes(
         if isinstance(of, FlowInput):
             return list(window)
         inputs = [add(inner) for inner in of.inputs]
-        name = f"{of.op.lower()}{number}_{len(nodes)}"
+        name = named("ac", number) if of is whole else f"{of.op.lower()}{number}_{len(nodes)}"
         nodes.append(ModelNode(name, of.op, _params(of, element), of.text, number))
         for port, sources in enumerate(inputs):
             edges.extend(ModelEdge(src, name, place, port, phase) for src, place, phase in sources)
         return [(name, int(of.op is Op.F and of.text.startswith("rest ")), InstancePhase.BOTH)]
 
-    ((end, _, _),) = add(flow(core.aggregate))
+    whole = flow(core.aggregate)
+    ((end, _, _),) = add(whole)
     return nodes, edges, end
 
 
@@ -139,12 +140,12 @@ def incremental_graph(model: Model) -> ModelGraph:
         more_nodes, more_edges = _loop(model, core, number)
         nodes += more_nodes
         edges += more_edges
-        ends.append(_named("ac", number))
+        ends.append(named("ac", number))
     return finished(model, nodes, edges, ends, lower=True)
 
 
 def _loop(model: Model, core: Core, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
-    to, tn, ti, m2, m3, ac, wv = (_named(name, number) for name in ("to", "tn", "ti", "m2", "m3", "ac", "wv"))
+    to, tn, ti, m2, m3, ac, wv = (named(name, number) for name in ("to", "tn", "ti", "m2", "m3", "ac", "wv"))
     params, text = transform(model, core)
     nodes = [
         ModelNode(to, Op.T, {**params, "lift": core.aggregate}, text, number),
@@ -203,7 +204,7 @@ def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[Mod
         for number, core in enumerate(model.cores):
             scalars = _scalars(model, core)
             if name in scalars:
-                edges.append(ModelEdge(let, _named(reader, number), dst_port=1 + scalars.index(name)))
+                edges.append(ModelEdge(let, named(reader, number), dst_port=1 + scalars.index(name)))
     return nodes, edges
 
 
@@ -245,7 +246,8 @@ def _merged(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[Mod
     return nodes, edges, last
 
 
-def _named(name: str, number: int) -> str:
+def named(name: str, number: int) -> str:
+    """The id of a node of a core."""
     return name if number == 0 else f"{name}_{number}"
 
 

@@ -398,6 +398,12 @@ class ModelCode:
             codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
         self.version.give(codes)
 
+    def written_values(self) -> tuple[list[Pair], Formulas]:
+        """Writes what everything that is kept comes to; then formulas of that can be written."""
+        values = self._values()
+        pairs = [values[Symbol(f"c{number}")] for number in range(len(self.accumulators))]
+        return pairs, Formulas(self.out, values, rounded=True)
+
     def _values(self) -> dict[Expr, Pair]:
         """What the cores come to, and the values of the whole window that some of them need first."""
         names: dict[Expr, Pair] = {}
