@@ -1,4 +1,4 @@
-"""The command line: `slicemill check | explain | run | simulate | state | log | home | lab | bench`.
+"""The command line: `slicemill check | explain | run | simulate | calibrate | state | log | home | lab | bench`.
 
 A command is a module of its own, which imports what it needs when it runs: `slicemill check` must answer at
 once, without Spark, Numba or NumPy.
@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from slicemill import __version__
-from slicemill.cli import check, explain, home, lab, log, run, simulate, state
+from slicemill.cli import calibrate, check, explain, home, lab, log, run, simulate, state
 from slicemill.errors import SlicemillError
 
 EXIT_STATUS = (
@@ -40,6 +40,7 @@ app.command(
     epilog="Examples: slicemill simulate examples/auction.esl --rate 500/s --policy fcfs --policy hnr; "
     "slicemill simulate FILE --rate bid=5000/s:bursty --rate 100/s --cores 8 --for 1h --save costs.json"
 )(simulate.simulate)
+app.command(epilog="Example: slicemill calibrate")(calibrate.calibrate)
 app.command(epilog="Example: slicemill state work")(state.state)
 app.add_typer(log.log_app, name="log")
 app.add_typer(home.home_app, name="home")

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 
 from slicemill.aggregate.compiler.compiled import CompiledCall
-from slicemill.aggregate.compiler.together import model_calls
-from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.model_calls import argument_name
 from slicemill.columns.keys import Keys
 from slicemill.engine.state_view import looked_at
@@ -56,13 +54,18 @@ def _records(state: CallsState) -> Iterable[dict[str, Any]]:
 def _partitions(routine: RoutineState, number: int, keys: Keys) -> Iterable[dict[str, Any]]:
     if routine.kept is None:
         return
-    call = model_calls(routine.asked, frame_over(routine.window), routine.arguments or None).uda
+    call = routine.model_calls.uda
     assert isinstance(call, CompiledCall)
     columns = [column.to_pylist() for column in keys.values(np.arange(len(keys)))]
     for place in range(len(keys)):
         values = call.values_of_models(routine.kept, place)
         if values:
-            yield {"key": [_plain(column[place]) for column in columns], **asdict(values[number])}
+            value = asdict(values[number])
+            yield {
+                "key": [_plain(column[place]) for column in columns],
+                **value,
+                "cores": list(value["cores"]),
+            }
 
 
 def _plain(value: Any) -> Any:

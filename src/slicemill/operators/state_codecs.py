@@ -15,6 +15,7 @@ from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types import expression, query, relation
 from slicemill.esl.types import schema as types
 from slicemill.esl.types.load_budget import LoadBudget
+from slicemill.model.core_costs import CoreCosts
 from slicemill.model.model import Model
 from slicemill.model.model import expression as model_of
 from slicemill.operators.registry import KINDS, imported
@@ -41,6 +42,7 @@ _CLASSES: dict[str, type] = {
     "window": query.Window,
     "window.call": query.WindowCall,
     "model.asked": Asked,
+    "model.core_costs": CoreCosts,
     "plan.load_budget": LoadBudget,
 }
 

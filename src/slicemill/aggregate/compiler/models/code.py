@@ -61,13 +61,17 @@ class ModelCode:
         core, way = kept.core, classify(kept.core).way
         count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
         place = AccumulatorPlace(self.out, self.record, number, count, self._make_room)
-        if way is CoreMethod.RECOMPUTE:
+        if way is CoreMethod.RECOMPUTE or self._is_read_again(kept):
             return LetteredCore(core, place) if in_letters(core.aggregate) else RecomputedCore(core, place)
         if core.weight is None:
             return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
         # Nothing leaves a base version: there any weight can be kept.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else Weighted(core, place)
+
+    def _is_read_again(self, kept: FilteredCore) -> bool:
+        """Whether that is cheaper than keeping it up (C18). Distances from a pivot are always kept up."""
+        return self.windowed and not kept.centred and str(kept.core) in self.definition.read_again
 
     def _pivots(self) -> dict[tuple[frozenset[Condition], Expr], PivotCode]:
         """One for each expression of which centred sums are made, by the elements that it is of."""
