@@ -76,6 +76,7 @@ CASES = (
     "joins/three_streams",
     "joins/window_over_a_join",
     "models/composed",
+    "models/lettered",
     "models/slides",
     "relations/count_window",
     "relations/count_window_slide",

@@ -558,8 +558,7 @@ class Mill:
         self._collected_s = time.monotonic()
         if not self._opened:
             return  # who reads what is not known yet
-        units = [unit.needed_from for unit in self.dispatcher.units.values()]
-        cursors = [*units, *self.sinks.cursors()]
+        cursors = [*(unit.needed_from for unit in self.dispatcher.units.values()), *self.sinks.cursors()]
         # A stream says itself what it holds back, and a view what its window holds.
         views = {view.name: view for view in views_to_answer(self.catalog)}
         others = {name + HELD for name in self.streams} | views.keys()
@@ -591,12 +590,11 @@ class Mill:
 
         def values() -> list[dict[str, Any]]:
             self.checkpoint()
-            return [found for found in model_values_of(self.home) if found["query"] == query.name]
+            return model_values_of(self.home, query.name)
 
-        counted = self._measuring.begin(query)
+        log, counted = self.home.logs[query.name], self._measuring.begin(query)
 
         def metrics() -> QueryMetrics:
             return self._measuring.now(counted, self._plan.graph)
 
-        log = self.home.logs[query.name]
         return Query(query.name, query.schema, log, stop, explain, complete_from, state, values, metrics)

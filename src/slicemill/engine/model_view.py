@@ -25,14 +25,14 @@ from slicemill.operators.over.routines import CallsState, RoutineState
 from slicemill.storage.home import Home
 
 
-def model_values_of(home: Path | Home) -> list[dict[str, Any]]:
-    """All models with OVER in a home, as of their units' last checkpoints; cells are put together."""
+def model_values_of(home: Path | Home, query: str | None = None) -> list[dict[str, Any]]:
+    """All models with OVER in a home, or of one query, as of the last checkpoints; cells are put together."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for record in looked_at(home, CallsState, lambda _, __, ___, state: _records(state)):
         partitions = record.pop("partitions")
         name = (record["query"], record["model"], *record["arguments"], record["window"])
         found.setdefault(name, {**record, "partitions": []})["partitions"].extend(partitions)
-    return list(found.values())
+    return [record for record in found.values() if query in (None, record["query"])]
 
 
 def _records(state: CallsState) -> Iterable[dict[str, Any]]:
