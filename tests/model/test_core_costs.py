@@ -28,7 +28,7 @@ from slicemill.scalar.vectors import from_values, to_values
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000
-FREE = CoreCosts(*[0.0] * 5, keep=1, read=1, sort=1)  # nothing costs but reading again
+FREE = CoreCosts(0, 0, 0, 0, 0, 1, 1, 1)  # nothing costs but reading again
 TEXTS = [
     "sum(abs(x))",
     "max(x) - min(x)",
@@ -80,8 +80,9 @@ def test_costs_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pyte
         assert getattr(found, name) == pytest.approx(getattr(expected, name)), name
     assert keep_core_costs(found) == costs_file() == tmp_path / "cache" / "model_costs.json"
     assert core_costs() == found
-    for damaged in ("{", '{"delta": 1}', json.dumps({**json.loads(costs_file().read_text()), "machine": "another"}),
-                    json.dumps({**json.loads(costs_file().read_text()), "delta": math.inf})):  # fmt: skip
+    record = json.loads(costs_file().read_text())
+    others = [json.dumps({**record, "machine": "another"}), json.dumps({**record, "delta": math.inf})]
+    for damaged in ("{", '{"delta": 1}', *others):
         costs_file().write_text(damaged)
         assert core_costs() == ASSUMED
 

@@ -69,7 +69,8 @@ def test_a_query_gives_the_rows_of_the_pure_graph(values, size, cuts, pool, tmp_
     home: Path = tmp_path_factory.mktemp("home")
     esl = DECLARED + "".join(graph_statements(name, graph) for name, graph in GRAPHS.items())
     for name in GRAPHS:
-        esl += f"CREATE QUERY q_{name} AS SELECT {name}(v) OVER (PARTITION BY k ROWS {size - 1} PRECEDING) AS m FROM s;\n"
+        window = f"PARTITION BY k ROWS {size - 1} PRECEDING"
+        esl += f"CREATE QUERY q_{name} AS SELECT {name}(v) OVER ({window}) AS m FROM s;\n"
     clock = Clock()
     mill = fed_mill(home, clock, pool)
     try:
@@ -85,10 +86,10 @@ def test_a_query_gives_the_rows_of_the_pure_graph(values, size, cuts, pool, tmp_
                 mill.execute(esl)
                 mill.open()
         finish(mill)
-        window = SlidingCountWindow(size, partial=True)
+        slides = SlidingCountWindow(size, partial=True)
         for name, graph in GRAPHS.items():
             stream = [(value, place) for place, value in enumerate(values)]
-            wanted = [None if v is None else float(v) for v in run(graph, window.instances(stream))]
+            wanted = [None if v is None else float(v) for v in run(graph, slides.instances(stream))]
             assert [timed.row[0] for timed in mill.queries[f"q_{name}"].rows()] == wanted, name
     finally:
         mill.close()

@@ -1,4 +1,4 @@
-"""Letters on the engine: F, M, P and searches as they are written give what the pure operators give (C4-C9)."""
+"""Letters on the engine: F, M, P and searches give what the pure operators give (C4-C9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: `slicemill check | explain | run | simulate | calibrate | state | log | home | lab | bench`.
+"""The command line: `slicemill check | explain | run | simulate | calibrate | state | log | home | lab | …`.
 
 A command is a module of its own, which imports what it needs when it runs: `slicemill check` must answer at
 once, without Spark, Numba or NumPy.

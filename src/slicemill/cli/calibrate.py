@@ -8,7 +8,7 @@ import typer
 
 
 def calibrate() -> None:
-    """Measure once what ways of computing models cost here; new queries choose by it, and explain shows it."""
+    """Measure what ways of computing models cost here; new queries choose by it, and explain shows it."""
     from dataclasses import asdict
 
     from slicemill.aggregate.compiler.models.calibration import measured_costs

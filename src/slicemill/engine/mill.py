@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
@@ -33,11 +33,11 @@ from slicemill.engine.changing.unit_changes import UnitChanges
 from slicemill.engine.changing.views import held_now, passed_by
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.measuring import Measuring
+from slicemill.engine.model_view import model_values_of
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
-from slicemill.engine.model_view import model_values_of
 from slicemill.engine.state_view import StoredSlice, explained, slices_of
 from slicemill.engine.streams import RunningStream, SourceFailed, Supply, check_sources, logs_of
 from slicemill.engine.unit import RunningUnit

@@ -28,14 +28,16 @@ from slicemill.storage.home import Home
 def model_values_of(home: Path | Home, query: str | None = None) -> list[dict[str, Any]]:
     """All models with OVER in a home, or of one query, as of the last checkpoints; cells are put together."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for record in looked_at(home, CallsState, lambda _, __, ___, state: _records(state)):
+    for record in looked_at(home, lambda _, __, ___, state: _records(state)):
         partitions = record.pop("partitions")
         name = (record["query"], record["model"], *record["arguments"], record["window"])
         found.setdefault(name, {**record, "partitions": []})["partitions"].extend(partitions)
     return [record for record in found.values() if query in (None, record["query"])]
 
 
-def _records(state: CallsState) -> Iterable[dict[str, Any]]:
+def _records(state: object) -> Iterable[dict[str, Any]]:
+    if not isinstance(state, CallsState):
+        return
     for name, member in state.members.items():
         for number, asked in dict.fromkeys(member.answers):
             if asked is None:

@@ -106,8 +106,8 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
 
     `name`, `text`, `parameters`, `class`, `reason`, `state`, `result`; `cores`, each with `core`, `notation`,
     `class`, `reason`, `way`, `state`, `per_element` and `also_in`; `costs`, each with `window`, `n`, `d`,
-    `blocking` and `incremental` calls, and by core the `ways` with nanoseconds and the choice; `graph`, the record of the graph that is run, and
-    `blocking_graph`, that of the one that reads the window again.
+    `blocking` and `incremental` calls, and by core the `ways` with nanoseconds and the choice; `graph`, the
+    record of the graph that is run, and `blocking_graph`, that of the one that reads the window again.
     """
     model = definition.model
     record: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """What ways of computing a core cost on a machine, and which is the cheapest for a window (C18).
 
 `slicemill calibrate` measures the figures once for a machine and keeps them beside its compiled code; without
-that they are those of the machine that they were first measured on. A query keeps the figures that it began with, so
-that a restart goes on in the same way.
+that they are those of the machine that they were first measured on. A query keeps the figures that it began
+with, so that a restart goes on in the same way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SORTED = frozenset({"median", "quantile", "topk"})
 
 @dataclass(frozen=True, slots=True)
 class CoreCosts:
-    """In nanoseconds, for an element that comes and leaves: in each way, and to store it, if it is read again.
+    """In nanoseconds, for an element that comes and leaves: in each way, and to store it to be read again.
 
     `read` and `sort` are for each element of a window that is read again; `ranked` and `sort` are to be
     multiplied by the logarithm of the window's size, base 2.

@@ -57,9 +57,9 @@ class FilteredCore:
 class JointModels:
     """What is kept for several models.
 
-    `places[m]` are where the cores of model m are kept, whose numbers there are `numbers[m]`; `results` and `lets` are formulas in which `c0`, `c1`
-    and so on are the values of what is kept, and `u0` that of the sum 0 with distances from a pivot. Names in
-    `lets` say what they stand for.
+    `places[m]` are where the cores of model m are kept, whose numbers in it are `numbers[m]`; `results` and
+    `lets` are formulas in which `c0`, `c1` and so on are the values of what is kept, and `u0` that of the sum
+    0 with distances from a pivot. Names in `lets` say what they stand for.
     """
 
     models: tuple[Model, ...]

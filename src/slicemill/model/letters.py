@@ -2,8 +2,8 @@
 
     T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]      R5, R6: order does not matter to +      sqrt(sum(x^2))
 
-What comes out is a value, so the last operator but for T is an accumulator or a search. What has no form as an
-expression stays a flow: an aggregate by the name of its letters, which is blocking (C14).
+What comes out is a value, so the last operator but for T is an accumulator or a search. What has no form as
+an expression stays a flow: an aggregate by the name of its letters, which is blocking (C14).
 """
 
 from __future__ import annotations

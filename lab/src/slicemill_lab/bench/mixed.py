@@ -1,7 +1,7 @@
 """Eight queries of different kinds over one stream and key: together, and each by itself.
 
-Averages with OVER, groups over sliding windows, models, a user's aggregate and periods of equal values run as one
-unit. Measured are the processor time of its runs and the bytes that its state takes. Rounds of both
+Averages with OVER, groups over sliding windows, models, a user's aggregate and periods of equal values run
+as one unit. Measured are the processor time of its runs and the bytes that its state takes. Rounds of both
 ways alternate, and the best of each counts. Each query gives the same rows both ways.
 """
 
@@ -41,7 +41,8 @@ QUERIES = {
     "counted": "SELECT k, count(*) AS m FROM s [RANGE 120 SECONDS SLIDE 10 SECONDS] GROUP BY k",
     "model": "SELECT k, spread(v) OVER (PARTITION BY k RANGE 60 SECONDS PRECEDING) AS m FROM s",
     "own": "SELECT k, total(v) OVER (PARTITION BY k RANGE 60 SECONDS PRECEDING) AS m FROM s",
-    "periods": "SELECT S.lane, VALID(S) AS p FROM s(lane) AS S RANGE 60 SECONDS SLIDES 10 SECONDS PARTITION BY k",
+    "periods": """SELECT S.lane, VALID(S) AS p FROM s(lane) AS S RANGE 60 SECONDS SLIDES 10 SECONDS
+        PARTITION BY k""",
 }
 
 
@@ -87,7 +88,7 @@ def _batches(seconds: int, rate: int) -> list[pa.Table]:
     batches = []
     for second in range(1, seconds + 1):
         ts = second * _SECOND + np.arange(rate) * (_SECOND // rate)
-        columns = {"_ts": ts, "_seq": (second * rate + np.arange(rate)) << 10, "_arr": ts}
+        columns: dict[str, Any] = {"_ts": ts, "_seq": (second * rate + np.arange(rate)) << 10, "_arr": ts}
         columns |= {
             "k": random.integers(0, _KEYS, rate).astype(np.int32),
             "v": random.normal(10, 3, rate).round(2),

@@ -3,9 +3,9 @@
     mill.execute(graph_statements("squares", incremental_graph(expression("sum(x^2)"))))
     mill.query("SELECT squares(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS s FROM readings")
 
-A tuple that comes is an instance: S brings it, and F takes as many of the oldest elements as have left. Registers W are the
-state, exact to the last digit. The class that runs a graph has a name that holds the graph itself, so that every
-process can make it anew.
+A tuple that comes is an instance: S brings it, and F takes as many of the oldest elements as have left.
+Registers W are the state, exact to the last digit. The class that runs a graph has a name that holds the
+graph itself, so that every process can make it anew.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def graph_statements(name: str, graph: ModelGraph) -> str:
         )
     class_name = _PREFIX + zlib.compress((merge_equal.rewrite(graph) or graph).to_json().encode(), 9).hex()
     arguments = ", ".join(f"{column} REAL" for column in graph.columns)
+    where = f"{__name__}:{class_name}"
     return "".join(
-        f"CREATE {version}AGGREGATE {name}({arguments}) : REAL LANGUAGE PYTHON AS '{__name__}:{class_name}{end}';\n"
+        f"CREATE {version}AGGREGATE {name}({arguments}) : REAL LANGUAGE PYTHON AS '{where}{end}';\n"
         for version, end in (("", "_base"), ("WINDOW ", ""))
     )
 

@@ -82,7 +82,7 @@ def run(graph: ModelGraph, instances: Iterable[Instance], work: Work | None = No
 
 
 class RunningGraph:
-    """A graph between two instances: `registers` have what was written to them, by id; None before the first."""
+    """A graph between two instances: `registers` have what was written to them; None before the first."""
 
     def __init__(self, graph: ModelGraph) -> None:
         graph.validate()

@@ -22,8 +22,8 @@ _SIZE = 512  # elements of the windows that are tried
 _OFTEN, _SELDOM, _RARELY = 8, 64, 256  # slides
 _ROWS = 100 * _SIZE
 _ROUNDS = 3
-_NEVER_AGAIN = CoreCosts(*[0.0] * 5, keep=1.0, read=1.0, sort=1.0)
-_ALWAYS_AGAIN = CoreCosts(*[1.0] * 5, keep=0.0, read=0.0, sort=0.0)
+_NEVER_AGAIN = CoreCosts(0, 0, 0, 0, 0, keep=1, read=1, sort=1)
+_ALWAYS_AGAIN = CoreCosts(1, 1, 1, 1, 1, keep=0, read=0, sort=0)
 
 Seconds = Callable[[str, int, CoreCosts], float]
 

@@ -1,4 +1,4 @@
-"""Letters that no expression says, as source: the window is an array, and so is what each letter gives (C4-C9)."""
+"""Letters that no expression says, as source: the window is an array, as is what each one gives (C4-C9)."""
 
 from __future__ import annotations
 

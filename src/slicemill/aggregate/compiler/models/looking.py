@@ -48,7 +48,7 @@ def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> I
     if place >= len(arrays[made.record.upper()]):
         return
     code = _reading(made)
-    parts = {"p": place, "math": math, "np": np, "dd": numerics, "heaps": heaps}
+    parts: dict[str, Any] = {"p": place, "math": math, "np": np, "dd": numerics, "heaps": heaps}
     parts |= {"ops": support, "exact": accumulator}
     parts |= {name: _readable(array) for name, array in arrays.items()}
     with inside_python():
