@@ -85,6 +85,7 @@ CASES = (
     "temporal/nulls",
     "unions/slide_over_a_union",
     "views/last_tuple",
+    "windows/average_built_in",
     "windows/whole_history",
 )
 
