@@ -110,8 +110,8 @@ def test_who_comes_later_keeps_its_own_rows() -> None:
 def test_an_argument_without_value_stops_only_its_query() -> None:
     texts = {
         "q0": "CREATE QUERY q0 AS SELECT sum(x) OVER (PARTITION BY k ROWS 2 PRECEDING) AS m FROM s;",
-        "q1": "CREATE QUERY q1 AS SELECT sum(CAST(x * 1e300 AS bigint)) OVER (PARTITION BY k ROWS 2 PRECEDING)"
-        " AS m FROM s;",
+        "q1": "CREATE QUERY q1 AS SELECT sum(CAST(x * 1e300 AS bigint))"
+        " OVER (PARTITION BY k ROWS 2 PRECEDING) AS m FROM s;",
     }
     rows: Runs = [([Timed(n * SECOND, (0, 1.0 + n, 1.0, n * SECOND)) for n in range(3)], 3 * SECOND)]
     found, failed = run(texts, dict.fromkeys(texts, range(1)), rows, 1)
