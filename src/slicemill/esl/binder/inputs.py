@@ -14,8 +14,9 @@ from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.catalog import Catalog, Relation, Stream
-from slicemill.esl.types.query import QueryInput, SelectQuery, UnionQuery
+from slicemill.esl.types.catalog import Catalog, DerivedStream, Relation, Stream
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 
 
@@ -109,9 +110,27 @@ def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog
     """The columns that carry the timestamp, as they are read in this SELECT."""
     found = set()
     for entry in inputs:
-        stream = catalog.relation(entry.relation) if entry.relation is not None else None
-        if isinstance(stream, Stream) and stream.time_column is not None:
-            column = stream.schema.find(stream.time_column)
+        stream = catalog.relation(entry.relation) if entry.relation is not None else entry.query
+        for name in _time_columns(stream, catalog):
+            column = entry.schema.find(name)
             assert column is not None, "the binder has found it"
             found.add(scope.read_as(entry.alias, column).name)
     return frozenset(found)
+
+
+def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> list[str]:
+    """The columns of a stream that carry its timestamp: its own, or what a derived one has of that column."""
+    if isinstance(stream, Stream):
+        return [] if stream.time_column is None else [stream.time_column]
+    query = stream.query if isinstance(stream, DerivedStream) else stream
+    if (
+        not isinstance(query, SelectQuery)
+        or len(query.inputs) != 1
+        or query.aggregates
+        or query.coalesce is not None
+        or any(call.window.active for call in query.window_calls)  # a tuple that leaves answers later
+    ):
+        return []
+    scope = Scope(tuple((entry.alias, entry.schema) for entry in query.inputs), qualified=False)
+    inner = time_columns_of(query.inputs, scope, catalog)
+    return [item.name for item in query.items if isinstance(item.expr, ColumnRef) and item.expr.name in inner]

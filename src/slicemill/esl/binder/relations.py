@@ -26,7 +26,15 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.expression import ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
+from slicemill.esl.types.expression import (
+    ColumnRef,
+    ExistsQuery,
+    Expr,
+    Oldest,
+    ScalarQuery,
+    conjunction,
+    walk,
+)
 from slicemill.esl.types.relation import AggregateCall, RelationInput, RelationQuery, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 
@@ -179,6 +187,9 @@ def bind_relation(
     problems.raise_any()
 
     grouped = bool(env.resolved or groups)
+    where = conjunction(tuple(parts))
+    if orders and _takes_rows_in_order(env, orders):
+        inputs, where, orders = [_sorted_input(inputs, where, orders)], None, []
     if grouped:
         provided = frozenset(c.name for r in env.resolved.values() for c in r.columns) | _outer_columns(outer)
         bound = [
@@ -194,7 +205,7 @@ def bind_relation(
     limit = child(node, "limit")
     return RelationQuery(
         inputs=tuple(inputs),
-        where=conjunction(tuple(parts)),
+        where=where,
         group_by=tuple(groups),
         aggregates=tuple(
             AggregateCall(r.name, r.arguments, r.distinct, r.columns) for r in env.resolved.values()
@@ -206,6 +217,30 @@ def bind_relation(
         limit=_limit(limit) if limit is not None else None,
         schema=schema_of_items(items),
     )
+
+
+def _takes_rows_in_order(env: RelationEnvironment, orders: list[tuple[Expr, bool, exp.Expression]]) -> bool:
+    """Whether ORDER BY orders rows, not answers: aggregates answer at each row, and it is by columns."""
+    returned = {column.name for resolved in env.resolved.values() for column in resolved.columns}
+    by_answers = any(isinstance(p, ColumnRef) and p.name in returned for e, _, _ in orders for p in walk(e))
+    return bool(env.resolved) and not by_answers and not any(r.blocking for r in env.resolved.values())
+
+
+def _sorted_input(
+    inputs: list[RelationInput], where: Expr | None, orders: list[tuple[Expr, bool, exp.Expression]]
+) -> RelationInput:
+    """The selected rows of FROM in the order of ORDER BY, under the names that they have without it."""
+    if len(inputs) != 1:
+        raise Mistake(
+            "rows of several tables have no order here",
+            span_of(orders[0][2]),
+            "join and sort them in a sub-query: FROM (SELECT … FROM … ORDER BY …) AS o",
+        )
+    (entry,) = inputs
+    items = tuple(SelectItem(c.name, ColumnRef(f"{entry.alias}.{c.name}", c.type)) for c in entry.schema)
+    order_by = tuple((expr, descending) for expr, descending, _ in orders)
+    rows = RelationQuery((entry,), where, (), (), None, items, False, order_by, None, entry.schema)
+    return RelationInput(entry.relation, entry.alias, entry.schema, rows)
 
 
 def _bind_inputs(

@@ -92,6 +92,8 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
     if definition is None:
         if name in context.broken and name not in SCALARS:
             raise Unknowable
+        if name not in SCALARS:
+            context.refuse_later(node.name, span_of(node))
         return None
     context.functions_called.add(definition.name.lower())
     if child(node, "distinct") or any(isinstance(a, exp.Star) for a in node.expressions):

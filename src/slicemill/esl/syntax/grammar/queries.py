@@ -112,7 +112,15 @@ def _item(c: Cursor) -> exp.Expression:
         return at(exp.Star(), start)
     node = expressions.expression(c)
     if c.accept("AS"):
-        return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
+        alias = c.name("a name")
+        if isinstance(node, exp.Anonymous) and c.looking_at("OVER"):
+            # So the theses print it once.
+            c.warn(
+                "a name stands behind the whole call", nodes.span_of(alias), f"write OVER (…) AS {alias.name}"
+            )
+            c.advance()
+            node = at(windows.over(c, node), c.span_from(start))
+        return at(exp.Alias(this=node, alias=alias), c.span_from(start))
     if c.at_name(barred=NOT_AN_ALIAS):
         return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
     return node
