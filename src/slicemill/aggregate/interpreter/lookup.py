@@ -13,7 +13,7 @@ up to MOST_CALLS deep.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from slicemill.aggregate import definition as aggregate
@@ -34,7 +34,15 @@ from slicemill.aggregate.interpreter.relations import (
     compile_query,
     no_tables,
 )
-from slicemill.aggregate.interpreter.statements import BodyContext, Program, compile_bodies, row_converter
+from slicemill.aggregate.interpreter.statements import (
+    BodyContext,
+    LoopStep,
+    Program,
+    StatementPath,
+    Step,
+    compile_bodies,
+    row_converter,
+)
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.aggregate import AggregateDefinition, BodyState
@@ -260,9 +268,14 @@ class EslAccumulator:
     def restore(self, state: Any) -> None:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
 
-    def run_statement(self, state: BodyState, index: int) -> None:
+    def run_statement(self, state: BodyState, path: StatementPath) -> None:
         """One statement alone, over the tables and arguments at hand: for its error."""
-        self._program[state][index](self._body)
+        steps: Sequence[Step] = self._program[state]
+        for index in path[:-1]:
+            loop = steps[index]
+            assert isinstance(loop, LoopStep), "only loops have statements inside"
+            steps = loop.parts
+        steps[path[-1]](self._body)
 
     def _run(self, state: BodyState, args: Args) -> Returned:
         self._body.arguments = dict(zip(self._names, self._to_arguments(args), strict=True))
