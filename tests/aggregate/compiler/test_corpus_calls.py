@@ -91,6 +91,6 @@ def test_only_these_calls_do_not_become_machine_code() -> None:
         "interpreter, because the stored table bands is read, which only the interpreter does",
         "interpreter, because the stored table Bonus is read, which only the interpreter does",
         "interpreter, because reach is an aggregate of the user's own",
-        "interpreter, because max is a built-in aggregate",  # with panes, under a window version of the user's
+        "interpreter, because max is a built-in aggregate",  # under panes
         "Python, because concat has no machine form",
     }

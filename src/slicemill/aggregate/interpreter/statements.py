@@ -71,7 +71,7 @@ class BodyContext:
             if oldest is None
             else dict(zip(self._inwindow_schema.names, self.window_row(oldest), strict=True))
         )
-        return QueryEnvironment(self.rows, arguments=self.arguments, oldest=named)
+        return QueryEnvironment(self.rows, arguments=self.arguments, oldest=named, stored=self.outside)
 
     def rows(self, relation: str) -> Iterable[Row]:
         if relation.lower() in self.tables:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
+from slicemill.esl.binder.functions.tables import returned_rows
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
@@ -36,6 +37,13 @@ def from_entries(node: exp.Select) -> list[tuple[nodes.StreamInput, nodes.JoinIn
         join = entry if isinstance(entry, nodes.JoinInput) else None
         entries.append((join.this if join is not None else entry, join))
     return entries
+
+
+def alias_of_call(entry: nodes.StreamInput) -> str:
+    alias = child(entry, "alias")
+    if alias is None:
+        raise Mistake("TABLE(…) in FROM needs a name", span_of(entry), "add AS name")
+    return str(alias.name)
 
 
 def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
@@ -73,7 +81,12 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
     window = durations.from_window(frame) if frame is not None else None
     on = child(join, "on") if join is not None else None
     left = join is not None and child(join, "side") == "LEFT"
-    if isinstance(entry.this, exp.Identifier):
+    if isinstance(entry.this, nodes.TableCall):
+        if left:
+            raise Mistake("LEFT JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN")
+        rows = returned_rows(entry.this, context)
+        made = QueryInput(alias_of_call(entry), rows, window=window, finite=True)
+    elif isinstance(entry.this, exp.Identifier):
         relation = context.relation(entry.this)
         alias = alias_node.name if alias_node is not None else entry.this.name
         if isinstance(relation, (SelectQuery, UnionQuery)):

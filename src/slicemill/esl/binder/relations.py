@@ -17,7 +17,8 @@ from slicemill.esl.binder.calls import (
 )
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.functions.calls import function_call
-from slicemill.esl.binder.inputs import from_entries
+from slicemill.esl.binder.functions.tables import bind_table_call
+from slicemill.esl.binder.inputs import alias_of_call, from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
@@ -262,7 +263,10 @@ def _bind_inputs(
                 raise Mistake("LEFT JOIN joins a stream with a table", span_of(join), "use JOIN")
             if join is not None:
                 conditions.append(child(join, "on"))
-            made = _bind_input(entry, context, tables, inwindow, outer)
+            if isinstance(entry.this, nodes.TableCall):
+                made = _bind_call(entry, inputs, context, tables, inwindow, outer)
+            else:
+                made = _bind_input(entry, context, tables, inwindow, outer)
             if made.alias.lower() in aliases:
                 raise Mistake(
                     f"{made.alias} stands twice in FROM",
@@ -275,6 +279,25 @@ def _bind_inputs(
     if where is not None:
         conditions.append(where.this)
     return inputs, conditions
+
+
+def _bind_call(
+    entry: nodes.StreamInput,
+    before: list[RelationInput],
+    context: Context,
+    tables: Mapping[str, Schema],
+    inwindow: Schema | None,
+    outer: Scope | None,
+) -> RelationInput:
+    """The rows of a function, whose arguments may read the inputs before it."""
+    scope = Scope(
+        tuple((i.alias, i.schema) for i in before),
+        qualified=True,
+        parent=outer,
+        arguments=outer.arguments if outer is not None else Schema(()),
+    )
+    env = RelationEnvironment(context, scope, tables, inwindow, place="TABLE(…)")
+    return bind_table_call(entry.this, alias_of_call(entry), context, lambda node: bind(node, env))
 
 
 def _bind_input(
@@ -305,9 +328,9 @@ def _bind_input(
         )
     if context.in_body and (view := view_of_a_stream(relation, context.catalog)) is not None:
         raise Mistake(
-            f"{view.name} is a view over a stream: an aggregate gives the same for the same tuples",
+            f"{view.name} is a view over a stream: what is called gives the same for the same tuples",
             span_of(entry),
-            f"join the stream with {view.name}, and hand its columns to the aggregate",
+            f"join the stream with {view.name}, and give its columns as arguments",
         )
     if isinstance(relation, RelationQuery):
         return RelationInput(name, alias, relation.schema, relation)

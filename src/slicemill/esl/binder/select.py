@@ -10,6 +10,7 @@ from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import Resolved
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
+from slicemill.esl.binder.functions.tables import bind_table_call
 from slicemill.esl.binder.inputs import BoundInput, bind_inputs, time_columns_of
 from slicemill.esl.binder.items import (
     bind_items,
@@ -28,7 +29,7 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
+from slicemill.esl.types.expression import ColumnRef, Expr, conjunction, walk
 from slicemill.esl.types.query import FrameUnit, QueryInput, SelectQuery
 from slicemill.esl.types.relation import SelectItem
 
@@ -46,6 +47,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     problems = Problems()
 
+    inputs = _with_calls(entries, inputs, env, problems)
     where, inputs = _bind_conditions(node, entries, inputs, env, problems)
     groups = _bind_groups(node, env, problems)
     env.bounds_allowed = any(i.window is not None and i.window.slide is not None for i in inputs)
@@ -151,6 +153,33 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
     if len(slides) > 1:
         raise Mistake("the windows of one query slide together", span_of(node), "give one SLIDE for all")
     return inputs
+
+
+def _with_calls(
+    entries: list[BoundInput], inputs: list[QueryInput], env: SelectEnvironment, problems: Problems
+) -> list[QueryInput]:
+    """Calls in FROM with their arguments, which read streams, and the finite relations before them."""
+    made: list[QueryInput] = []
+    env.place = "TABLE(…)"
+    for entry, bound in zip(entries, inputs, strict=True):
+        if isinstance(entry.node.this, nodes.TableCall):
+            with problems.noting():
+                call = bind_table_call(
+                    entry.node.this, bound.alias, env.context, lambda node: bind(node, env)
+                )
+                known = {i.alias for i in (*made, *(i for i in inputs if not i.finite))}
+                for part in (part for _, value in call.arguments or () for part in walk(value)):
+                    owner = part.origin.input if isinstance(part, ColumnRef) and part.origin else None
+                    if owner is not None and owner not in known:
+                        raise Mistake(
+                            f"{owner} stands behind the call that reads it",
+                            span_of(entry.node),
+                            f"name {owner} before it in FROM",
+                        )
+                bound = replace(bound, call=call)
+        made.append(bound)
+    env.place = ""
+    return made
 
 
 def _bind_conditions(

@@ -141,6 +141,8 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     if c.accept("("):
         this = c.nested(lambda: query(c))
         c.expect(")")
+    elif c.looking_at("TABLE", "(") and c.word(3) == "(":
+        this = _table_call(c)
     else:
         this = c.name("a stream or table")
         if c.looking_at("."):
@@ -167,6 +169,18 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     node = nodes.StreamInput(this=this, alias=alias, frame=frame, coalesce=coalesce, partition_by=partition)
     node.set("changes", changes)
     return at(node, c.span_from(start))
+
+
+def _table_call(c: Cursor) -> nodes.TableCall:
+    start = c.span()
+    c.expect("TABLE")
+    c.expect("(")
+    called_at = c.span()
+    call = expressions.expression(c)
+    if not isinstance(call, exp.Anonymous):
+        raise Mistake("TABLE takes the call of a function", called_at, "as in TABLE(f(x)) AS t")
+    c.expect(")")
+    return at(nodes.TableCall(this=call), c.span_from(start))
 
 
 def _join(c: Cursor) -> nodes.JoinInput:
