@@ -81,7 +81,7 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
     window = durations.from_window(frame) if frame is not None else None
     on = child(join, "on") if join is not None else None
     left = join is not None and child(join, "side") == "LEFT"
-    if isinstance(entry.this, nodes.TableCall):
+    if isinstance(entry.this, nodes.TableFunctionCall):
         if left:
             raise Mistake("LEFT JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN")
         rows = returned_rows(entry.this, context)

@@ -42,7 +42,7 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
         with problems.noting():
             if isinstance(entry.this, exp.Identifier):
                 streams |= not is_finite(context.relation(entry.this))
-            elif not isinstance(entry.this, nodes.TableCall):
+            elif not isinstance(entry.this, nodes.TableFunctionCall):
                 streams |= not isinstance(bind_query(entry.this, context), RelationQuery)
     problems.raise_any()
     return streams

@@ -263,7 +263,7 @@ def _bind_inputs(
                 raise Mistake("LEFT JOIN joins a stream with a table", span_of(join), "use JOIN")
             if join is not None:
                 conditions.append(child(join, "on"))
-            if isinstance(entry.this, nodes.TableCall):
+            if isinstance(entry.this, nodes.TableFunctionCall):
                 made = _bind_call(entry, inputs, context, tables, inwindow, outer)
             else:
                 made = _bind_input(entry, context, tables, inwindow, outer)

@@ -162,7 +162,7 @@ def _with_calls(
     made: list[QueryInput] = []
     env.place = "TABLE(…)"
     for entry, bound in zip(entries, inputs, strict=True):
-        if isinstance(entry.node.this, nodes.TableCall):
+        if isinstance(entry.node.this, nodes.TableFunctionCall):
             with problems.noting():
                 call = bind_table_call(
                     entry.node.this, bound.alias, env.context, lambda node: bind(node, env)

@@ -102,7 +102,7 @@ class StreamInput(exp.Expression):
     }
 
 
-class TableCall(exp.Expression):
+class TableFunctionCall(exp.Expression):
     """`TABLE(f(…))` in FROM: the rows that a function returns."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}

@@ -149,7 +149,7 @@ class EslGenerator(Generator):
         return f"EXISTS{self._wrapped(e.this)}"
 
     def streaminput_sql(self, e: nodes.StreamInput) -> str:
-        named = isinstance(e.this, (exp.Identifier, nodes.TableCall))
+        named = isinstance(e.this, (exp.Identifier, nodes.TableFunctionCall))
         sql = self.sql(e, "this") if named else self._wrapped(e.this)
         frame, coalesce = child(e, "frame"), child(e, "coalesce")
         if coalesce:
@@ -166,7 +166,7 @@ class EslGenerator(Generator):
                 sql += f" PARTITION BY {self._listing(child(e, 'partition_by'))}"
         return sql
 
-    def tablecall_sql(self, e: nodes.TableCall) -> str:
+    def tablefunctioncall_sql(self, e: nodes.TableFunctionCall) -> str:
         return f"TABLE({self.sql(e, 'this')})"
 
     def joininput_sql(self, e: nodes.JoinInput) -> str:

@@ -30,7 +30,7 @@ from slicemill.esl.types.relation import AggregateCall, RelationInput, RelationQ
 from slicemill.esl.types.schema import Schema, Type, assignable
 
 
-def returned_rows(node: nodes.TableCall, context: Context) -> Schema:
+def returned_rows(node: nodes.TableFunctionCall, context: Context) -> Schema:
     """The columns of the rows that a call gives."""
     found = _called(node.this, context)
     if isinstance(found, AggregateDefinition):
@@ -40,7 +40,10 @@ def returned_rows(node: nodes.TableCall, context: Context) -> Schema:
 
 
 def bind_table_call(
-    node: nodes.TableCall, alias: str, context: Context, bind_argument: Callable[[exp.Expression], Expr]
+    node: nodes.TableFunctionCall,
+    alias: str,
+    context: Context,
+    bind_argument: Callable[[exp.Expression], Expr],
 ) -> RelationInput:
     """A call whose arguments are bound where it stands."""
     call = node.this

@@ -171,7 +171,7 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     return at(node, c.span_from(start))
 
 
-def _table_call(c: Cursor) -> nodes.TableCall:
+def _table_call(c: Cursor) -> nodes.TableFunctionCall:
     start = c.span()
     c.expect("TABLE")
     c.expect("(")
@@ -180,7 +180,7 @@ def _table_call(c: Cursor) -> nodes.TableCall:
     if not isinstance(call, exp.Anonymous):
         raise Mistake("TABLE takes the call of a function", called_at, "as in TABLE(f(x)) AS t")
     c.expect(")")
-    return at(nodes.TableCall(this=call), c.span_from(start))
+    return at(nodes.TableFunctionCall(this=call), c.span_from(start))
 
 
 def _join(c: Cursor) -> nodes.JoinInput:
