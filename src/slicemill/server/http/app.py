@@ -15,7 +15,8 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from slicemill import __version__
 from slicemill.engine.live import problems
 from slicemill.errors import SlicemillError
-from slicemill.server.access import Access, Denied
+from slicemill.server.access import Access, Denied, UserRole
+from slicemill.server.bundle import support_bundle
 from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_rows
 from slicemill.server.http.messages import (
     CatalogEntry,
@@ -30,6 +31,7 @@ from slicemill.server.http.messages import (
     columns_of_table,
     problems_of,
 )
+from slicemill.server.http.prometheus import prometheus_text
 from slicemill.server.http.protection import CurrentSession, Unauthenticated, protect
 from slicemill.server.listings import state_of
 from slicemill.server.live import LiveResults
@@ -266,6 +268,21 @@ def _add_state(app: FastAPI, service: MillService) -> None:
     async def metrics(session: CurrentSession) -> dict[str, Any]:
         """All figures of the mill, its queries and its streams."""
         return await _call(session.metrics)
+
+    @app.get("/metrics", responses=_REFUSED, tags=["state"], response_class=Response)
+    async def prometheus(session: CurrentSession) -> Response:
+        """The figures for Prometheus; with tokens, it shows one (`authorization` in its configuration)."""
+        names = [service.mill.catalog.queries[name].name for name in session.queries()]
+        content = await _call(lambda: prometheus_text(service.mill, names))
+        return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/v1/support-bundle", responses=_REFUSED, tags=["state"], response_class=Response)
+    async def bundle(session: CurrentSession) -> Response:
+        """What somebody who helps needs to see, as a ZIP file: statements, plans and figures; no rows."""
+        session.principal.require(UserRole.ADMIN, "a bundle for support")
+        headers = {"Content-Disposition": 'attachment; filename="slicemill-support.zip"'}
+        content = await _call(lambda: support_bundle(service))
+        return Response(content, media_type="application/zip", headers=headers)
 
     @app.get("/health", tags=["state"])
     async def health(response: Response) -> Health:
