@@ -26,7 +26,7 @@ from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.engine.adapting.placing import Placing
 from slicemill.engine.adapting.replacing import Replacing
 from slicemill.engine.changing.joining import complete_from_of, with_logs, without_log
-from slicemill.engine.changing.statements import KeptStatements, new_entries
+from slicemill.engine.changing.statements import KeptStatements, log_warnings, new_entries
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.changing.unit_changes import UnitChanges
 from slicemill.engine.changing.views import answer, held_now, passed_by
@@ -203,6 +203,7 @@ class Mill:
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
         bound = bind(esl, self.catalog, lambda: kept.catalog)
         catalog, same = kept.agreed(bound)
+        log_warnings(bound)
         statements = [statement for statement, _ in bound.statements]
         if all(isinstance(statement, Setting) for statement in statements):
             self.catalog = catalog  # nothing else changes, so nobody has to wait for a run to end

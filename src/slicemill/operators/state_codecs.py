@@ -35,7 +35,6 @@ _CLASSES: dict[str, type] = {
     "expr.query": expression.ScalarQuery,
     "expr.exists": expression.ExistsQuery,
     "relation.query": relation.RelationQuery,
-    "relation.input": relation.RelationInput,
     "item": relation.SelectItem,
     "aggregate.call": relation.AggregateCall,
     "frame": query.FrameUnit,
@@ -53,6 +52,9 @@ for _kind in KINDS:
 for _name, _class in _CLASSES.items():
     stored_as(_name, version=1)(_class)
 
+stored_as("relation.input", version=2, upgrade={1: lambda plain: {**plain, "arguments": None}})(
+    relation.RelationInput
+)
 stored_as("type", version=2, upgrade={1: lambda plain: {**plain, "unit": None}})(types.Type)
 
 
