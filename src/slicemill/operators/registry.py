@@ -24,6 +24,7 @@ from slicemill.operators.reorder import spec as reorder
 from slicemill.operators.select import spec as select
 from slicemill.operators.sessions import spec as sessions
 from slicemill.operators.streams import spec as streams
+from slicemill.operators.table_call import spec as table_call
 from slicemill.operators.union import spec as union
 from slicemill.operators.windowed_group import spec as windowed_group
 
@@ -33,6 +34,7 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *drop.KINDS,
     *union.KINDS,
     *lookup.KINDS,
+    *table_call.KINDS,
     *join.KINDS,
     *multijoin.KINDS,
     *group.KINDS,

@@ -53,13 +53,16 @@ def over_window(node: nodes.FrameClause) -> Window:
     return Window(frame, extent, slide, active)
 
 
-def from_window(node: nodes.FrameClause) -> Window:
-    """The window of a FROM entry: it must hold something, so its length is positive."""
+def from_window(node: nodes.FrameClause, reports: bool = False) -> Window:
+    """The window of a FROM entry: it must hold something, so its length is positive.
+
+    One without a beginning slides if it `reports` all that it holds, as that of a temporal query does.
+    """
     frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")
     if extent == 0:
         raise Mistake("this window holds nothing", span_of(node.this), "make it longer than 0")
-    slide = _slide(node, frame)
+    slide = _slide(node, frame, reports)
     if child(node, "from_start") and extent is not None and slide is not None and extent % slide:
         raise Mistake(
             "windows that grow by a step are a whole number of steps long",
@@ -69,11 +72,11 @@ def from_window(node: nodes.FrameClause) -> Window:
     return Window(frame, extent, slide, grows=bool(child(node, "from_start")))
 
 
-def _slide(node: nodes.FrameClause, frame: FrameUnit) -> int | None:
+def _slide(node: nodes.FrameClause, frame: FrameUnit, reports: bool = False) -> int | None:
     slide = child(node, "slide")
     if slide is None:
         return None
-    if node.this is None:
+    if node.this is None and not reports:
         raise Mistake("an unbounded window does not slide", span_of(slide), "give the window a length")
     length = _length(slide, frame, "a slide")
     if length == 0:

@@ -122,8 +122,8 @@ class Over(exp.Expression):
 class StreamInput(exp.Expression):
     """One entry of FROM: a named relation or a sub-query, its alias and its window.
 
-    `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES … [CHANGES]`; the
-    window then follows the alias and may have its own PARTITION BY.
+    `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES … [CHANGES]
+    [LATE …]`; the window then follows the alias and may have its own PARTITION BY.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -132,8 +132,15 @@ class StreamInput(exp.Expression):
         "frame": False,
         "coalesce": False,
         "changes": False,
+        "late": False,
         "partition_by": False,
     }
+
+
+class TableFunctionCall(exp.Expression):
+    """`TABLE(f(…))` in FROM: the rows that a function returns."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 class JoinInput(exp.Expression):
@@ -227,7 +234,10 @@ class ModelResults(exp.Expression):
 
 
 class CreateFunction(exp.Expression):
-    """A scalar function: its `body` is an expression, or `external` names a function in Python."""
+    """A function: its `body` is an expression, or `external` names a function in Python.
+
+    One that returns rows has a list of columns as `returns`, and a query as `body`.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,

@@ -175,8 +175,8 @@ class EslGenerator(Generator):
         return f"EXISTS{self._wrapped(e.this)}"
 
     def streaminput_sql(self, e: nodes.StreamInput) -> str:
-        bare = isinstance(e.this, exp.Identifier | nodes.WindowFunction)
-        sql = self.sql(e, "this") if bare else self._wrapped(e.this)
+        named = isinstance(e.this, exp.Identifier | nodes.TableFunctionCall | nodes.WindowFunction)
+        sql = self.sql(e, "this") if named else self._wrapped(e.this)
         frame, coalesce = child(e, "frame"), child(e, "coalesce")
         if coalesce:
             sql += f"({self._listing(coalesce)})"
@@ -186,11 +186,16 @@ class EslGenerator(Generator):
             sql += f" AS {self.sql(e, 'alias')}"
         if coalesce:
             rows = " ROWS" if child(frame, "kind") == "ROWS" else ""
-            sql += f" RANGE {self.sql(frame, 'this')}{rows} SLIDES {self.sql(frame, 'slide')}{rows}"
+            extent = self.sql(frame, "this") or "UNBOUNDED"
+            sql += f" RANGE {extent}{rows} SLIDES {self.sql(frame, 'slide')}{rows}"
             sql += " CHANGES" if child(e, "changes") else ""
+            sql += f" LATE {self.sql(e, 'late')}" if child(e, "late") else ""
             if child(e, "partition_by"):
                 sql += f" PARTITION BY {self._listing(child(e, 'partition_by'))}"
         return sql
+
+    def tablefunctioncall_sql(self, e: nodes.TableFunctionCall) -> str:
+        return f"TABLE({self.sql(e, 'this')})"
 
     def joininput_sql(self, e: nodes.JoinInput) -> str:
         side = "LEFT " if child(e, "side") else ""
@@ -252,7 +257,9 @@ class EslGenerator(Generator):
         head = f"CREATE FUNCTION {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))})"
         external = child(e, "external") is not None
         value = f"LANGUAGE PYTHON AS {self.sql(e, 'external')}" if external else f"AS {self.sql(e, 'body')}"
-        return f"{head} RETURNS {self.sql(e, 'returns')} {value}"
+        columns = child(e, "returns")
+        returns = f"TABLE ({self._listing(columns)})" if isinstance(columns, list) else self.sql(columns)
+        return f"{head} RETURNS {returns} {value}"
 
     def dropobject_sql(self, e: nodes.DropObject) -> str:
         return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.esl.types.relation import AggregateCall, RelationInput, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.time import format_us
 
@@ -79,7 +79,7 @@ class QueryInput:
 
     `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
     and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
-    finite input optional: without a match its columns are NULL.
+    finite input optional: without a match its columns are NULL. `call` is `TABLE(f(…))`, finite too.
     """
 
     alias: str
@@ -89,6 +89,7 @@ class QueryInput:
     window: Window | None = None
     finite: bool = False
     left_on: Expr | None = None
+    call: RelationInput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +105,24 @@ class WindowCall:
 
 
 @dataclass(frozen=True, slots=True)
+class LateTuples:
+    """Tuples of a stream's late log that a temporal query takes in (L5): `stream` is that log's.
+
+    They hold from the time in `column` on, and may arrive up to `within_us` after it.
+    """
+
+    stream: str
+    column: str
+    within_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class TemporalQuery:
     """A temporal query (L6): runs of equal `attributes` per partition become (attributes, valid period).
 
     `before` selects the tuples that make runs, `after` selects runs; the window and its slide say when runs
     are reported. Without a budget all tuples of the window are kept. `tells_open`: OPEN(S) is asked for.
-    `changes`: a run is told when it begins and when it ends (L8).
+    `changes`: a run is told when it begins and when it ends (L8). `late`: tuples that come late correct runs.
     """
 
     attributes: tuple[str, ...]
@@ -121,6 +134,7 @@ class TemporalQuery:
     budget: Budget | None = None
     tells_open: bool = False
     changes: bool = False
+    late: LateTuples | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ def _input_columns(select: exp.Select, context: Context) -> set[str]:
     names: set[str] = set()
     for entry, _ in from_entries(select):
         this = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
+        if isinstance(this, nodes.TableFunctionCall):
+            continue  # its columns have to be named with their alias
         if isinstance(this, exp.Identifier):
             schema = context.relation(this).schema
         else:
@@ -151,7 +153,7 @@ def _branch(
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, context.catalog):
             return node
         text = _text(node)
-        if text in every and text not in own:
+        if text in every and text not in own and not isinstance(node, exp.Identifier):
             return parsed_expression(f"CAST(NULL AS {types[text]})", span_of(node))
         return None
 

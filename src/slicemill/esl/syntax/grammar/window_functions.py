@@ -37,7 +37,7 @@ def stands_here(c: Cursor) -> bool:
     A stream of such a name may be coalesced: `session(page) AS s RANGE …`.
     """
     if c.looking_at("TABLE", "("):
-        return True
+        return c.word(2) in LENGTHS and c.word(3) == "("
     return c.word() in LENGTHS and c.word(1) == "(" and not _coalesces(c)
 
 
@@ -56,8 +56,6 @@ def window_function(c: Cursor) -> nodes.WindowFunction:
     wrapped = c.looking_at("TABLE", "(")
     if wrapped:
         c.expect("TABLE", "(")
-        if c.word() not in LENGTHS:
-            c.fail(f"TABLE( … ) takes a window function: {one_of(list(LENGTHS))}")
     kind = c.advance().text.upper()
     c.expect("(")
     node = nodes.WindowFunction(kind=kind)
