@@ -38,6 +38,7 @@ _CLASSES: dict[str, type] = {
     "item": relation.SelectItem,
     "aggregate.call": relation.AggregateCall,
     "frame": query.FrameUnit,
+    "join_kind": query.JoinKind,
     "window": query.Window,
     "window.call": query.WindowCall,
     "model.asked": Asked,

@@ -15,8 +15,15 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
-from slicemill.esl.types.query import Continuous, FrameUnit, QueryInput, SelectQuery, UnionQuery
+from slicemill.esl.types.expression import (
+    ColumnRef,
+    Expr,
+    as_in_input,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
+from slicemill.esl.types.query import Continuous, FrameUnit, JoinKind, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery, SelectItem
 from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
 from slicemill.operators.classify.spec import Classify
@@ -153,8 +160,12 @@ class _Builder:
         pending = list(conjuncts(select.where))
         streams = [entry for entry in select.inputs if not entry.finite]
         node = self._input(streams[0], name)
+        outer = next((entry for entry in streams if entry.kind is not JoinKind.INNER), None)
         stream_alias = streams[0].alias
-        if len(streams) > 1:
+        if outer is not None:
+            node = self._outer_join(streams, outer, node, pending, name)
+            stream_alias = ""
+        elif len(streams) > 1:
             node = self._join(select, streams, node, pending, name)
             stream_alias = ""
         for entry in (entry for entry in select.inputs if entry.finite):
@@ -180,6 +191,25 @@ class _Builder:
             tuple(entry.alias for entry in streams), windows, _take(pending, schema), member_times
         )
         return self.add(f"{name}: join", join, inputs, schema)
+
+    def _outer_join(
+        self, streams: list[QueryInput], outer: QueryInput, first: Node, pending: list[Expr], name: str
+    ) -> Node:
+        """ON is the join's own; of WHERE, what reads one stream alone goes below it, if that keeps all rows
+        of that stream, and the rest comes after it."""
+        inputs = [first, self._input(streams[1], name)]
+        below = {JoinKind.RIGHT: (1,), JoinKind.FULL: ()}.get(outer.kind, (0,))
+        for side in below:
+            own = Schema(_qualified(streams[side].alias, inputs[side].schema))
+            ready = _take(pending, own)
+            condition = None if ready is None else as_in_input(ready)
+            inputs[side] = self._filter(inputs[side], condition, f"{name}: where {streams[side].alias}")
+        both = zip(streams, inputs, strict=True)
+        schema = Schema(tuple(column for s, i in both for column in _qualified(s.alias, i.schema)))
+        windows = tuple(entry.window for entry in streams if entry.window is not None)
+        aliases = tuple(entry.alias for entry in streams)
+        join = WindowJoin(aliases, windows, outer.on, kind=outer.kind)
+        return self.add(f"{name}: join", join, tuple(inputs), schema)
 
     def _aggregate(self, select: SelectQuery, node: Node, name: str) -> Node:
         groups = [Column(item.name, item.expr.type) for item in select.group_by]

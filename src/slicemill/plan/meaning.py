@@ -115,7 +115,8 @@ class _Writer(ContentWriter):
         name = None if entry.relation is None or entry.query is not None else entry.relation.lower()
         if isinstance(entry, RelationInput):
             return self.written((name, entry.query))
-        return self.written((name, entry.query, entry.window, entry.finite, entry.left_on))
+        joined = (entry.left_on, entry.kind, entry.on)
+        return self.written((name, entry.query, entry.window, entry.finite, *joined))
 
     def _call(self, call: AggregateCall | WindowCall) -> str:
         over = (call.partition_by, call.window) if isinstance(call, WindowCall) else ()

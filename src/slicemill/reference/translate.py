@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from slicemill.aggregate.definition import RowCall, comparable
 from slicemill.aggregate.frame import WindowFrame
 from slicemill.esl.types.catalog import ERRORS, Catalog
+from slicemill.esl.types.query import JoinKind
 from slicemill.esl.types.query import WindowCall as WindowCallSyntax
 from slicemill.esl.types.relation import AggregateCall as CallSyntax
 from slicemill.esl.types.schema import Schema
@@ -23,6 +24,7 @@ from slicemill.operators.context import StepContext, fed_by
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.group import spec as group
 from slicemill.operators.join import spec as join
+from slicemill.operators.join.outer_rows import outer_join_rows
 from slicemill.operators.join.rows import join_rows, join_window
 from slicemill.operators.kind import Role
 from slicemill.operators.lookup import spec as lookup
@@ -122,6 +124,12 @@ def _lookup(operator: lookup.Lookup, context: StepContext) -> RowOperator:
     return TableJoin(lambda: context.rows_of(name), columns, condition, operator.left)
 
 
+def _join(operator: join.WindowJoin, context: StepContext) -> RowOperator:
+    if operator.kind is JoinKind.INNER:
+        return join_rows(operator, context.node.schema)
+    return outer_join_rows(operator, context.schemas, context.node.schema)
+
+
 def _group(operator: group.GroupAggregate, context: StepContext) -> RowOperator:
     (schema,) = context.schemas
     calls = [call_of(call, schema, context) for call in operator.calls]
@@ -154,7 +162,7 @@ TWINS: Mapping[type, Twin] = {
     select.Project: lambda project, context: ProjectOperator(row_of_items(project.items, context.schemas[0])),
     union.Merge: lambda _, context: Union(len(context.schemas)),
     lookup.Lookup: _lookup,
-    join.WindowJoin: lambda operator, context: join_rows(operator, context.node.schema),
+    join.WindowJoin: _join,
     group.GroupAggregate: _group,
     windowed_group.RelationAggregate: _windowed_group,
     over.WindowAggregate: _over,

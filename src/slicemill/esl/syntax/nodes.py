@@ -103,9 +103,9 @@ class StreamInput(exp.Expression):
 
 
 class JoinInput(exp.Expression):
-    """`[INNER|LEFT] JOIN input ON condition`."""
+    """`[LEFT|RIGHT|FULL|SEMI|ANTI|CROSS|ASOF|LEFT ASOF] JOIN input ON condition`, or `USING (column, …)`."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "side": False, "on": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "side": False, "on": False, "using": False}
 
 
 class IntervalRelation(exp.Expression):

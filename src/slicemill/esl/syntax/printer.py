@@ -166,8 +166,11 @@ class EslGenerator(Generator):
         return sql
 
     def joininput_sql(self, e: nodes.JoinInput) -> str:
-        side = "LEFT " if child(e, "side") else ""
-        return f"{side}JOIN {self.sql(e, 'this')} ON {self.sql(e, 'on')}"
+        side = f"{child(e, 'side')} " if child(e, "side") else ""
+        sql = f"{side}JOIN {self.sql(e, 'this')}"
+        if child(e, "using"):
+            return f"{sql} USING ({self._listing(child(e, 'using'))})"
+        return f"{sql} ON {self.sql(e, 'on')}" if child(e, "on") else sql
 
     # -- statements ------------------------------------------------------------------------------------
 

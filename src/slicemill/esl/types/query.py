@@ -52,13 +52,41 @@ class Window:
         return " ".join(words)
 
 
+class JoinKind(StrEnum):
+    """What a join of two streams gives: pairs, and rows without a partner when their window has passed.
+
+    SEMI gives rows of the first stream, once, at their first match; ANTI those that have none.
+    """
+
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    SEMI = "SEMI"
+    ANTI = "ANTI"
+
+    @property
+    def judged(self) -> tuple[int, ...]:
+        """The inputs of whose rows it must be known whether they have been matched."""
+        return (0,) if self is JoinKind.SEMI else self.unmatched
+
+    @property
+    def unmatched(self) -> tuple[int, ...]:
+        """The inputs whose rows come out when they can no longer be matched."""
+        return _UNMATCHED.get(self, ())
+
+
+_UNMATCHED = {JoinKind.LEFT: (0,), JoinKind.RIGHT: (1,), JoinKind.FULL: (0, 1), JoinKind.ANTI: (0,)}
+
+
 @dataclass(frozen=True, slots=True)
 class QueryInput:
     """One entry of FROM.
 
     `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
     and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
-    finite input optional: without a match its columns are NULL.
+    finite input optional: without a match its columns are NULL. `kind` is how a stream is joined with the one
+    before it; where that is no inner join, `on` is its condition, apart from WHERE.
     """
 
     alias: str
@@ -68,6 +96,8 @@ class QueryInput:
     window: Window | None = None
     finite: bool = False
     left_on: Expr | None = None
+    kind: JoinKind = JoinKind.INNER
+    on: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

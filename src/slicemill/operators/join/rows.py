@@ -17,9 +17,10 @@ from itertools import chain, product
 from typing import Any
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.esl.types.query import FrameUnit, JoinKind, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
+from slicemill.operators.join.outer_rows import outer_join_rows
 from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.row_operator import predicate
 from slicemill.operators.row_step import RowStep, row_step
@@ -121,4 +122,6 @@ def join_rows(join: WindowJoin, output: Schema) -> JoinByRows:
 
 def join_by_rows(join: WindowJoin, context: StepContext) -> RowStep:
     """The joins that are not split into joins of two: of three and more streams over counts of rows."""
+    if join.kind is not JoinKind.INNER:
+        return row_step(outer_join_rows(join, context.schemas, context.node.schema), context)
     return row_step(join_rows(join, context.node.schema), context)
