@@ -115,7 +115,7 @@ class _Writer(ContentWriter):
         name = None if entry.relation is None or entry.query is not None else entry.relation.lower()
         if isinstance(entry, RelationInput):
             return self.written((name, entry.query))
-        joined = (entry.left_on, entry.kind, entry.on)
+        joined = (entry.left_on, entry.kind, entry.on, entry.as_of)
         return self.written((name, entry.query, entry.window, entry.finite, *joined))
 
     def _call(self, call: AggregateCall | WindowCall) -> str:

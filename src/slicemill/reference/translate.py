@@ -16,6 +16,8 @@ from slicemill.esl.types.query import JoinKind
 from slicemill.esl.types.query import WindowCall as WindowCallSyntax
 from slicemill.esl.types.relation import AggregateCall as CallSyntax
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.asof import spec as asof
+from slicemill.operators.asof.rows import as_of_rows
 from slicemill.operators.classify import spec as classify
 from slicemill.operators.classify.training import trained
 from slicemill.operators.coalesce import spec as coalesce
@@ -163,6 +165,7 @@ TWINS: Mapping[type, Twin] = {
     union.Merge: lambda _, context: Union(len(context.schemas)),
     lookup.Lookup: _lookup,
     join.WindowJoin: _join,
+    asof.AsOfJoin: lambda operator, context: as_of_rows(operator, context.schemas),
     group.GroupAggregate: _group,
     windowed_group.RelationAggregate: _windowed_group,
     over.WindowAggregate: _over,

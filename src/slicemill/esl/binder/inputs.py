@@ -29,6 +29,7 @@ class BoundInput:
     on: exp.Expression | None = None
     left: bool = False
     using: Sequence[exp.Identifier] = ()
+    side: str | None = None
 
 
 def from_entries(node: exp.Select) -> list[tuple[nodes.StreamInput, nodes.JoinInput | None]]:
@@ -95,7 +96,8 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
         made = QueryInput(alias_node.name, query.schema, query=query, window=window)
     made = replace(made, kind=kind_of_join(join, finite=made.finite))
     using = (child(join, "using") or ()) if join is not None else ()
-    return BoundInput(made, entry, on, left, using)
+    side = child(join, "side") if join is not None else None
+    return BoundInput(made, entry, on, left, using, side)
 
 
 def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context: Context) -> None:

@@ -19,7 +19,8 @@ from slicemill.esl.types.schema import Schema
 def kind_of_join(join: nodes.JoinInput | None, *, finite: bool) -> JoinKind:
     """How a JOIN joins a stream; a table is looked up, whatever stands there."""
     side = None if join is None else child(join, "side")
-    return JoinKind.INNER if finite or side in (None, "CROSS") else JoinKind(side)
+    as_of = join is not None and (child(join.this, "as_of") is not None or side in ("ASOF", "LEFT ASOF"))
+    return JoinKind.INNER if finite or as_of or side in (None, "CROSS") else JoinKind(side)
 
 
 def check_table(join: nodes.JoinInput | None, name: str) -> bool:
@@ -36,6 +37,13 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
         assert join is not None
         hint = f"use JOIN {name}, or LEFT JOIN {name} … WHERE {name}.column IS NULL"
         raise Mistake(f"{side} JOIN is for streams; {name} is finite", span_of(join), hint)
+    if side in ("ASOF", "LEFT ASOF"):
+        assert join is not None
+        raise Mistake(
+            f"{name} is finite: a tuple meets the rows that it has when the tuple arrives",
+            span_of(join),
+            f"use JOIN {name}, or LEFT JOIN {name}",
+        )
     return side == "LEFT"
 
 

@@ -49,7 +49,7 @@ def with_windows(
     """
     finished = list(inputs)
     streams = [place for place, entry in enumerate(inputs) if not entry.finite]
-    if len(streams) < 2:
+    if len(streams) < 2 or any(inputs[place].as_of for place in streams):
         return finished, where
     outer = next((place for place in streams if inputs[place].kind is not JoinKind.INNER), None)
     condition = where if outer is None else inputs[outer].on
@@ -124,6 +124,14 @@ def _closed(places: Sequence[int], bounds: Sequence[_Bound]) -> dict[tuple[int, 
                     way = most[first, via] + most[via, last]
                     most[first, last] = min(most.get((first, last), way), way)
     return most
+
+
+def difference(part: Expr, times: Mapping[str, int]) -> tuple[int, int, bool] | None:
+    """Of `x.ts <= y.ts`, in whatever form: x, y, and whether they must differ; None for anything else."""
+    found = _bounds(part, times)
+    if len(found) != 1 or found[0].most_us not in (0, -1):
+        return None
+    return found[0].later, found[0].earlier, found[0].most_us == -1
 
 
 def _bounds(part: Expr, times: Mapping[str, int]) -> list[_Bound]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from slicemill.esl.binder import durations
+from slicemill.esl.binder.asof import bind_as_of, is_as_of
 from slicemill.esl.binder.calls import Resolved
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
@@ -68,6 +69,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
             having = _read_groups(having, having_node.this, groups, env)
     elif having is not None:
         raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
+    inputs = bind_as_of(entries, inputs, env)
     blocking = any(resolved.blocking for resolved in env.resolved.values())
     inputs, where = with_windows(
         inputs,
@@ -149,7 +151,7 @@ def _bind_conditions(
                     condition = bind_condition(entry.on, env)
                 if entry.left:
                     bound = replace(bound, left_on=condition)
-                elif bound.kind is not JoinKind.INNER:
+                elif is_as_of(entry) or bound.kind is not JoinKind.INNER:
                     bound = replace(bound, on=condition)
                 else:
                     parts.append(condition)

@@ -99,6 +99,7 @@ class StreamInput(exp.Expression):
         "coalesce": False,
         "changes": False,
         "partition_by": False,
+        "as_of": False,
     }
 
 

@@ -155,6 +155,8 @@ class EslGenerator(Generator):
             sql += f"({self._listing(coalesce)})"
         elif frame:
             sql += f" [{self.frameclause_sql(frame)}]"
+        if child(e, "as_of"):
+            sql += f" FOR SYSTEM_TIME AS OF {self.sql(e, 'as_of')}"
         if child(e, "alias"):
             sql += f" AS {self.sql(e, 'alias')}"
         if coalesce:

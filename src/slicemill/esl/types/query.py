@@ -80,13 +80,25 @@ _UNMATCHED = {JoinKind.LEFT: (0,), JoinKind.RIGHT: (1,), JoinKind.FULL: (0, 1), 
 
 
 @dataclass(frozen=True, slots=True)
+class AsOf:
+    """A stream of which each tuple of another meets the latest row: no later than it, or earlier (`strict`).
+
+    With `left`, a tuple that finds none comes out with NULLs.
+    """
+
+    left: bool
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
 class QueryInput:
     """One entry of FROM.
 
     `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
     and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
     finite input optional: without a match its columns are NULL. `kind` is how a stream is joined with the one
-    before it; where that is no inner join, `on` is its condition, apart from WHERE.
+    before it; where that is no inner join, `on` is its condition, apart from WHERE. Of one `as_of` another,
+    that has equalities, and conditions on its own columns.
     """
 
     alias: str
@@ -98,6 +110,7 @@ class QueryInput:
     left_on: Expr | None = None
     kind: JoinKind = JoinKind.INNER
     on: Expr | None = None
+    as_of: AsOf | None = None
 
 
 @dataclass(frozen=True, slots=True)

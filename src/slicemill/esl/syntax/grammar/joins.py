@@ -46,6 +46,15 @@ def kind(c: Cursor) -> str | None:
     return None if found == "INNER" else found
 
 
+def as_of(c: Cursor) -> exp.Expression | None:
+    """`FOR SYSTEM_TIME AS OF a.ts` behind the name of a relation."""
+    if not c.take("FOR"):
+        return None
+    if not c.accept("SYSTEM_TIME", "AS", "OF"):
+        c.fail("write FOR SYSTEM_TIME AS OF stream.timestamp")
+    return expressions.expression(c)
+
+
 def condition(c: Cursor, kind_: str | None) -> tuple[exp.Expression | None, list[exp.Identifier] | None]:
     """`ON condition` or `USING (k, …)`; a CROSS JOIN has neither."""
     if kind_ == "CROSS":

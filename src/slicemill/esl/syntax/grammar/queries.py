@@ -143,6 +143,7 @@ def _entry(c: Cursor) -> nodes.StreamInput:
             coalesce = c.listing(lambda: c.name("an attribute to coalesce on"))
             c.expect(")")
     frame = windows.bracket(c) if c.looking_at("[") else None
+    as_of = joins.as_of(c)
     alias = None
     if c.accept("AS"):
         alias = c.name("an alias", RESERVED)
@@ -158,6 +159,7 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         partition = windows.partition_by(c)
     node = nodes.StreamInput(this=this, alias=alias, frame=frame, coalesce=coalesce, partition_by=partition)
     node.set("changes", changes)
+    node.set("as_of", as_of)
     return at(node, c.span_from(start))
 
 
