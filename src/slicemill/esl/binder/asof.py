@@ -14,7 +14,9 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, conjunction, conjuncts, origins_of
 from slicemill.esl.types.query import AsOf, FrameUnit, JoinKind, QueryInput
+from slicemill.esl.types.schema import Kind
 
+_NUMBERS = {Kind.INT, Kind.BIGINT, Kind.DOUBLE}
 _FORM = "write ON a.k = b.k AND b.ts <= a.ts"
 
 
@@ -110,7 +112,11 @@ def _is_key(part: Expr, left: str, right: str) -> bool:
         return False
     sides = [side.operand if isinstance(side, Cast) else side for side in part.arguments]
     columns = all(isinstance(side, ColumnRef) for side in sides)
-    return columns and _inputs_of(part) == {left, right} and _inputs_of(sides[0]) != _inputs_of(sides[1])
+    types = {side.type for side in sides}
+    alike = len(types) == 1 or {one.kind for one in types} <= _NUMBERS
+    plain = not {one.kind for one in types} & {Kind.NULL, Kind.ANY, Kind.PERIOD}
+    apart = _inputs_of(sides[0]) != _inputs_of(sides[1])
+    return columns and alike and plain and apart and _inputs_of(part) == {left, right}
 
 
 def _inputs_of(expr: Expr) -> set[str | int | None]:

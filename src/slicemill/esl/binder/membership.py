@@ -15,6 +15,7 @@ from slicemill.esl.binder.context import Context, is_finite, schema_of
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.grammar import windows
 from slicemill.esl.syntax.nodes import at, child, span_of
 from slicemill.esl.types.schema import Schema
 
@@ -46,9 +47,9 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
             value = _of_outside(value, outside)
         entries.append(_join(part, query, taken, context, negated=negated, value=value))
     first = entries[0].this if isinstance(entries[0], nodes.JoinInput) else entries[0]
-    if len(entries) == len(child(changed, "entries")) + 1 and child(first, "frame") is None:
-        if child(changed, "window") is None:
-            first.set("frame", _now(first))
+    asks = len(entries) > len(child(changed, "entries"))
+    if asks and child(first, "frame") is None and child(changed, "window") is None:
+        first.set("frame", windows.now(span_of(first)))
     changed.set("entries", entries)
     changed.set("where", exp.Where(this=_all(kept)) if kept else None)
     return changed
@@ -181,10 +182,3 @@ def _alias(entry: nodes.StreamInput) -> str:
     if alias is not None:
         return str(alias.name)
     return str(entry.this.name) if isinstance(entry.this, exp.Identifier) else ""
-
-
-def _now(entry: nodes.StreamInput) -> nodes.FrameClause:
-    """`[RANGE 1 MICROSECOND]`: rows of one timestamp."""
-    part = exp.Interval(this=exp.Literal.number(1), unit=exp.Var(this="MICROSECOND"))
-    length = at(nodes.Duration(expressions=[part]), span_of(entry))
-    return at(nodes.FrameClause(kind="RANGE", this=length), span_of(entry))

@@ -1,4 +1,4 @@
-"""ASOF joins: each tuple of a stream meets the latest one of another stream with the same key, as of its time.
+"""ASOF joins: each tuple of a stream meets the latest one of another with the same key, as of its time.
 
     b   k=1: x         y              z
     a               1        1  1        1

@@ -41,8 +41,12 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
 
 
 def bracket(c: Cursor) -> nodes.FrameClause:
-    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]` behind a stream in FROM."""
+    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[NOW]` behind a stream in FROM."""
+    start = c.span()
     c.expect("[")
+    if c.take("NOW"):
+        c.expect("]")
+        return now(c.span_from(start))
     if c.word() not in ("ROWS", "RANGE"):
         c.note("RANGE")
         c.note("ROWS")
@@ -50,6 +54,12 @@ def bracket(c: Cursor) -> nodes.FrameClause:
     frame = _frame(c, preceding=False)
     c.expect("]")
     return frame
+
+
+def now(span: TextSpan) -> nodes.FrameClause:
+    """`[NOW]`: the tuples of this very timestamp; the shortest window there is."""
+    length = at(nodes.Duration(expressions=[_duration_part("1", "MICROSECOND")]), span)
+    return at(nodes.FrameClause(kind="RANGE", this=length), span)
 
 
 def trailing(c: Cursor) -> nodes.FrameClause:
