@@ -73,6 +73,8 @@ LISTED = "files.json"
 CASES = (
     "classifiers/features_from_two_streams",
     "classifiers/seen_and_predicted",
+    "joins/as_of",
+    "joins/left_join",
     "joins/three_streams",
     "joins/window_over_a_join",
     "models/composed",
