@@ -101,6 +101,8 @@ def main() -> None:
             _keep(f"{name.replace('/', '-')}-{unit}", states)
     # Its second version keeps what has yet to be looked at.
     _keep("classifiers-payloads", _states_of("classifiers/seen_and_predicted")[0])
+    # Its second version says what kind of join a member is.
+    _keep("joins-kinds", _states_of("joins/three_streams")[0])
     _keep("by-hand", _by_hand())
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})

@@ -214,11 +214,13 @@ KINDS = {
     "join_anti": Kind("SELECT v FROM s [RANGE 3 SECONDS] AS A"
         " WHERE NOT EXISTS (SELECT 1 FROM r [RANGE 2 SECONDS] AS B WHERE B.k = A.k AND w > 2)"),
     "join_interval": Kind(
-        "SELECT A.v, B.w FROM s AS A, r AS B WHERE A.k = B.k AND A.ts BETWEEN B.ts AND B.ts + INTERVAL 3 SECONDS",
+        "SELECT A.v, B.w FROM s AS A, r AS B"
+            " WHERE A.k = B.k AND A.ts BETWEEN B.ts AND B.ts + INTERVAL 3 SECONDS",
         finds_stored=True,
     ),
     "join_as_of": Kind("SELECT A.v, B.w FROM s AS A ASOF LEFT JOIN r AS B ON A.k = B.k AND B.ts <= A.ts"),
-    "versions": Kind("SELECT A.v, B.w FROM s AS A JOIN r FOR SYSTEM_TIME AS OF A.ts AS B ON A.k = B.k AND B.w > 1"),
+    "versions": Kind("SELECT A.v, B.w FROM s AS A JOIN r FOR SYSTEM_TIME AS OF A.ts AS B"
+        " ON A.k = B.k AND B.w > 1"),
     # values that hold for some time, decisions
     "runs": Kind("SELECT S.v, VALID(S) AS p FROM s(v) AS S RANGE 6 SECONDS SLIDES 2 SECONDS PARTITION BY k"),
     "runs_short": Kind(

@@ -2,7 +2,7 @@
 
 New rows of the second input become a *run*, sorted by (key, time). Runs of about the same size are merged,
 and then lose the rows that nobody can meet any more: of a key, all but the last one that is no later than
-what still comes of the first input. So a tuple looks into few runs, and a row is written again a few times only.
+what still comes of the first input. So a tuple looks into few runs, and a row is written again a few times.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Stored:
             self.pending, self._block = words, None
 
 
-@stored_as("join.side", version=1)
+@stored_as("join.side", version=2, upgrade={1: lambda old: {**old, "lone": None}})
 @dataclass(slots=True)
 class SideState:
     """`seen` rows of the stream have been met by the other side, `moments` are the times of those to come.
@@ -115,7 +115,14 @@ class JoinState:
         return found
 
 
-register("join.stored", 1, Stored, Stored.plain, lambda plain: Stored(plain["slice"], plain))
+register(
+    "join.stored",
+    2,
+    Stored,
+    Stored.plain,
+    lambda plain: Stored(plain["slice"], plain),
+    upgrade={1: lambda old: {**old, "pending": None}},
+)
 
 
 def table_of(held: Slice | pa.Table) -> pa.Table:
