@@ -99,3 +99,31 @@ def test_explain_tells_the_placement_that_a_unit_has(tmp_path: Path) -> None:
         text = mill.queries["q"].explain()
     assert "placement  by time, 4 cells: a everywhere, b everywhere" in text
     assert "instead    by key, 4 cells:" in text
+
+
+def with_left_join(folder: Path, placement: str) -> tuple[list[list[Timed]], dict[str, object]]:
+    """Rows of a join, and of a LEFT JOIN that comes to its unit later; and the placement in the end."""
+    left = PAIR.replace("], b", "] LEFT JOIN b").replace("WHERE", "ON")
+    clock = Clock()
+    with mill_in(folder, clock, placement) as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
+        mill.open()
+        feed(mill, clock, 0, 10)
+        mill.execute(f"CREATE QUERY l AS {left} AND a.v - b.v > 2;")
+        feed(mill, clock, 10, 14)
+    with mill_in(folder, clock, placement) as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR}; CREATE QUERY l AS {left} AND a.v - b.v > 2;")
+        mill.open()
+        feed(mill, clock, 14, 20)
+        mill.drain()
+        ((_, fields),) = mill.home.units.items()
+        return [list(mill.queries[name].rows()) for name in ("q", "l")], fields["placement"]
+
+
+def test_a_join_that_tells_unmatched_rows_comes_to_one_that_is_spread_by_time(tmp_path: Path) -> None:
+    """All that can match a row must come to its cell then: the unit is placed by key from now on."""
+    alone, _ = with_left_join(tmp_path / "one", "one")
+    assert any(row.row[1] is None for row in alone[1]) and len(alone[0]) > 50
+    rows, kept = with_left_join(tmp_path / "time", "time")
+    assert rows == alone
+    assert kept["kind"] in ("key", "one")
