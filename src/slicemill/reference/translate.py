@@ -26,8 +26,7 @@ from slicemill.operators.context import StepContext, fed_by
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.group import spec as group
 from slicemill.operators.join import spec as join
-from slicemill.operators.join.outer_rows import outer_join_rows
-from slicemill.operators.join.rows import join_rows, join_window
+from slicemill.operators.join.rows import join_rows, join_window, outer_join_rows
 from slicemill.operators.kind import Role
 from slicemill.operators.lookup import spec as lookup
 from slicemill.operators.over import spec as over

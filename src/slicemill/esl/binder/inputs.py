@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
-from slicemill.esl.binder.join_kinds import check_kinds, check_table, kind_of_join, using_condition
+from slicemill.esl.binder.joins.kinds import check_kinds, check_table, kind_of_join, using_condition
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes

@@ -19,7 +19,7 @@ from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
-from slicemill.esl.binder.join_kinds import using_condition
+from slicemill.esl.binder.joins.kinds import using_condition
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope

@@ -7,7 +7,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from slicemill.esl.binder import durations
-from slicemill.esl.binder.asof import bind_as_of, is_as_of
 from slicemill.esl.binder.calls import Resolved
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
@@ -19,9 +18,10 @@ from slicemill.esl.binder.items import (
     schema_of_items,
     with_unique_names,
 )
-from slicemill.esl.binder.join_kinds import check_windows, merged_columns, visible, with_all
-from slicemill.esl.binder.join_windows import with_windows
-from slicemill.esl.binder.membership import as_joins
+from slicemill.esl.binder.joins.asof import bind_as_of, is_as_of
+from slicemill.esl.binder.joins.intervals import with_windows
+from slicemill.esl.binder.joins.kinds import check_windows, merged_columns, visible, with_all
+from slicemill.esl.binder.joins.membership import as_joins
 from slicemill.esl.binder.model_windows import check_positions
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition

@@ -161,8 +161,8 @@ def _linear(expr: Expr, times: Mapping[str, int]) -> tuple[dict[int, int], int] 
     if isinstance(expr, ColumnRef):
         return ({times[expr.name]: 1}, 0) if expr.name in times else None
     if isinstance(expr, Literal):
-        known = expr.type.kind is Kind.INTERVAL and isinstance(expr.value, int)
-        return ({}, int(expr.value)) if known and expr.value is not None else None  # type: ignore[arg-type]
+        fixed = expr.type.kind is Kind.INTERVAL
+        return ({}, expr.value) if fixed and isinstance(expr.value, int) else None
     if not isinstance(expr, Call) or expr.function not in _SIGNS or not 1 <= len(expr.arguments) <= 2:
         return None
     parts = [_linear(argument, times) for argument in expr.arguments]

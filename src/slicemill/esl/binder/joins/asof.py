@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from slicemill.esl.binder.environments import SelectEnvironment
 from slicemill.esl.binder.inputs import BoundInput, places_of_time
-from slicemill.esl.binder.join_kinds import with_all
-from slicemill.esl.binder.join_windows import difference
+from slicemill.esl.binder.joins.intervals import difference
+from slicemill.esl.binder.joins.kinds import with_all
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
