@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from slicemill.engine.adapting import skew
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.rows import Timed
@@ -127,3 +128,40 @@ def test_a_join_that_tells_unmatched_rows_comes_to_one_that_is_spread_by_time(tm
     rows, kept = with_left_join(tmp_path / "time", "time")
     assert rows == alone
     assert kept["kind"] in ("key", "one")
+
+
+def with_a_heavy_key(folder: Path, placement: str) -> list[list[Timed]]:
+    """One key has nearly all rows; a LEFT JOIN comes when it is spread over all cells."""
+    clock = Clock()
+
+    def rows_of(mill: Mill, first: int, last: int) -> None:
+        for number in range(first, last):
+            clock.now += SECOND // 4
+            for name in "ab":
+                feed_rows(mill, name, [(7, n % 5, number * SECOND // 4) for n in range(24)])
+                feed_rows(mill, name, [(number % 6 + 8, 1, number * SECOND // 4)])
+            mill.dispatcher.run_all()
+
+    left = PAIR.replace("], b", "] LEFT JOIN b").replace("WHERE", "ON")
+    with mill_in(folder, clock, placement) as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
+        mill.open()
+        rows_of(mill, 0, 7)
+        ((_, fields),) = mill.home.units.items()
+        assert bool(fields.get("heavy")) == (placement != "one")
+        mill.execute(f"CREATE QUERY l AS {left} AND a.v - b.v > 3;")
+        rows_of(mill, 7, 11)
+        ((_, fields),) = mill.home.units.items()
+        assert not fields.get("heavy")
+        mill.drain()
+        return [list(mill.queries[name].rows()) for name in ("q", "l")]
+
+
+def test_a_join_that_tells_unmatched_rows_comes_to_one_with_heavy_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of heavy keys go home to their cells."""
+    monkeypatch.setattr(skew, "ENOUGH_WORK", 20)
+    alone = with_a_heavy_key(tmp_path / "one", "one")
+    assert any(row.row[1] is None for row in alone[1])
+    assert with_a_heavy_key(tmp_path / "hybrid", "hybrid") == alone

@@ -113,7 +113,7 @@ def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context
 
 def places_of_time(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> dict[str, int]:
     """The columns that carry the timestamp, as they are read in this SELECT, and whose they are."""
-    found = {}
+    found: dict[str, int] = {}
     for place, entry in enumerate(inputs):
         found |= dict.fromkeys(time_columns_of([entry], scope, catalog), place)
     return found

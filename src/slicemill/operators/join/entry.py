@@ -44,7 +44,7 @@ class Entry:
         wanted = words.any(axis=1)
         lone = None
         if hashed.valid is not None:
-            told = (words & self._told).any(axis=1) & ~hashed.valid
+            told = np.asarray((words & self._told).any(axis=1) & ~hashed.valid)
             if told.any():
                 lone = self._kept(table, hashed, words & self._told, numbers, told)
             wanted &= hashed.valid

@@ -151,7 +151,7 @@ def _equals(
         if isinstance(column, exp.Column) and not column.table:
             column.set("table", exp.Identifier(this=_alias(entry), quoted=True))
     place = span_of(part)
-    same = at(exp.EQ(this=value.copy(), expression=item.copy()), place)
+    same: exp.Expression = at(exp.EQ(this=value.copy(), expression=item.copy()), place)
     if not negated:
         return same
     for one in (value, item):
