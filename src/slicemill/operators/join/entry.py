@@ -41,7 +41,7 @@ class Entry:
         """
         hashed = hash_keys([key(table) for key in self._keys], table.num_rows)
         words = self._selections.masks(table, errors)
-        wanted = words.any(axis=1)
+        wanted = np.asarray(words.any(axis=1))
         lone = None
         if hashed.valid is not None:
             told = np.asarray((words & self._told).any(axis=1) & ~hashed.valid)
