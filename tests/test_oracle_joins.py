@@ -176,7 +176,7 @@ def by_units(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(events, st.lists(st.integers(0, 15), max_size=3))
 @example([(1, "b", 0, 3), (1, "a", 0, 2), (1, "b", 0, 4), (4, "a", 0, 5), (4, "b", None, 1)], [2, 4])
 def test_joins_give_what_sql_gives_over_the_finished_input(
