@@ -13,6 +13,7 @@ from slicemill.rows import Timed
 from support.engine import Clock, feed_rows, inline_pool
 
 SECOND = 1_000_000
+EAGER = skew.SkewLimits(uneven=1.1, light=0.1, enough_work=0.5, enough_ahead=0.5, row_work=0.01)
 STREAMS = "".join(f"CREATE STREAM {name} (k int, v int, ts timestamp) ORDER BY ts;" for name in "abc")
 WINDOWS = ", ".join(f"{name} [RANGE 4 SECONDS]" for name in "abc")
 TWO_KEYS = f"SELECT a.v, b.v AS w, c.v AS z FROM {WINDOWS} WHERE a.k = b.k AND b.v = c.v"
@@ -138,7 +139,7 @@ def with_a_heavy_key(folder: Path, placement: str) -> list[list[Timed]]:
         for number in range(first, last):
             clock.now += SECOND // 4
             for name in "ab":
-                feed_rows(mill, name, [(7, n % 5, number * SECOND // 4) for n in range(24)])
+                feed_rows(mill, name, [(7, n % 5, number * SECOND // 4) for n in range(8)])
                 feed_rows(mill, name, [(number % 6 + 8, 1, number * SECOND // 4)])
             mill.dispatcher.run_all()
 
@@ -161,7 +162,7 @@ def test_a_join_that_tells_unmatched_rows_comes_to_one_with_heavy_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows of heavy keys go home to their cells."""
-    monkeypatch.setattr(skew, "ENOUGH_WORK", 20)
+    monkeypatch.setattr(skew, "LIMITS", EAGER)
     alone = with_a_heavy_key(tmp_path / "one", "one")
     assert any(row.row[1] is None for row in alone[1])
     assert with_a_heavy_key(tmp_path / "hybrid", "hybrid") == alone
