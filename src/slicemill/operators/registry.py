@@ -23,6 +23,7 @@ from slicemill.operators.panes import spec as panes
 from slicemill.operators.part import spec as part
 from slicemill.operators.select import spec as select
 from slicemill.operators.streams import spec as streams
+from slicemill.operators.table_call import spec as table_call
 from slicemill.operators.union import spec as union
 from slicemill.operators.windowed_group import spec as windowed_group
 
@@ -32,6 +33,7 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *drop.KINDS,
     *union.KINDS,
     *lookup.KINDS,
+    *table_call.KINDS,
     *join.KINDS,
     *multijoin.KINDS,
     *asof.KINDS,

@@ -15,6 +15,7 @@ from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types import expression, query, relation
 from slicemill.esl.types import schema as types
 from slicemill.esl.types.load_budget import LoadBudget
+from slicemill.model.core_costs import CoreCosts
 from slicemill.model.model import Model
 from slicemill.model.model import expression as model_of
 from slicemill.operators.join.spec import JoinMember
@@ -35,7 +36,6 @@ _CLASSES: dict[str, type] = {
     "expr.query": expression.ScalarQuery,
     "expr.exists": expression.ExistsQuery,
     "relation.query": relation.RelationQuery,
-    "relation.input": relation.RelationInput,
     "item": relation.SelectItem,
     "aggregate.call": relation.AggregateCall,
     "frame": query.FrameUnit,
@@ -43,6 +43,7 @@ _CLASSES: dict[str, type] = {
     "window": query.Window,
     "window.call": query.WindowCall,
     "model.asked": Asked,
+    "model.core_costs": CoreCosts,
     "plan.load_budget": LoadBudget,
 }
 
@@ -62,6 +63,9 @@ for _name, _class in _CLASSES.items():
     else:
         stored_as(_name, version=1)(_class)
 
+stored_as("relation.input", version=2, upgrade={1: lambda plain: {**plain, "arguments": None}})(
+    relation.RelationInput
+)
 stored_as("type", version=2, upgrade={1: lambda plain: {**plain, "unit": None}})(types.Type)
 
 

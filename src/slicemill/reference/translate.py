@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 from slicemill.aggregate.definition import RowCall, comparable
 from slicemill.aggregate.frame import WindowFrame
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup
+from slicemill.aggregate.interpreter.relations import compile_table_call
 from slicemill.esl.types.catalog import ERRORS, Catalog
 from slicemill.esl.types.query import JoinKind
 from slicemill.esl.types.query import WindowCall as WindowCallSyntax
@@ -34,6 +36,7 @@ from slicemill.operators.registry import kind_of
 from slicemill.operators.row_operator import RowOperator, predicate, row_of_expressions, row_of_items
 from slicemill.operators.select import spec as select
 from slicemill.operators.streams.spec import Scan, Source
+from slicemill.operators.table_call import spec as table_call
 from slicemill.operators.union import spec as union
 from slicemill.operators.windowed_group import spec as windowed_group
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
@@ -41,6 +44,7 @@ from slicemill.reference.operators.classify import ClassifyOperator
 from slicemill.reference.operators.coalesce import CoalesceOperator, LateRows
 from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
 from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
+from slicemill.reference.operators.table_call import TableCallOperator
 from slicemill.reference.operators.table_join import TableJoin
 from slicemill.reference.operators.view_join import ViewJoin
 from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
@@ -163,6 +167,14 @@ def _classify(operator: classify.Classify, context: StepContext) -> RowOperator:
     return ClassifyOperator(definition, context.schemas, learnt)
 
 
+def _table_call(operator: table_call.TableCall, context: StepContext) -> RowOperator:
+    call = compile_table_call(operator.query, aggregate_lookup(context.catalog, context.rows_of))
+    names = [name for name, _ in operator.arguments]
+    columns = context.node.schema.columns[: len(context.schemas[0])]
+    values = row_of_expressions([value for _, value in operator.arguments], Schema(columns))
+    return TableCallOperator(lambda row: call(context.rows_of, dict(zip(names, values(row), strict=True))))
+
+
 Twin: TypeAlias = Callable[[Any, StepContext], RowOperator]
 
 TWINS: Mapping[type, Twin] = {
@@ -170,6 +182,7 @@ TWINS: Mapping[type, Twin] = {
     select.Project: lambda project, context: ProjectOperator(row_of_items(project.items, context.schemas[0])),
     union.Merge: lambda _, context: Union(len(context.schemas)),
     lookup.Lookup: _lookup,
+    table_call.TableCall: _table_call,
     join.WindowJoin: _join,
     asof.AsOfJoin: lambda operator, context: as_of_rows(operator, context.schemas),
     group.GroupAggregate: _group,

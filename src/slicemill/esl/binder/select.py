@@ -10,12 +10,14 @@ from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import Resolved
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
+from slicemill.esl.binder.functions.tables import bind_table_call
 from slicemill.esl.binder.inputs import BoundInput, bind_inputs, places_of_time, time_columns_of
 from slicemill.esl.binder.items import (
     bind_items,
     read_groups,
     refuse_null_columns,
     schema_of_items,
+    warn_of_equal_names,
     with_unique_names,
 )
 from slicemill.esl.binder.joins.asof import bind_as_of, is_as_of
@@ -30,17 +32,19 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
+from slicemill.esl.types.expression import ColumnRef, Expr, conjunction, walk
 from slicemill.esl.types.query import FrameUnit, JoinKind, QueryInput, SelectQuery
 from slicemill.esl.types.relation import SelectItem
 
 
 def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     """A SELECT whose FROM names at least one stream."""
-    _refuse_blocking_clauses(node)
+    _refuse(node, "distinct", "use an aggregate with PARTITION BY, or GROUP BY over a window")
+    _refuse(node, "limit", "a continuous query ends when you drop it")
     node = as_joins(node, context)
     entries = bind_inputs(node, context)
     if any(child(entry.node, "coalesce") for entry in entries):
+        _refuse(node, "order", "results already come in timestamp order")
         return bind_temporal(node, entries, context)
     inputs = _windowed(entries, node)
     merged = merged_columns([(entry.using, entry.input) for entry in entries if entry.using], inputs)
@@ -48,6 +52,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     problems = Problems()
 
+    inputs = _with_calls(entries, inputs, env, problems)
     where, inputs = _bind_conditions(node, entries, inputs, env, problems)
     groups = _bind_groups(node, env, problems)
     env.bounds_allowed = any(i.window is not None and i.window.slide is not None for i in inputs)
@@ -80,9 +85,11 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     )
     check_windows(inputs, node, aggregates=blocking)
     _check_aggregates(node, env, groups, inputs)
+    _check_order(node, env, bound, inputs)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
+    warn_of_equal_names(bound, context)
     return SelectQuery(
         inputs=tuple(inputs),
         where=where,
@@ -97,17 +104,40 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     )
 
 
-def _refuse_blocking_clauses(node: exp.Select) -> None:
+_BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
+
+
+def _refuse(node: exp.Select, key: str, hint: str) -> None:
     """What SQL needs the whole input for: it would never answer on a stream."""
-    for key, what, hint in (
-        ("distinct", "DISTINCT", "use an aggregate with PARTITION BY, or GROUP BY over a window"),
-        ("order", "ORDER BY", "results already come in timestamp order"),
-        ("limit", "LIMIT", "a continuous query ends when you drop it"),
-    ):
-        clause = child(node, key)
-        if clause is not None:
-            place = span_of(clause) if span_of(clause).end else span_of(node)
-            raise Mistake(f"{what} needs the end of the input, and a stream has none", place, hint)
+    clause = child(node, key)
+    if clause is not None:
+        place = span_of(clause) if span_of(clause).end else span_of(node)
+        raise Mistake(f"{_BLOCKING[key]} needs the end of the input, and a stream has none", place, hint)
+
+
+def _check_order(
+    node: exp.Select,
+    env: SelectEnvironment,
+    items: list[tuple[SelectItem, exp.Expression]],
+    inputs: list[QueryInput],
+) -> None:
+    """ORDER BY the timestamp changes nothing: results come in that order (M28)."""
+    clause = child(node, "order")
+    if clause is None:
+        return
+    ordered = clause.expressions[0]
+    by = next((item.expr for item, _ in items if _names(ordered.this, item)), None)
+    if by is None:
+        by = bind(ordered.this, env)
+    one_stream = sum(not entry.finite for entry in inputs) == 1
+    follows = one_stream and not env.resolved and not any(c.window.active for c in env.window_calls.values())
+    by_time = isinstance(by, ColumnRef) and by.name in env.time_columns
+    if not (follows and by_time and len(clause.expressions) == 1 and not child(ordered, "desc")):
+        _refuse(node, "order", "results already come in timestamp order")
+
+
+def _names(node: exp.Expression, item: SelectItem) -> bool:
+    return isinstance(node, exp.Column) and not node.table and node.name.lower() == item.name.lower()
 
 
 def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
@@ -131,6 +161,33 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
     if len(slides) > 1:
         raise Mistake("the windows of one query slide together", span_of(node), "give one SLIDE for all")
     return inputs
+
+
+def _with_calls(
+    entries: list[BoundInput], inputs: list[QueryInput], env: SelectEnvironment, problems: Problems
+) -> list[QueryInput]:
+    """Calls in FROM with their arguments, which read streams, and the finite relations before them."""
+    made: list[QueryInput] = []
+    env.place = "TABLE(…)"
+    for entry, bound in zip(entries, inputs, strict=True):
+        if isinstance(entry.node.this, nodes.TableFunctionCall):
+            with problems.noting():
+                call = bind_table_call(
+                    entry.node.this, bound.alias, env.context, lambda node: bind(node, env)
+                )
+                known = {i.alias for i in (*made, *(i for i in inputs if not i.finite))}
+                for part in (part for _, value in call.arguments or () for part in walk(value)):
+                    owner = part.origin.input if isinstance(part, ColumnRef) and part.origin else None
+                    if owner is not None and owner not in known:
+                        raise Mistake(
+                            f"{owner} stands behind the call that reads it",
+                            span_of(entry.node),
+                            f"name {owner} before it in FROM",
+                        )
+                bound = replace(bound, call=call)
+        made.append(bound)
+    env.place = ""
+    return made
 
 
 def _bind_conditions(

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.esl.types.relation import AggregateCall, RelationInput, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.time import format_us
 
@@ -96,9 +96,9 @@ class QueryInput:
 
     `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
     and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
-    finite input optional: without a match its columns are NULL. `kind` is how a stream is joined with the one
-    before it; where that is no inner join, `on` is its condition, apart from WHERE. Of one `as_of` another,
-    that has equalities, and conditions on its own columns.
+    finite input optional: without a match its columns are NULL. `call` is `TABLE(f(…))`, finite too. `kind`
+    is how a stream is joined with the one before it; where that is no inner join, `on` is its condition,
+    apart from WHERE. Of one `as_of` another, that has equalities, and conditions on its own columns.
     """
 
     alias: str
@@ -108,6 +108,7 @@ class QueryInput:
     window: Window | None = None
     finite: bool = False
     left_on: Expr | None = None
+    call: RelationInput | None = None
     kind: JoinKind = JoinKind.INNER
     on: Expr | None = None
     as_of: AsOf | None = None
