@@ -73,6 +73,8 @@ LISTED = "files.json"
 CASES = (
     "classifiers/features_from_two_streams",
     "classifiers/seen_and_predicted",
+    "joins/as_of",
+    "joins/left_join",
     "joins/three_streams",
     "joins/window_over_a_join",
     "models/composed",
@@ -103,6 +105,8 @@ def main() -> None:
             _keep(f"{name.replace('/', '-')}-{unit}", states)
     # Its second version keeps what has yet to be looked at.
     _keep("classifiers-payloads", _states_of("classifiers/seen_and_predicted")[0])
+    # Its second version says what kind of join a member is.
+    _keep("joins-kinds", _states_of("joins/three_streams")[0])
     _keep("by-hand", _by_hand())
     _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from slicemill.operators.asof import spec as asof
 from slicemill.operators.classify import spec as classify
 from slicemill.operators.coalesce import spec as coalesce
 from slicemill.operators.drop import spec as drop
@@ -37,6 +38,7 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *table_call.KINDS,
     *join.KINDS,
     *multijoin.KINDS,
+    *asof.KINDS,
     *group.KINDS,
     *windowed_group.KINDS,
     *over.KINDS,

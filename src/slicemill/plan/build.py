@@ -16,9 +16,10 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ColumnRef, Expr, as_in_input, columns_of, conjunction, conjuncts
-from slicemill.esl.types.query import Continuous, FrameUnit, QueryInput, SelectQuery, UnionQuery
+from slicemill.esl.types.query import Continuous, FrameUnit, JoinKind, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationInput, RelationQuery, SelectItem
 from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
+from slicemill.operators.asof.spec import AsOfJoin
 from slicemill.operators.classify.spec import Classify
 from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.graph import Node, QueryGraph
@@ -35,6 +36,7 @@ from slicemill.operators.table_call.spec import TableCall
 from slicemill.operators.union.spec import Merge
 from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.reads import as_query, views_to_answer
+from slicemill.plan.rules.join_parts import keys_of
 
 
 def build_graph(catalog: Catalog) -> QueryGraph:
@@ -159,8 +161,15 @@ class _Builder:
         pending = list(conjuncts(select.where))
         streams = [entry for entry in select.inputs if not entry.finite]
         node = self._input(streams[0], name)
+        outer = next((entry for entry in streams if entry.kind is not JoinKind.INNER), None)
         stream_alias = streams[0].alias
-        if len(streams) > 1:
+        if any(entry.as_of is not None for entry in streams):
+            node = self._as_of(streams, node, pending, name)
+            stream_alias = ""
+        elif outer is not None:
+            node = self._outer_join(streams, outer, node, pending, name)
+            stream_alias = ""
+        elif len(streams) > 1:
             node = self._join(select, streams, node, pending, name)
             stream_alias = ""
         for entry in (entry for entry in select.inputs if entry.finite):
@@ -205,6 +214,47 @@ class _Builder:
             tuple(entry.alias for entry in streams), windows, _take(pending, schema), member_times
         )
         return self.add(f"{name}: join", join, inputs, schema)
+
+    def _as_of(self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str) -> Node:
+        """Conditions on the versions' own columns say which there are; equalities are the join's keys."""
+        left, right = streams
+        assert right.as_of is not None, "the binder has put it there"
+        versions = self._input(right, name)
+        parts = list(conjuncts(right.on))
+        own = _take(parts, Schema(_qualified(right.alias, versions.schema)))
+        condition = None if own is None else as_in_input(own)
+        versions = self._filter(versions, condition, f"{name}: where {right.alias}")
+        asked = _take(pending, Schema(_qualified(left.alias, first.schema)))
+        condition = None if asked is None else as_in_input(asked)
+        first = self._filter(first, condition, f"{name}: where {left.alias}")
+        columns = (*_qualified(left.alias, first.schema), *_qualified(right.alias, versions.schema))
+        places = {
+            c.name: (int(p >= len(first.schema)), c.origin.column) for p, c in enumerate(columns) if c.origin
+        }
+        keys, rest = keys_of(parts, places)
+        assert rest is None, "the binder has checked what can be a key"
+        window = None if right.window is None else right.window.extent
+        join = AsOfJoin((left.alias, right.alias), keys, right.as_of.left, right.as_of.strict, window)
+        return self.add(f"{name}: as-of join", join, (first, versions), Schema(columns))
+
+    def _outer_join(
+        self, streams: list[QueryInput], outer: QueryInput, first: Node, pending: list[Expr], name: str
+    ) -> Node:
+        """ON is the join's own; of WHERE, what reads one stream alone goes below it, if that keeps all rows
+        of that stream, and the rest comes after it."""
+        inputs = [first, self._input(streams[1], name)]
+        below = {JoinKind.RIGHT: (1,), JoinKind.FULL: ()}.get(outer.kind, (0,))
+        for side in below:
+            own = Schema(_qualified(streams[side].alias, inputs[side].schema))
+            ready = _take(pending, own)
+            condition = None if ready is None else as_in_input(ready)
+            inputs[side] = self._filter(inputs[side], condition, f"{name}: where {streams[side].alias}")
+        both = zip(streams, inputs, strict=True)
+        schema = Schema(tuple(column for s, i in both for column in _qualified(s.alias, i.schema)))
+        windows = tuple(entry.window for entry in streams if entry.window is not None)
+        aliases = tuple(entry.alias for entry in streams)
+        join = WindowJoin(aliases, windows, outer.on, kind=outer.kind)
+        return self.add(f"{name}: join", join, tuple(inputs), schema)
 
     def _aggregate(self, select: SelectQuery, node: Node, name: str) -> Node:
         groups = [Column(item.name, item.expr.type) for item in select.group_by]

@@ -14,9 +14,12 @@ from slicemill.aggregate.frame import WindowFrame
 from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import compile_table_call
 from slicemill.esl.types.catalog import ERRORS, Catalog
+from slicemill.esl.types.query import JoinKind
 from slicemill.esl.types.query import WindowCall as WindowCallSyntax
 from slicemill.esl.types.relation import AggregateCall as CallSyntax
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.asof import spec as asof
+from slicemill.operators.asof.rows import as_of_rows
 from slicemill.operators.classify import spec as classify
 from slicemill.operators.classify.training import trained
 from slicemill.operators.coalesce import spec as coalesce
@@ -25,7 +28,7 @@ from slicemill.operators.context import StepContext, fed_by
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.group import spec as group
 from slicemill.operators.join import spec as join
-from slicemill.operators.join.rows import join_rows, join_window
+from slicemill.operators.join.rows import join_rows, join_window, outer_join_rows
 from slicemill.operators.kind import Role
 from slicemill.operators.lookup import spec as lookup
 from slicemill.operators.over import spec as over
@@ -137,6 +140,12 @@ def _lookup(operator: lookup.Lookup, context: StepContext) -> RowOperator:
     return TableJoin(lambda: context.rows_of(name), columns, condition, operator.left)
 
 
+def _join(operator: join.WindowJoin, context: StepContext) -> RowOperator:
+    if operator.kind is JoinKind.INNER:
+        return join_rows(operator, context.node.schema)
+    return outer_join_rows(operator, context.schemas, context.node.schema)
+
+
 def _group(operator: group.GroupAggregate, context: StepContext) -> RowOperator:
     (schema,) = context.schemas
     calls = [call_of(call, schema, context) for call in operator.calls]
@@ -194,7 +203,8 @@ TWINS: Mapping[type, Twin] = {
     union.Merge: lambda _, context: Union(len(context.schemas)),
     lookup.Lookup: _lookup,
     table_call.TableCall: _table_call,
-    join.WindowJoin: lambda operator, context: join_rows(operator, context.node.schema),
+    join.WindowJoin: _join,
+    asof.AsOfJoin: lambda operator, context: as_of_rows(operator, context.schemas),
     group.GroupAggregate: _group,
     windowed_group.RelationAggregate: _windowed_group,
     over.WindowAggregate: _over,

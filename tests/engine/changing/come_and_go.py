@@ -219,6 +219,27 @@ KINDS = {
         uses=("totals",),
         finds_stored=True,
     ),
+    "join_left": Kind(
+        "SELECT A.k, A.v, B.w FROM s [RANGE 3 SECONDS] AS A LEFT JOIN r [RANGE 5 SECONDS] AS B"
+            " ON A.k = B.k AND A.v > 1 WHERE A.v < 5"
+    ),
+    "join_full": Kind(
+        "SELECT k, A.v, B.w FROM s [RANGE 2 SECONDS] AS A FULL JOIN r [RANGE 4 SECONDS] AS B USING (k)"
+    ),
+    "join_full_theta": Kind(
+        "SELECT A.v, B.w FROM s [RANGE 2 SECONDS] AS A FULL JOIN r [RANGE 3 SECONDS] AS B ON A.v < B.w"
+    ),
+    "join_semi": Kind("SELECT A.k, A.v FROM s [RANGE 4 SECONDS] AS A SEMI JOIN r [NOW] AS B ON A.k = B.k"),
+    "join_anti": Kind("SELECT v FROM s [RANGE 3 SECONDS] AS A"
+        " WHERE NOT EXISTS (SELECT 1 FROM r [RANGE 2 SECONDS] AS B WHERE B.k = A.k AND w > 2)"),
+    "join_interval": Kind(
+        "SELECT A.v, B.w FROM s AS A, r AS B"
+            " WHERE A.k = B.k AND A.ts BETWEEN B.ts AND B.ts + INTERVAL 3 SECONDS",
+        finds_stored=True,
+    ),
+    "join_as_of": Kind("SELECT A.v, B.w FROM s AS A ASOF LEFT JOIN r AS B ON A.k = B.k AND B.ts <= A.ts"),
+    "versions": Kind("SELECT A.v, B.w FROM s AS A JOIN r FOR SYSTEM_TIME AS OF A.ts AS B"
+        " ON A.k = B.k AND B.w > 1"),
     # values that hold for some time, decisions
     "runs": Kind("SELECT S.v, VALID(S) AS p FROM s(v) AS S RANGE 6 SECONDS SLIDES 2 SECONDS PARTITION BY k"),
     "runs_short": Kind(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.functions.tables import returned_rows
+from slicemill.esl.binder.joins.kinds import check_kinds, check_table, kind_of_join, using_condition
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
@@ -29,6 +30,8 @@ class BoundInput:
     node: nodes.StreamInput
     on: exp.Expression | None = None
     left: bool = False
+    using: Sequence[exp.Identifier] = ()
+    side: str | None = None
 
 
 def from_entries(node: exp.Select) -> list[tuple[nodes.StreamInput, nodes.JoinInput | None]]:
@@ -60,14 +63,13 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
                     "give one of them an alias: AS other",
                 )
             aliases.add(made.input.alias.lower())
-            if made.left and not made.input.finite:
-                raise Mistake(
-                    "LEFT JOIN looks up a table or view; a stream could still bring the match later",
-                    span_of(entry),
-                    "use JOIN with a window, or put the table on the right",
-                )
+            if made.using:
+                before = [(one.input.alias, one.input.schema) for one in bound]
+                own = made.input
+                made = replace(made, on=using_condition(made.using, own.alias, own.schema, before))
             bound.append(made)
     problems.raise_any()
+    check_kinds([one.input for one in bound], node)
     if bound[0].input.finite and any(b.left for b in bound):
         raise Mistake(
             "LEFT JOIN keeps the tuples of a stream", span_of(bound[0].node), "name the stream first"
@@ -81,11 +83,12 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
     session = frame is not None and child(frame, "kind") == "SESSION"
     reports = child(entry, "coalesce") is not None
     window = durations.from_window(frame, reports) if frame is not None and not session else None
+    left = False
     on = child(join, "on") if join is not None else None
-    left = join is not None and child(join, "side") == "LEFT"
     if isinstance(entry.this, nodes.TableFunctionCall):
-        if left:
-            raise Mistake("LEFT JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN")
+        if join is not None and child(join, "side") not in (None, "CROSS"):
+            side = child(join, "side")
+            raise Mistake(f"{side} JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN")
         rows = returned_rows(entry.this, context)
         made = QueryInput(alias_of_call(entry), rows, window=window, finite=True)
     elif isinstance(entry.this, exp.Identifier):
@@ -100,6 +103,7 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
             made = QueryInput(
                 alias, relation.schema, relation=relation.name, window=window, finite=is_finite(relation)
             )
+            left = made.finite and check_table(join, made.alias)
     else:
         query = queries.bind_query(entry.this, context)
         if alias_node is None:
@@ -107,7 +111,10 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
         if isinstance(query, RelationQuery):
             raise Mistake("a sub-query over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
         made = QueryInput(alias_node.name, query.schema, query=query, window=window)
-    return BoundInput(made, entry, on, left)
+    made = replace(made, kind=kind_of_join(join, finite=made.finite))
+    using = (child(join, "using") or ()) if join is not None else ()
+    side = child(join, "side") if join is not None else None
+    return BoundInput(made, entry, on, left, using, side)
 
 
 def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context: Context) -> None:
@@ -119,6 +126,14 @@ def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context
             span_of(entry),
             f"look up {view.name}; {relation.name} can be read by queries over tables and views alone",
         )
+
+
+def places_of_time(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> dict[str, int]:
+    """The columns that carry the timestamp, as they are read in this SELECT, and whose they are."""
+    found: dict[str, int] = {}
+    for place, entry in enumerate(inputs):
+        found |= dict.fromkeys(time_columns_of([entry], scope, catalog), place)
+    return found
 
 
 def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> frozenset[str]:

@@ -57,7 +57,12 @@ def _expand(node: exp.Expression, scope: Scope) -> Iterable[SelectItem]:
     for alias, schema in scope.relations:
         if not wanted or alias.lower() == wanted:
             for column in schema:
-                yield SelectItem(column.name, ColumnRef.to(scope.read_as(alias, column)))
+                merged = None if wanted else scope.merged.get(column.name.lower())
+                value = scope.merged_value(column.name) if merged is not None else None
+                if merged is None or value is None:
+                    yield SelectItem(column.name, ColumnRef.to(scope.read_as(alias, column)))
+                elif merged.owner == alias:
+                    yield SelectItem(column.name, value)
 
 
 def name_of(node: exp.Expression) -> str:

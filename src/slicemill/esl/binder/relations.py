@@ -20,6 +20,7 @@ from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.functions.tables import bind_table_call
 from slicemill.esl.binder.inputs import alias_of_call, from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
+from slicemill.esl.binder.joins.kinds import using_condition
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
@@ -259,14 +260,18 @@ def _bind_inputs(
         with problems.noting():
             if child(entry, "frame") is not None:
                 raise Mistake("a table has no window", span_of(child(entry, "frame")), "leave the window out")
-            if join is not None and child(join, "side") == "LEFT":
-                raise Mistake("LEFT JOIN joins a stream with a table", span_of(join), "use JOIN")
-            if join is not None:
-                conditions.append(child(join, "on"))
+            if join is not None and child(join, "side") not in (None, "CROSS"):
+                side = child(join, "side")
+                raise Mistake(f"{side} JOIN joins a stream with others", span_of(join), "use JOIN")
             if isinstance(entry.this, nodes.TableFunctionCall):
                 made = _bind_call(entry, inputs, context, tables, inwindow, outer)
             else:
                 made = _bind_input(entry, context, tables, inwindow, outer)
+            if join is not None and child(join, "on") is not None:
+                conditions.append(child(join, "on"))
+            if join is not None and child(join, "using"):
+                before = [(one.alias, one.schema) for one in inputs]
+                conditions.append(using_condition(child(join, "using"), made.alias, made.schema, before))
             if made.alias.lower() in aliases:
                 raise Mistake(
                     f"{made.alias} stands twice in FROM",

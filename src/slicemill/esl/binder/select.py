@@ -11,7 +11,7 @@ from slicemill.esl.binder.calls import Resolved
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
 from slicemill.esl.binder.functions.tables import bind_table_call
-from slicemill.esl.binder.inputs import BoundInput, bind_inputs, time_columns_of
+from slicemill.esl.binder.inputs import BoundInput, bind_inputs, places_of_time, time_columns_of
 from slicemill.esl.binder.items import (
     bind_items,
     read_groups,
@@ -20,10 +20,13 @@ from slicemill.esl.binder.items import (
     warn_of_equal_names,
     with_unique_names,
 )
+from slicemill.esl.binder.joins.asof import bind_as_of, is_as_of
+from slicemill.esl.binder.joins.intervals import with_windows
+from slicemill.esl.binder.joins.kinds import check_windows, merged_columns, visible, with_all
+from slicemill.esl.binder.joins.membership import as_joins
 from slicemill.esl.binder.model_windows import check_positions
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
-from slicemill.esl.binder.scope import Scope
 from slicemill.esl.binder.sessions import bind_session
 from slicemill.esl.binder.temporal import bind_temporal
 from slicemill.esl.syntax import nodes
@@ -31,7 +34,7 @@ from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction, walk
-from slicemill.esl.types.query import FrameUnit, QueryInput, SelectQuery, SessionWindow
+from slicemill.esl.types.query import FrameUnit, JoinKind, QueryInput, SelectQuery, SessionWindow
 from slicemill.esl.types.relation import SelectItem
 
 
@@ -39,12 +42,14 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     """A SELECT whose FROM names at least one stream."""
     _refuse(node, "distinct", "use an aggregate with PARTITION BY, or GROUP BY over a window")
     _refuse(node, "limit", "a continuous query ends when you drop it")
+    node = as_joins(node, context)
     entries = bind_inputs(node, context)
     if any(child(entry.node, "coalesce") for entry in entries):
         _refuse(node, "order", "results already come in timestamp order")
         return bind_temporal(node, entries, context)
     inputs = _windowed(entries, node)
-    scope = Scope(tuple((i.alias, i.schema) for i in inputs), qualified=len(inputs) > 1)
+    merged = merged_columns([(entry.using, entry.input) for entry in entries if entry.using], inputs)
+    scope = visible(inputs, merged)
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     problems = Problems()
 
@@ -73,6 +78,16 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
             having = _read_groups(having, having_node.this, groups, env)
     elif having is not None:
         raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
+    inputs = bind_as_of(entries, inputs, env)
+    blocking = any(resolved.blocking for resolved in env.resolved.values())
+    inputs, where = with_windows(
+        inputs,
+        where,
+        places_of_time(inputs, with_all(scope, inputs), context.catalog),
+        [entry.node for entry in entries],
+        narrow=not blocking,
+    )
+    check_windows(inputs, node, aggregates=blocking)
     _check_aggregates(node, env, groups, inputs, session)
     _check_order(node, env, bound, inputs)
     refuse_null_columns(bound, problems)
@@ -134,7 +149,6 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
     """Inputs with the window that each one has, or gets from a WINDOW clause."""
     trailing_node = child(node, "window")
     trailing = durations.from_window(trailing_node) if trailing_node is not None else None
-    streams = [entry for entry in entries if not entry.input.finite]
     inputs = []
     for entry in entries:
         bound = entry.input
@@ -147,15 +161,9 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
                 )
         elif bound.window is None and trailing is not None:
             bound = replace(bound, window=trailing)
-        if not bound.finite and bound.window is None and len(streams) > 1:
-            raise Mistake(
-                f"a join of streams would keep {bound.alias} for ever",
-                span_of(entry.node),
-                f"give it a window: {bound.alias} [RANGE 10 MINUTES], or add WINDOW 10 MINUTES at the end",
-            )
         inputs.append(bound)
     growing = [entry for entry in entries if entry.input.window is not None and entry.input.window.grows]
-    if growing and len(streams) > 1:
+    if growing and sum(not one.finite for one in inputs) > 1:
         raise Mistake(
             "windows that grow are those of one stream", span_of(growing[0].node), "aggregate over each first"
         )
@@ -199,16 +207,19 @@ def _bind_conditions(
     env: SelectEnvironment,
     problems: Problems,
 ) -> tuple[Expr | None, list[QueryInput]]:
-    """WHERE and the ON of inner joins are one condition; a LEFT JOIN keeps its own."""
+    """WHERE and the ON of inner joins are one condition; other joins keep their own."""
     parts: list[Expr] = []
     finished: list[QueryInput] = []
     env.place = "WHERE"
     for entry, bound in zip(entries, inputs, strict=True):
         with problems.noting():
             if entry.on is not None:
-                condition = bind_condition(entry.on, env)
+                with env.seeing(with_all(env.scope, inputs)):
+                    condition = bind_condition(entry.on, env)
                 if entry.left:
                     bound = replace(bound, left_on=condition)
+                elif is_as_of(entry) or bound.kind is not JoinKind.INNER:
+                    bound = replace(bound, on=condition)
                 else:
                     parts.append(condition)
         finished.append(bound)

@@ -134,6 +134,7 @@ class StreamInput(exp.Expression):
         "changes": False,
         "late": False,
         "partition_by": False,
+        "as_of": False,
     }
 
 
@@ -144,9 +145,9 @@ class TableFunctionCall(exp.Expression):
 
 
 class JoinInput(exp.Expression):
-    """`[INNER|LEFT] JOIN input ON condition`."""
+    """`[LEFT|RIGHT|FULL|SEMI|ANTI|CROSS|ASOF|LEFT ASOF] JOIN input ON condition`, or `USING (column, …)`."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "side": False, "on": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "side": False, "on": False, "using": False}
 
 
 class IntervalRelation(exp.Expression):

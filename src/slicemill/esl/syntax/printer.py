@@ -182,6 +182,8 @@ class EslGenerator(Generator):
             sql += f"({self._listing(coalesce)})"
         elif frame:
             sql += f" [{self.frameclause_sql(frame)}]"
+        if child(e, "as_of"):
+            sql += f" FOR SYSTEM_TIME AS OF {self.sql(e, 'as_of')}"
         if child(e, "alias"):
             sql += f" AS {self.sql(e, 'alias')}"
         if coalesce:
@@ -198,8 +200,11 @@ class EslGenerator(Generator):
         return f"TABLE({self.sql(e, 'this')})"
 
     def joininput_sql(self, e: nodes.JoinInput) -> str:
-        side = "LEFT " if child(e, "side") else ""
-        return f"{side}JOIN {self.sql(e, 'this')} ON {self.sql(e, 'on')}"
+        side = f"{child(e, 'side')} " if child(e, "side") else ""
+        sql = f"{side}JOIN {self.sql(e, 'this')}"
+        if child(e, "using"):
+            return f"{sql} USING ({self._listing(child(e, 'using'))})"
+        return f"{sql} ON {self.sql(e, 'on')}" if child(e, "on") else sql
 
     # -- statements ------------------------------------------------------------------------------------
 

@@ -56,6 +56,44 @@ class Window:
         return " ".join(words)
 
 
+class JoinKind(StrEnum):
+    """What a join of two streams gives: pairs, and rows without a partner when their window has passed.
+
+    SEMI gives rows of the first stream, once, at their first match; ANTI those that have none.
+    """
+
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    SEMI = "SEMI"
+    ANTI = "ANTI"
+
+    @property
+    def judged(self) -> tuple[int, ...]:
+        """The inputs of whose rows it must be known whether they have been matched."""
+        return (0,) if self is JoinKind.SEMI else self.unmatched
+
+    @property
+    def unmatched(self) -> tuple[int, ...]:
+        """The inputs whose rows come out when they can no longer be matched."""
+        return _UNMATCHED.get(self, ())
+
+
+_UNMATCHED = {JoinKind.LEFT: (0,), JoinKind.RIGHT: (1,), JoinKind.FULL: (0, 1), JoinKind.ANTI: (0,)}
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A stream of which each tuple of another meets the latest row: no later than it, or earlier (`strict`).
+
+    With `left`, a tuple that finds none comes out with NULLs.
+    """
+
+    left: bool
+    strict: bool
+
+
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
     """Tuples of a group that hang together: each holds its session open, and the next one comes in time.
@@ -79,7 +117,9 @@ class QueryInput:
 
     `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
     and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
-    finite input optional: without a match its columns are NULL. `call` is `TABLE(f(…))`, finite too.
+    finite input optional: without a match its columns are NULL. `call` is `TABLE(f(…))`, finite too. `kind`
+    is how a stream is joined with the one before it; where that is no inner join, `on` is its condition,
+    apart from WHERE. Of one `as_of` another, that has equalities, and conditions on its own columns.
     """
 
     alias: str
@@ -90,6 +130,9 @@ class QueryInput:
     finite: bool = False
     left_on: Expr | None = None
     call: RelationInput | None = None
+    kind: JoinKind = JoinKind.INNER
+    on: Expr | None = None
+    as_of: AsOf | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from sqlglot import exp
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.grammar import expressions, window_functions, windows
+from slicemill.esl.syntax.grammar import expressions, joins, window_functions, windows
 from slicemill.esl.syntax.nodes import at
 from slicemill.esl.syntax.tokens import NOT_AN_ALIAS, RESERVED
 
@@ -76,7 +76,7 @@ def select(c: Cursor) -> exp.Select:
     while True:
         if c.comma():
             entries.append(_entry(c))
-        elif c.word() in ("JOIN", "INNER", "LEFT", "CROSS", "RIGHT", "FULL"):
+        elif c.word() in joins.STARTS:
             entries.append(_join(c))
         else:
             c.note("JOIN")
@@ -182,6 +182,7 @@ def _entry(c: Cursor) -> nodes.StreamInput:
             "CREATE AGGREGATE",
         )
     frame = windows.bracket(c) if c.looking_at("[") else None
+    as_of = joins.as_of(c)
     alias = None
     if c.accept("AS"):
         alias = c.name("an alias", RESERVED)
@@ -198,6 +199,7 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         partition = windows.partition_by(c)
     node = nodes.StreamInput(this=this, alias=alias, frame=frame, coalesce=coalesce, partition_by=partition)
     node.set("changes", changes)
+    node.set("as_of", as_of)
     node.set("late", late)
     return at(node, c.span_from(start))
 
@@ -216,18 +218,7 @@ def _table_call(c: Cursor) -> nodes.TableFunctionCall:
 
 def _join(c: Cursor) -> nodes.JoinInput:
     start = c.span()
-    side = c.accept_any(("INNER", "LEFT"))
-    if not side and c.word() in ("CROSS", "RIGHT", "FULL"):
-        raise Mistake(
-            f"there is no {c.word()} JOIN in ESL", c.span(), "write JOIN … ON, or LEFT JOIN a table … ON"
-        )
-    if side == "LEFT":
-        c.accept("OUTER")
-    c.expect("JOIN")
+    side = joins.kind(c)
     entry = _entry(c)
-    if not c.accept("ON"):
-        c.fail("say what joins them: ON a.x = b.x")
-    condition = expressions.expression(c)
-    return at(
-        nodes.JoinInput(this=entry, side="LEFT" if side == "LEFT" else None, on=condition), c.span_from(start)
-    )
+    condition, using = joins.condition(c, side)
+    return at(nodes.JoinInput(this=entry, side=side, on=condition, using=using), c.span_from(start))

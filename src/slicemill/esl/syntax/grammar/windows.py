@@ -41,10 +41,13 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
 
 
 def bracket(c: Cursor) -> nodes.FrameClause:
-    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]` behind a
-    stream in FROM."""
+    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]`, `[NOW]` behind
+    a stream in FROM."""
+    start = c.span()
     c.expect("[")
-    if c.looking_at("SESSION"):
+    if c.take("NOW"):
+        frame = now(c.span_from(start))
+    elif c.looking_at("SESSION"):
         frame = _session(c)
     elif c.word() in ("ROWS", "RANGE"):
         frame = _frame(c, preceding=False)
@@ -68,6 +71,12 @@ def _session(c: Cursor) -> nodes.FrameClause:
     if c.accept("CLOSE", "WHEN"):
         node.set("close", expressions.expression(c))
     return at(node, c.span_from(start))
+
+
+def now(span: TextSpan) -> nodes.FrameClause:
+    """`[NOW]`: the tuples of this very timestamp; the shortest window there is."""
+    length = at(nodes.Duration(expressions=[_duration_part("1", "MICROSECOND")]), span)
+    return at(nodes.FrameClause(kind="RANGE", this=length), span)
 
 
 def trailing(c: Cursor) -> nodes.FrameClause:
