@@ -73,17 +73,23 @@ LISTED = "files.json"
 CASES = (
     "classifiers/features_from_two_streams",
     "classifiers/seen_and_predicted",
+    "joins/as_of",
+    "joins/left_join",
     "joins/three_streams",
     "joins/window_over_a_join",
     "models/composed",
+    "models/lettered",
     "models/slides",
     "relations/count_window",
     "relations/count_window_slide",
     "relations/expressions",
+    "sessions/set_by_data",
+    "streams/derived_in_another_order",
     "temporal/memory",
     "temporal/nulls",
     "unions/slide_over_a_union",
     "views/last_tuple",
+    "windows/average_built_in",
     "windows/whole_history",
 )
 
@@ -99,8 +105,12 @@ def main() -> None:
             _keep(f"{name.replace('/', '-')}-{unit}", states)
     # Its second version keeps what has yet to be looked at.
     _keep("classifiers-payloads", _states_of("classifiers/seen_and_predicted")[0])
+    # Its second version says what kind of join a member is.
+    _keep("joins-kinds", _states_of("joins/three_streams")[0])
     _keep("by-hand", _by_hand())
+    _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
+    _keep("calls", {"input": _call()})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})
 
@@ -151,6 +161,12 @@ def _of_aggregate(of_table: str, form: str) -> object:
     state = uda.start()
     uda.run(state, tuples_of([(0, 0, 1.5), (1, 1, None), (3, 0, 2.5)], [t.DOUBLE]))
     return state
+
+
+def _call() -> RelationInput:
+    """The second version of an input may be a call, with arguments."""
+    rows = t.Schema((t.Column("x", t.DOUBLE),))
+    return RelationInput("f", "r", rows, None, (("a", ColumnRef("x", t.DOUBLE)),))
 
 
 def _by_hand() -> dict[str, object]:

@@ -7,6 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from slicemill.operators.asof import spec as asof
 from slicemill.operators.classify import spec as classify
 from slicemill.operators.coalesce import spec as coalesce
 from slicemill.operators.drop import spec as drop
@@ -20,8 +21,11 @@ from slicemill.operators.operator import Operator
 from slicemill.operators.over import spec as over
 from slicemill.operators.panes import spec as panes
 from slicemill.operators.part import spec as part
+from slicemill.operators.reorder import spec as reorder
 from slicemill.operators.select import spec as select
+from slicemill.operators.sessions import spec as sessions
 from slicemill.operators.streams import spec as streams
+from slicemill.operators.table_call import spec as table_call
 from slicemill.operators.union import spec as union
 from slicemill.operators.windowed_group import spec as windowed_group
 
@@ -31,12 +35,16 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *drop.KINDS,
     *union.KINDS,
     *lookup.KINDS,
+    *table_call.KINDS,
     *join.KINDS,
     *multijoin.KINDS,
+    *asof.KINDS,
     *group.KINDS,
     *windowed_group.KINDS,
     *over.KINDS,
     *panes.KINDS,
+    *sessions.KINDS,
+    *reorder.KINDS,
     *models.KINDS,
     *part.KINDS,
     *coalesce.KINDS,

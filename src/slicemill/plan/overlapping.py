@@ -16,6 +16,9 @@ later, nobody's state moves. A node keeps the name of the join that founded it, 
 * Who leaves takes along what nobody else wants; d's state and the reading of d go with the last who joins it.
 * Queries over other streams are not waited for (`operators.multijoin.lines`).
 
+Joins of two streams that give rows without a partner never move, though they are in one node with others of
+these streams: of that node, those who live elsewhere are taken out first (`_parted`).
+
 A node with states of its own that others could probe would have to be in the same cell as they are, at the
 same time: one node says that in the simplest way. It can be split by key if all who live in it are joined on
 one key, so only such joins move: each on one equality throughout, the same on the streams in common. They
@@ -24,7 +27,7 @@ read declared streams, no stream twice, so that no node can come to wait for its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from slicemill.esl.render.expressions import render
@@ -128,6 +131,7 @@ def gathered(
     graph: QueryGraph, units: tuple[Unit, ...], placed: PlacedQueries = NOTHING_RUNS
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
     """The graph and its units with joins over overlapping sets of streams in one node each."""
+    graph, units = _parted(graph, units, placed)
     movable = [one for unit in units for one in _movables(graph, unit)]
     if not any(one.can_found for one in movable):
         return graph, units
@@ -149,6 +153,73 @@ def gathered(
         if best is not None:
             best.inside.append(one)
     return _moved(graph, units, [house for house in houses.values() if _has_guests(house)])
+
+
+def _parted(
+    graph: QueryGraph, units: tuple[Unit, ...], placed: PlacedQueries
+) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    """With a unit of their own for joins of two streams that live elsewhere, where others of these do not."""
+    found: list[Unit] = []
+    for unit in units:
+        away = _living_elsewhere(graph, unit, placed)
+        if away and len(away) < len(unit.outputs):
+            graph, *parts = _split(graph, unit, away)
+            found += parts
+        else:
+            found.append(unit)
+    return graph, tuple(found)
+
+
+def _living_elsewhere(graph: QueryGraph, unit: Unit, placed: PlacedQueries) -> set[str]:
+    """Logs that another unit writes; and, where no others stay here, those that are new."""
+    if len(unit.stateful_nodes) != 1 or not isinstance(graph[unit.stateful_nodes[0]].operator, SharedJoin):
+        return set()
+    homes = {log: placed.unit_of.get(log, "") for _, log in unit.outputs}
+    away = {log for log, home in homes.items() if home != unit.id and home in placed.states}
+    judging = {log for root, log in unit.outputs if _judges(graph, unit, root)}
+    if not judging and unit.id not in homes.values():
+        return away and set(homes)
+    return away - judging
+
+
+def _judges(graph: QueryGraph, unit: Unit, root: str) -> bool:
+    """Does a result ask which rows have been matched?"""
+    (node_id,) = unit.stateful_nodes
+    join, members = graph[node_id].operator, _members_of(graph, node_id, [root])
+    assert isinstance(join, SharedJoin)
+    return replace(join, members=tuple(m for m in join.members if m.name in members)).judges_rows
+
+
+def _members_of(graph: QueryGraph, node_id: str, roots: Sequence[str]) -> set[str]:
+    parts = (graph[one] for root in roots for one in graph.ancestors(root))
+    return {p.operator.member for p in parts if isinstance(p.operator, Part) and p.inputs[0] == node_id}
+
+
+def _split(graph: QueryGraph, unit: Unit, away: Collection[str]) -> tuple[QueryGraph, Unit, Unit]:
+    """A unit and its join, without some of the logs that it writes, and those."""
+    (node_id,) = unit.stateful_nodes
+    join, guests = graph[node_id].operator, f"{node_id} of guests"
+    assert isinstance(join, SharedJoin)
+    outputs = [[one for one in unit.outputs if (one[1] in away) is moving] for moving in (False, True)]
+    moving = _members_of(graph, node_id, [root for root, _ in outputs[1]])
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        if node.id == node_id:
+            for name, there in ((node_id, False), (guests, True)):
+                members = tuple(member for member in join.members if (member.name in moving) is there)
+                nodes[name] = replace(node, id=name, operator=replace(join, members=members))
+        elif isinstance(node.operator, Part) and node.operator.member in moving:
+            nodes[node.id] = replace(node, inputs=(guests,))
+        else:
+            nodes[node.id] = node
+    parted = QueryGraph(nodes, graph.streams)
+    inside = {*unit.nodes, guests}
+    units = []
+    for name, kept, own in ((unit.id, node_id, outputs[0]), (guests, guests, outputs[1])):
+        behind = {one for root, _ in own for one in parted.ancestors(root)} & inside
+        ordered = tuple(one for one in nodes if one in behind)
+        units.append(Unit(name, ordered, unit.inputs, tuple(own), (kept,)))
+    return parted, units[0], units[1]
 
 
 def _has_guests(house: _House) -> bool:
@@ -193,7 +264,7 @@ def _movable(graph: QueryGraph, node: Node, unit: Unit) -> _Movable | None:
     names = [content_of(graph, source) for source in sources]
     keys: dict[str, Expr] = {}
     if isinstance(join, SharedJoin):
-        if join.counts_rows or join.deadlines or len(join.keys[0]) != 1:
+        if join.counts_rows or join.deadlines or join.judges_rows or len(join.keys[0]) != 1:
             return None
         ((left,), (right,)) = join.keys
         members = tuple(

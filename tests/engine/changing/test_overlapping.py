@@ -197,3 +197,45 @@ def test_explain_says_what_is_shared(tmp_path: Path) -> None:
     words = stage.mill.queries["abd"].explain().replace("│", " ").split()
     assert "67% of what it would keep by itself is kept for others too" in " ".join(words)
     stage.mill.close()
+
+
+@pytest.mark.parametrize("cells", [1, 3])
+def test_joins_that_ask_for_unmatched_rows_have_a_node_of_their_own_and_nobody_moves_for_them(
+    tmp_path: Path, cells: int
+) -> None:
+    outer = (
+        "SELECT a.v AS va, b.v AS vb "
+        "FROM a [RANGE 1 SECONDS] LEFT JOIN b [RANGE 1 SECONDS] ON a.k = b.k AND a.v > b.v"
+    )
+    apart, stage = Stage(tmp_path / "apart", cells), Stage(tmp_path / "shared", cells)
+    pair = "joins of a and b on k = k"
+    stage.create("abc", join_of("abc"))
+    for one in (apart, stage):
+        one.create("ab", join_of("ab", 3))
+    apart.create("outer_ab", outer)
+    for one in (apart, stage):
+        one.feed(4)
+    stage.create("outer_ab", outer)
+    assert stage.units() == {HOUSE: (tuple("abc"), ["ab", "abc"]), pair: (("a", "b"), ["outer_ab"])}
+    for one in (apart, stage):
+        one.feed(3)
+        one.restart(checkpoint=False)
+    # Who comes while it is there finds the state of its own kind, and stays when it has gone.
+    stage.create("late", join_of("ab", 2))
+    expected = {HOUSE: (tuple("abc"), ["ab", "abc"]), pair: (("a", "b"), ["late", "outer_ab"])}
+    assert stage.units() == expected
+    for one in (apart, stage):
+        one.feed(3)
+    found = stage.rows("outer_ab")
+    assert found
+    assert found == [row for row in apart.rows("outer_ab") if row in found]
+    stage.drop("outer_ab")
+    assert stage.units() == {HOUSE: (tuple("abc"), ["ab", "abc"]), pair: (("a", "b"), ["late"])}
+    apart.drop("outer_ab")
+    stage.restart()
+    for one in (apart, stage):
+        one.feed(3)
+        finish(one.mill)
+    assert stage.rows("ab") == apart.rows("ab") != []
+    for one in (apart, stage):
+        one.mill.close()

@@ -18,7 +18,7 @@ from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
 from slicemill.plan.overlapping import HeldStates, PlacedQueries, joined_on, logs_read
-from slicemill.plan.placement import Placement, PlacementKind
+from slicemill.plan.placement import Placement, PlacementKind, judges_rows
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
@@ -107,6 +107,16 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
             log: ts for log, ts in before.fields["output_watermarks"].items() if log in written
         },
     }
+
+
+def replaced(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """The changed fields of a unit whose new members do not allow its cells, or its heavy keys: its state, of
+    that checkpoint, is put where it is from now on (`adapting.replacing`)."""
+    was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
+    heavy = before.fields.get("heavy") or []
+    if was.spreads_like(now) and not (heavy and judges_rows(plan.unit, plan.graph)):
+        return {}
+    return {"heavy": None, "checkpoint": {"placement": was.plain(), "heavy": heavy, **checkpoint}}
 
 
 def with_logs(streams: Iterable[Stream], queries: Iterable[QueryDefinition], home: Home) -> Change:

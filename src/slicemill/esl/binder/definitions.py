@@ -108,7 +108,7 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
                 span_of(child(node, "query")),
                 "make it a CREATE VIEW",
             )
-        return DerivedStream(node.this.name, query)
+        return _derived(node, query)
     problems = Problems()
     schema = Schema(())
     with problems.noting():
@@ -132,6 +132,19 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
     )
     _refuse_taken_sides(stream, node.this, context)
     return stream
+
+
+def _derived(node: nodes.CreateStream, query: Continuous) -> DerivedStream:
+    order, slack = child(node, "order"), child(node, "slack")
+    if order is None:
+        return DerivedStream(node.this.name, query)
+    column = query.schema.find(order.name)
+    times = [c.name for c in query.schema if c.type.kind is Kind.TIMESTAMP]
+    if column is None or column.name not in times:
+        what = f"there is no column {order.name}" if column is None else f"{column.name} is {column.type}"
+        hint = f"order by {one_of(times)}" if times else "select a timestamp column to order by"
+        raise Mistake(f"a stream is ordered by time, and {what} in it", span_of(order), hint)
+    return DerivedStream(node.this.name, query, column.name, duration_us(slack))
 
 
 def _timestamps(node: nodes.CreateStream, schema: Schema) -> tuple[TimestampKind, str | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -63,6 +65,15 @@ class SelectEnvironment:
         columns = [c for call in self.resolved.values() for c in call.columns]
         columns += [c for call in self.window_calls.values() for c in call.columns]
         return frozenset(column.name for column in columns) | frozenset(WINDOW_BOUNDS)
+
+    @contextmanager
+    def seeing(self, scope: Scope) -> Iterator[None]:
+        """Other names than those of the select list."""
+        before, self.scope = self.scope, scope
+        try:
+            yield
+        finally:
+            self.scope = before
 
     def column(self, node: exp.Column) -> Expr:
         return self.scope.resolve(node)
@@ -134,6 +145,7 @@ class SelectEnvironment:
         if not is_aggregate(call.name, self.context.catalog):
             if call.name.lower() in self.context.broken:
                 raise Unknowable
+            self.context.refuse_later(call.name, span_of(call))
             hint = did_you_mean(call.name, self.call_names()) or "OVER goes with aggregates"
             raise Mistake(f"there is no aggregate {call.name}", span_of(call), hint)
         if self.place or not self.windows_allowed:

@@ -17,7 +17,7 @@ from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.catalog import QueryOptions
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.load_budget import AGE, METHODS, RANDOM, UTILITY, WINDOWS, LoadBudget
-from slicemill.esl.types.query import Continuous, FrameUnit, SelectQuery
+from slicemill.esl.types.query import Continuous, FrameUnit, JoinKind, SelectQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind
 from slicemill.time import UNITS_US, unit_name
@@ -134,12 +134,17 @@ def _has_sliding_groups(query: Continuous) -> bool:
 
 
 def _is_join(query: Continuous) -> bool:
-    """Are streams joined, and have rows ages there? Joins of many streams that count rows have none."""
+    """Are streams joined, and have rows ages there?
+
+    Rows without a partner could not be told from others; joins of many streams that count rows have no ages.
+    """
     if not isinstance(query, SelectQuery):
         return False
-    windows = [entry.window for entry in query.inputs if not entry.finite]
+    streams = [entry for entry in query.inputs if not entry.finite]
+    windows = [entry.window for entry in streams]
     timed = all(window is not None and window.frame is FrameUnit.RANGE for window in windows)
-    return len(windows) == 2 or (len(windows) > 2 and timed)
+    inner = all(entry.kind is JoinKind.INNER and entry.as_of is None for entry in streams)
+    return inner and (len(streams) == 2 or (len(streams) > 2 and timed))
 
 
 def _utility(query: Continuous, text: str, context: Context, place: exp.Expression) -> Expr:

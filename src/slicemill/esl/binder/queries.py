@@ -9,6 +9,7 @@ from slicemill.esl.binder import relations, select
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
+from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
@@ -19,6 +20,8 @@ from slicemill.esl.types.schema import Column, Schema, Type
 
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
+    from slicemill.esl.binder.spellings.rewrite import respelled  # which binds what it asks about
+
     definitions = child(node, "with_")
     for definition in definitions.expressions if definitions is not None else ():
         name = definition.args["alias"].name
@@ -28,6 +31,9 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
     if isinstance(node, exp.Union):
         return _bind_union(node, context)
     assert isinstance(node, exp.Select), "the grammar has no other queries"
+    node = respelled(node, context)
+    if not isinstance(node, exp.Select):
+        return bind_query(node, context)
     if reads_a_stream(node, context):
         return select.bind_select(node, context)
     return relations.bind_relation(node, context)
@@ -41,7 +47,7 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
         with problems.noting():
             if isinstance(entry.this, exp.Identifier):
                 streams |= not is_finite(context.relation(entry.this))
-            else:
+            elif not isinstance(entry.this, nodes.TableFunctionCall):
                 streams |= not isinstance(bind_query(entry.this, context), RelationQuery)
     problems.raise_any()
     return streams

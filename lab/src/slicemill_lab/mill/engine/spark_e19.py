@@ -75,5 +75,5 @@ def _claims(error: Mapping[str, list[float]], base: float) -> tuple[Claim, ...]:
             1,
             note=f"Errors: {said}; of reading all {100 * base:.1f} % (printed: 4 %). The data is synthetic.",
         ),
-        at_most("HVWT errs no more than random: errors over random's", means[HVWT] / means[RANDOM], 1),
+        at_most("HVWT errs no more than LoadStar: errors over LoadStar's", means[HVWT] / means[LOADSTAR], 1),
     )

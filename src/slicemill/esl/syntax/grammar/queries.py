@@ -7,7 +7,7 @@ from sqlglot import exp
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.grammar import expressions, windows
+from slicemill.esl.syntax.grammar import expressions, joins, window_functions, windows
 from slicemill.esl.syntax.nodes import at
 from slicemill.esl.syntax.tokens import NOT_AN_ALIAS, RESERVED
 
@@ -76,7 +76,7 @@ def select(c: Cursor) -> exp.Select:
     while True:
         if c.comma():
             entries.append(_entry(c))
-        elif c.word() in ("JOIN", "INNER", "LEFT", "CROSS", "RIGHT", "FULL"):
+        elif c.word() in joins.STARTS:
             entries.append(_join(c))
         else:
             c.note("JOIN")
@@ -87,7 +87,7 @@ def select(c: Cursor) -> exp.Select:
     if c.looking_at("WINDOW"):
         node.set("window", windows.trailing(c))
     if c.accept("GROUP", "BY"):
-        node.set("group", exp.Group(expressions=c.listing(lambda: expressions.expression(c))))
+        node.set("group", exp.Group(expressions=c.listing(lambda: _group(c))))
     if c.accept("HAVING"):
         node.set("having", exp.Having(this=expressions.expression(c)))
     if c.looking_at("WINDOW") and node.args.get("window") is None:
@@ -112,10 +112,38 @@ def _item(c: Cursor) -> exp.Expression:
         return at(exp.Star(), start)
     node = expressions.expression(c)
     if c.accept("AS"):
-        return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
+        alias = c.name("a name")
+        if isinstance(node, exp.Anonymous) and c.looking_at("OVER"):
+            # So the theses print it once.
+            c.warn(
+                "a name stands behind the whole call", nodes.span_of(alias), f"write OVER (…) AS {alias.name}"
+            )
+            c.advance()
+            node = at(windows.over(c, node), c.span_from(start))
+        return at(exp.Alias(this=node, alias=alias), c.span_from(start))
     if c.at_name(barred=NOT_AN_ALIAS):
         return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
     return node
+
+
+def _group(c: Cursor) -> exp.Expression:
+    start = c.span()
+    if not (c.looking_at("GROUPING", "SETS", "(")):
+        return expressions.expression(c)
+    c.expect("GROUPING", "SETS", "(")
+    sets = c.listing(lambda: _grouping_set(c))
+    c.expect(")")
+    return at(nodes.KeySets(expressions=sets), c.span_from(start))
+
+
+def _grouping_set(c: Cursor) -> exp.Expression:
+    """`(a, b)`, `()`, or one expression."""
+    start = c.span()
+    if not c.take("("):
+        return at(exp.Tuple(expressions=[expressions.expression(c)]), c.span_from(start))
+    inside = [] if c.looking_at(")") else c.listing(lambda: expressions.expression(c))
+    c.expect(")")
+    return at(exp.Tuple(expressions=inside), c.span_from(start))
 
 
 def _ordered(c: Cursor) -> exp.Expression:
@@ -133,6 +161,10 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     if c.accept("("):
         this = c.nested(lambda: query(c))
         c.expect(")")
+    elif window_functions.stands_here(c):
+        this = window_functions.window_function(c)
+    elif c.looking_at("TABLE", "(") and c.word(3) == "(":
+        this = _table_call(c)
     else:
         this = c.name("a stream or table")
         if c.looking_at("."):
@@ -142,7 +174,15 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         if c.take("("):
             coalesce = c.listing(lambda: c.name("an attribute to coalesce on"))
             c.expect(")")
+    if c.looking_at("MATCH_RECOGNIZE"):
+        raise Mistake(
+            "there is no MATCH_RECOGNIZE in ESL",
+            c.span(),
+            "look at neighbours with lag(price) OVER (PARTITION BY item), or write an aggregate of your own: "
+            "CREATE AGGREGATE",
+        )
     frame = windows.bracket(c) if c.looking_at("[") else None
+    as_of = joins.as_of(c)
     alias = None
     if c.accept("AS"):
         alias = c.name("an alias", RESERVED)
@@ -159,24 +199,26 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         partition = windows.partition_by(c)
     node = nodes.StreamInput(this=this, alias=alias, frame=frame, coalesce=coalesce, partition_by=partition)
     node.set("changes", changes)
+    node.set("as_of", as_of)
     node.set("late", late)
     return at(node, c.span_from(start))
 
 
+def _table_call(c: Cursor) -> nodes.TableFunctionCall:
+    start = c.span()
+    c.expect("TABLE")
+    c.expect("(")
+    called_at = c.span()
+    call = expressions.expression(c)
+    if not isinstance(call, exp.Anonymous):
+        raise Mistake("TABLE takes the call of a function", called_at, "as in TABLE(f(x)) AS t")
+    c.expect(")")
+    return at(nodes.TableFunctionCall(this=call), c.span_from(start))
+
+
 def _join(c: Cursor) -> nodes.JoinInput:
     start = c.span()
-    side = c.accept_any(("INNER", "LEFT"))
-    if not side and c.word() in ("CROSS", "RIGHT", "FULL"):
-        raise Mistake(
-            f"there is no {c.word()} JOIN in ESL", c.span(), "write JOIN … ON, or LEFT JOIN a table … ON"
-        )
-    if side == "LEFT":
-        c.accept("OUTER")
-    c.expect("JOIN")
+    side = joins.kind(c)
     entry = _entry(c)
-    if not c.accept("ON"):
-        c.fail("say what joins them: ON a.x = b.x")
-    condition = expressions.expression(c)
-    return at(
-        nodes.JoinInput(this=entry, side="LEFT" if side == "LEFT" else None, on=condition), c.span_from(start)
-    )
+    condition, using = joins.condition(c, side)
+    return at(nodes.JoinInput(this=entry, side=side, on=condition, using=using), c.span_from(start))
