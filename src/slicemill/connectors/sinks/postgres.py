@@ -41,6 +41,7 @@ _TYPES = {
     Kind.INTERVAL: "interval",
     Kind.MONTHS: "interval",
     Kind.PERIOD: "tstzrange",
+    Kind.CHANGE: "text",
     Kind.NULL: "text",
 }
 

@@ -10,6 +10,7 @@ from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.loads import bind_load
 from slicemill.esl.binder.problems import Problems, Unknowable
+from slicemill.esl.binder.changes import refuse_open_rank
 from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.binder.types import bind_columns
 from slicemill.esl.syntax import nodes
@@ -102,6 +103,7 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
     refuse_known(node.this, context)
     if child(node, "query") is not None:
         query = bind_query(child(node, "query"), context)
+        refuse_open_rank(query, child(node, "query"))
         if isinstance(query, RelationQuery):
             raise Mistake(
                 "a stream is made from streams, and this reads tables only",
@@ -229,6 +231,7 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
     load, utility = None, None
     with problems.noting():
         query = bind_query(child(node, "query"), context)
+        refuse_open_rank(query, child(node, "query"))
         query = with_budget(query, options.memory, options.shedding, node.this)
         load, utility = bind_load(query, options, context, node.this)
     problems.raise_any()
@@ -240,7 +243,9 @@ def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
     number = 1
     while f"query_{number}" in (*context.catalog.queries, *context.catalog.relations):
         number += 1
-    return QueryDefinition(f"query_{number}", bind_query(node, context), QueryOptions(), to_esl(node))
+    query = bind_query(node, context)
+    refuse_open_rank(query, node)
+    return QueryDefinition(f"query_{number}", query, QueryOptions(), to_esl(node))
 
 
 def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from slicemill.esl.binder import durations
+from slicemill.esl.binder import changes, durations
 from slicemill.esl.binder.calls import Resolved
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
+from slicemill.esl.binder.first_rows import bind_first_rows
 from slicemill.esl.binder.inputs import BoundInput, bind_inputs, time_columns_of
 from slicemill.esl.binder.items import (
     bind_items,
@@ -30,16 +31,17 @@ from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
 from slicemill.esl.types.query import FrameUnit, QueryInput, SelectQuery
 from slicemill.esl.types.relation import SelectItem
+from slicemill.esl.types.schema import Schema
 
 
 def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     """A SELECT whose FROM names at least one stream."""
-    _refuse_blocking_clauses(node)
     entries = bind_inputs(node, context)
+    changes.refuse_changes(node, entries)
     if any(child(entry.node, "coalesce") for entry in entries):
         return bind_temporal(node, entries, context)
     inputs = _windowed(entries, node)
-    scope = Scope(tuple((i.alias, i.schema) for i in inputs), qualified=len(inputs) > 1)
+    scope = Scope(tuple((i.alias, i.schema.own) for i in inputs), qualified=len(inputs) > 1)
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     problems = Problems()
 
@@ -53,6 +55,9 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         if having_node is not None:
             env.windows_allowed = False
             having = bind_condition(having_node.this, env)
+            env.windows_allowed = True
+    with problems.noting():
+        first = bind_first_rows(node, env, bound)
     problems.raise_any()
 
     if env.resolved or groups:
@@ -62,13 +67,14 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         ]
         if having is not None:
             having = _read_groups(having, having_node.this, groups, env)
+        first = first.over_groups(lambda expr, place: _read_groups(expr, place, groups, env))
     elif having is not None:
         raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
     _check_aggregates(node, env, groups, inputs)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
-    return SelectQuery(
+    query = SelectQuery(
         inputs=tuple(inputs),
         where=where,
         group_by=tuple(groups),
@@ -79,20 +85,16 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         coalesce=None,
         items=items,
         schema=schema_of_items(items),
+        changing=_changing(env, groups, inputs),
     )
+    return first.of(query, node, entries)
 
 
-def _refuse_blocking_clauses(node: exp.Select) -> None:
-    """What SQL needs the whole input for: it would never answer on a stream."""
-    for key, what, hint in (
-        ("distinct", "DISTINCT", "use an aggregate with PARTITION BY, or GROUP BY over a window"),
-        ("order", "ORDER BY", "results already come in timestamp order"),
-        ("limit", "LIMIT", "a continuous query ends when you drop it"),
-    ):
-        clause = child(node, key)
-        if clause is not None:
-            place = span_of(clause) if span_of(clause).end else span_of(node)
-            raise Mistake(f"{what} needs the end of the input, and a stream has none", place, hint)
+def _changing(env: SelectEnvironment, groups: list[SelectItem], inputs: list[QueryInput]) -> bool:
+    """Are there groups over all history, whose values change with each tuple?"""
+    windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
+    blocking = all(resolved.blocking for resolved in env.resolved.values())
+    return bool(env.resolved or groups) and blocking and not windowed
 
 
 def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
@@ -183,8 +185,9 @@ def _check_aggregates(
             span_of(node),
             "partition with PARTITION BY inside OVER, or make two queries",
         )
-    if groups and not env.resolved:
-        raise Mistake("GROUP BY needs an aggregate in the select list", span_of(node))
+    changes.refuse_over_changes(node, inputs, env.window_calls)
+    if not env.resolved and (groups or child(node, "distinct") is not None):
+        return
     if not env.resolved:
         slide = next((w for w in bounded if w.slide is not None), None)
         if slide is not None:
@@ -217,7 +220,7 @@ def _check_aggregates(
 def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
     """`windowed`: do the aggregates range over windows of FROM?"""
     call = _find_call(node, resolved)
-    if not windowed and resolved.blocking:
+    if not windowed and resolved.blocking and not resolved.builtin:
         raise Mistake(
             f"{resolved.name} answers at the end of its input, and a stream has none",
             span_of(call),
@@ -247,4 +250,5 @@ def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
 
 def renamed(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
     """The same query with other output columns, for the branches of a UNION."""
-    return replace(select, items=items, schema=schema_of_items(items))
+    schema = Schema(schema_of_items(items).columns, select.schema.changelog)
+    return replace(select, items=items, schema=schema)

@@ -17,12 +17,17 @@ from slicemill.esl.syntax.source import TextSpan
 from slicemill.time import UNITS_US, unit_name
 
 
+RANKS = ("row_number", "rank", "dense_rank")
+
+
 def over(c: Cursor, call: exp.Expression) -> nodes.Over:
     """What follows OVER."""
     c.expect("(")
     partition = partition_by(c)
-    order = None
-    if c.accept("ORDER", "BY"):
+    order = ranked = None
+    if call.name.lower() in RANKS and c.accept("ORDER", "BY"):
+        ranked = c.listing(lambda: expressions.ordered(c))
+    elif c.accept("ORDER", "BY"):
         order = expressions.expression(c)
         c.take("ASC")
         if c.looking_at("DESC"):
@@ -37,7 +42,7 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
             if c.word() in ("PARTITION", "ORDER")
             else ""
         )
-    return nodes.Over(this=call, partition_by=partition, order=order, frame=frame)
+    return nodes.Over(this=call, partition_by=partition, order=order, ranked=ranked, frame=frame)
 
 
 def bracket(c: Cursor) -> nodes.FrameClause:
