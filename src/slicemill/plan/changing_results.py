@@ -51,9 +51,7 @@ def first_rows(builder: GraphBuilder, select: SelectQuery, node: Node, name: str
     return _top(builder, select.order, select.limit, None, node, name)
 
 
-def _top(
-    builder: GraphBuilder, by: RankedBy, limit: int, shown: str | None, node: Node, name: str
-) -> Node:
+def _top(builder: GraphBuilder, by: RankedBy, limit: int, shown: str | None, node: Node, name: str) -> Node:
     operator = TopN(by, limit, shown, node.schema.changelog)
     columns = (*node.schema.own, *((Column(shown, BIGINT),) if shown is not None else ()))
     key = by.key(limit, shown, node.schema)

@@ -16,7 +16,7 @@ from slicemill.esl.binder.calls import (
     resolve_calls,
     single_column,
 )
-from slicemill.esl.binder.changes import ranked_by
+from slicemill.esl.binder.changing.changelogs import ranked_by
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.model_windows import check_model_over
@@ -169,10 +169,14 @@ class SelectEnvironment:
         name = node.this.name.lower()
         if self.place or not self.windows_allowed:
             place = self.place or "this query"
-            hint = f"use QUALIFY, or compute it in a query inside: SELECT … FROM (SELECT *, {name}() OVER (…) AS n …) WHERE n <= 10"
+            hint = f"use QUALIFY {name}() OVER (…) <= 10, or compute it in a query inside"
             raise Mistake(f"{name} cannot stand in {place}", span_of(node), hint)
         if node.this.expressions or child(node, "frame") is not None:
-            raise Mistake(f"{name} takes no argument and no window", span_of(node), f"write {name}() OVER (PARTITION BY … ORDER BY …)")
+            raise Mistake(
+                f"{name} takes no argument and no window",
+                span_of(node),
+                f"write {name}() OVER (PARTITION BY … ORDER BY …)",
+            )
         column = Column(to_esl(node), BIGINT)
         if self.rank is not None and self.rank.column != column:
             raise Mistake("a query has one rank", span_of(node), "compute the other one in a query inside")

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from slicemill.errors import counted
 from slicemill.esl.binder import relations, select
-from slicemill.esl.binder.changes import as_changes, refuse_open_rank
+from slicemill.esl.binder.changing.changelogs import as_changes, refuse_open_rank
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems

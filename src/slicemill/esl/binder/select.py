@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from slicemill.esl.binder import changes, durations
+from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import Resolved
+from slicemill.esl.binder.changing.changelogs import refuse_changes, refuse_over_changes
+from slicemill.esl.binder.changing.first_rows import bind_first_rows
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
-from slicemill.esl.binder.first_rows import bind_first_rows
 from slicemill.esl.binder.inputs import BoundInput, bind_inputs, time_columns_of
 from slicemill.esl.binder.items import (
     bind_items,
@@ -37,7 +38,7 @@ from slicemill.esl.types.schema import Schema
 def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     """A SELECT whose FROM names at least one stream."""
     entries = bind_inputs(node, context)
-    changes.refuse_changes(node, entries)
+    refuse_changes(node, entries)
     if any(child(entry.node, "coalesce") for entry in entries):
         return bind_temporal(node, entries, context)
     inputs = _windowed(entries, node)
@@ -56,9 +57,8 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
             env.windows_allowed = False
             having = bind_condition(having_node.this, env)
             env.windows_allowed = True
-    with problems.noting():
-        first = bind_first_rows(node, env, bound)
     problems.raise_any()
+    first = bind_first_rows(node, env, bound)
 
     if env.resolved or groups:
         bound = [
@@ -185,8 +185,14 @@ def _check_aggregates(
             span_of(node),
             "partition with PARTITION BY inside OVER, or make two queries",
         )
-    changes.refuse_over_changes(node, inputs, env.window_calls)
+    refuse_over_changes(node, inputs, env.window_calls)
     if not env.resolved and (groups or child(node, "distinct") is not None):
+        if bounded and all(w.slide is None for w in bounded):
+            raise Mistake(
+                "a window that is told at each tuple has no end at which its rows differ",
+                span_of(node),
+                "add SLIDE to the window, or leave the window out",
+            )
         return
     if not env.resolved:
         slide = next((w for w in bounded if w.slide is not None), None)

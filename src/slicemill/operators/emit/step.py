@@ -1,4 +1,4 @@
-"""Net changes: of the changes of a row within an interval, what was before the first and is after the last."""
+"""Net changes: of a row's changes in an interval, what was before the first and is after the last."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 @stored_as("emit", version=1)
 @dataclass(slots=True)
 class EmitState:
-    """Changes that have not been told, of each row the first and the last one in its interval; the next number."""
+    """Changes that have not been told, of each row the first and the last in its interval; the next number."""
 
     waiting: pa.Table | None = None
     latest_ts: int = BEGINNING
@@ -60,10 +60,7 @@ class EmitStep:
         ends = self._ends(rows)
         if len(ends):
             state.latest_ts = max(state.latest_ts, int(_column(rows, TS)[-1]))
-        if until == END:
-            due = np.full(len(ends), not state.finished)
-        else:
-            due = ends <= until
+        due = np.full(len(ends), not state.finished) if until == END else ends <= until
         out = self._told(rows.filter(pa.array(due)), ends[due]) if due.any() else self._schema.empty_table()
         state.finished |= until == END
         rows, ends = rows.filter(pa.array(~due)), ends[~due]
@@ -85,10 +82,7 @@ class EmitStep:
         return (ts // self._every + 1) * self._every
 
     def _told(self, rows: pa.Table, ends: Places) -> pa.Table:
-        if self._input.key is None:
-            made = self._by_values(rows, ends)
-        else:
-            made = self._by_key(rows, ends)
+        made = self._by_values(rows, ends) if self._input.key is None else self._by_key(rows, ends)
         if self._counts:
             made = renumbered(made, self.state.next_seq)
             self.state.next_seq += made.num_rows

@@ -19,8 +19,8 @@ from slicemill.operators.row_operator import row_of_expressions, row_of_items
 from slicemill.rows import Row, Timed
 
 _KEPT_UP = frozenset(
-    "count sum avg variance var_samp var_pop stddev stddev_samp stddev_pop median percentile quantile".split()
-)
+    ("count", "sum", "avg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
+) | {"median", "percentile", "quantile"}
 
 
 class Retractable(Protocol):
@@ -65,7 +65,7 @@ def _in_order(value: Any) -> tuple[bool, Any]:
     return (True, 0) if value != value else (False, value)
 
 
-class Rows:
+class GroupRows:
     """Any aggregate, over the rows of its group as they came."""
 
     def __init__(self, definition: RowAggregate) -> None:
@@ -95,7 +95,7 @@ def retractable(call: AggregateCall, definition: RowAggregate) -> Callable[[], R
         return definition.statistic
     if name in ("min", "max"):
         return lambda: SortedValues(name == "max")
-    return lambda: Rows(definition)
+    return lambda: GroupRows(definition)
 
 
 @dataclass(slots=True)

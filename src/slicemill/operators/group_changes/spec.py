@@ -28,7 +28,6 @@ class GroupChanges(Operator):
     calls: tuple[AggregateCall, ...]
     retracts: bool = False
 
-
     @property
     def by_rows(self) -> bool:
         """Is there no kernel for it?"""

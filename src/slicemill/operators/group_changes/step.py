@@ -99,5 +99,3 @@ def group_changes(operator: GroupChanges, context: StepContext) -> GroupChangesS
     if operator.by_rows:
         return row_step(changing_groups(operator, context), context)
     return GroupChangesStep(operator, context)
-
-

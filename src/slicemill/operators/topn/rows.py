@@ -1,4 +1,4 @@
-"""The first rows of each partition, row by row: what is kept is in order, and told by what was told before."""
+"""The first rows of each partition, row by row: what is told is what differs from before."""
 
 from __future__ import annotations
 
@@ -139,8 +139,7 @@ class TopRows:
 
     def state(self) -> Any:
         partitions = {
-            key: [(abs(entry.arrival), entry.row) for entry in kept]
-            for key, kept in self._partitions.items()
+            key: [(abs(entry.arrival), entry.row) for entry in kept] for key, kept in self._partitions.items()
         }
         return {"partitions": partitions, "arrived": self._arrived, "before": self._before}
 

@@ -51,7 +51,11 @@ def order_of(by: RankedBy) -> Fact:
 
 
 def _words(top: TopN) -> Description:
-    facts = [*partition(top.by.partition_by), order_of(top.by), ("first", f"{top.by.function} <= {top.limit}")]
+    facts = [
+        *partition(top.by.partition_by),
+        order_of(top.by),
+        ("first", f"{top.by.function} <= {top.limit}"),
+    ]
     return Description("τ", "Top", (*facts, ("gives", "rows" if top.appends else "changes")))
 
 

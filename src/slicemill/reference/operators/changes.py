@@ -143,9 +143,7 @@ class DistinctOperator(Changes):
 class TopOperator(Changes):
     """The first rows of each partition: all are kept, sorted and ranked again at each change."""
 
-    def __init__(
-        self, top: TopN, partition: Callable[[Row], Row], order: Callable[[Row], Row]
-    ) -> None:
+    def __init__(self, top: TopN, partition: Callable[[Row], Row], order: Callable[[Row], Row]) -> None:
         super().__init__(top.retracts)
         self._top, self._partition, self._order = top, partition, order
         self._rows: list[tuple[int, Row]] = []
@@ -215,7 +213,7 @@ class TopOperator(Changes):
 
 
 class EmitOperator:
-    """Net changes at the end of each interval, or the table at the end; rows are told apart by their `key`."""
+    """Net changes at the end of each interval, or the table at the end; rows are known by their `key`."""
 
     inputs = 1
 
@@ -274,9 +272,7 @@ class EmitOperator:
                 for key in touched
                 for told in difference(self._of(key, before), self._of(key, self._table))
             ]
-        net = {
-            key: self._count(key, self._table) - self._count(key, before) for key in touched
-        }
+        net = {key: self._count(key, self._table) - self._count(key, before) for key in touched}
         deleted = [("delete", *touched[key]) for key, count in net.items() for _ in range(-count)]
         return deleted + [("insert", *touched[key]) for key, count in net.items() for _ in range(count)]
 

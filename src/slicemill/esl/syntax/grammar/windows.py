@@ -16,7 +16,6 @@ from slicemill.esl.syntax.nodes import at
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.time import UNITS_US, unit_name
 
-
 RANKS = ("row_number", "rank", "dense_rank")
 
 

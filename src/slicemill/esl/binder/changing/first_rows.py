@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from slicemill.esl.binder.changes import (
+from slicemill.esl.binder.changing.changelogs import (
     HIDDEN_COUNT,
     columns_used,
     completed,
@@ -112,13 +112,13 @@ class FirstRows:
                 span_of(order),
                 "let the window be of time: [RANGE 1 HOUR SLIDE 1 MINUTE]",
             )
-        if not windowed and any(i.window is not None and i.window.extent is not None for i in query.inputs):
-            if query.aggregates:
-                raise Mistake(
-                    "this window is told at each tuple, and has no end at which its groups could be ordered",
-                    span_of(order),
-                    "add SLIDE to the window, or leave the window out",
-                )
+        bounded = any(i.window is not None and i.window.extent is not None for i in query.inputs)
+        if bounded and not windowed and query.aggregates:
+            raise Mistake(
+                "this window is told at each tuple, and has no end at which its groups could be ordered",
+                span_of(order),
+                "add SLIDE to the window, or leave the window out",
+            )
         if limit is None and not windowed:
             raise Mistake(
                 "ORDER BY needs the end of the input, and a stream has none",
@@ -126,7 +126,9 @@ class FirstRows:
                 "add LIMIT for the first rows as they change; results already come in timestamp order",
             )
         if query.rank is not None:
-            raise Mistake("a query has one rank or one ORDER BY", span_of(order), "order in a query around it")
+            raise Mistake(
+                "a query has one rank or one ORDER BY", span_of(order), "order in a query around it"
+            )
         times = self.time_columns if not query.inputs[0].schema.changelog else frozenset()
         by = ranked_by("row_number", (), self.order, times)
         if self.limit is not None:

@@ -162,7 +162,7 @@ def refuse_open_rank(query: Continuous | RelationQuery, place: exp.Expression) -
             raise Mistake(
                 f"each tuple could change the {name} of all others",
                 span_of(next((o for o in place.find_all(nodes.Over) if _is_rank(o)), place)),
-                f"ask for the first ones: QUALIFY {name}() OVER (…) <= 10, or WHERE … <= 10 in a query around it",
+                f"ask for the first ones: QUALIFY {name}() OVER (…) <= 10, or WHERE … <= 10 around it",
             )
 
 
