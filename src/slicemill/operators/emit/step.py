@@ -28,7 +28,7 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 @stored_as("emit", version=1)
 @dataclass(slots=True)
 class EmitState:
-    """Changes that have not been told, of each row the first and the last in its interval; the next number."""
+    """Changes not told yet, of each row the first and the last in its interval; and the next number."""
 
     waiting: pa.Table | None = None
     latest_ts: int = BEGINNING
