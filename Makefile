@@ -34,8 +34,8 @@ demo: $(READY) ## run examples/auction.esl on Spark for half a minute
 	$(BIN)/slicemill run examples/auction.esl --for 30s --rows 3
 
 lint: $(READY) ## ruff and mypy --strict
-	$(BIN)/ruff check src lab tests
-	$(BIN)/ruff format --check src lab tests
+	$(BIN)/ruff check src lab client tests
+	$(BIN)/ruff format --check src lab client tests
 	$(BIN)/mypy
 
 # Two processes, for two cores: one has the Spark session and tests the runtime, the other tests the rest; its

@@ -11,12 +11,18 @@ if TYPE_CHECKING:
     from slicemill.engine.mill import Mill
     from slicemill.engine.query import Query
     from slicemill.esl import EslError
+    from slicemill_client import connect
 
 __version__ = "0.1.0"
-__all__ = ["EslError", "Mill", "Query", "SlicemillError", "__version__"]
+__all__ = ["EslError", "Mill", "Query", "SlicemillError", "__version__", "connect"]
 
 
-_LAZY = {"EslError": "slicemill.esl", "Mill": "slicemill.engine.mill", "Query": "slicemill.engine.query"}
+_LAZY = {
+    "EslError": "slicemill.esl",
+    "Mill": "slicemill.engine.mill",
+    "Query": "slicemill.engine.query",
+    "connect": "slicemill_client",
+}
 
 
 def __getattr__(name: str) -> object:

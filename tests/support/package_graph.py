@@ -19,7 +19,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"slicemill": ROOT / "src" / "slicemill", "slicemill_lab": ROOT / "lab" / "src" / "slicemill_lab"}
+PACKAGES = {
+    "slicemill": ROOT / "src" / "slicemill",
+    "slicemill_lab": ROOT / "lab" / "src" / "slicemill_lab",
+    "slicemill_client": ROOT / "client" / "src" / "slicemill_client",
+}
 
 # The language has storeys: its syntax, the data that leaves the binder, that data as text again, the binder.
 # Rooms in between (scalar, aggregate, storage) know the data and are known to the binder.

@@ -1,7 +1,6 @@
-"""The command line: `slicemill check | explain | run | simulate | state | log | home | lab | bench`.
+"""The command line: one command per module, each of which imports what it needs when it runs.
 
-A command is a module of its own, which imports what it needs when it runs: `slicemill check` must answer at
-once, without Spark, Numba or NumPy.
+`slicemill check` must answer at once, without Spark, Numba or NumPy.
 
 A user's mistake is printed as a message with its place, never as a stack trace. `EXIT_STATUS` says what the
 exit status tells.
@@ -15,7 +14,7 @@ from typing import Annotated
 import typer
 
 from slicemill import __version__
-from slicemill.cli import check, explain, home, lab, log, run, simulate, state
+from slicemill.cli import check, explain, home, lab, log, query, run, serve, simulate, sql, state
 from slicemill.errors import SlicemillError
 
 EXIT_STATUS = (
@@ -36,10 +35,14 @@ app.command(epilog="Example: slicemill explain examples/auction.esl --format svg
     explain.explain
 )
 app.command(epilog=f"Example: slicemill run examples/auction.esl --for 30s\n\n{EXIT_STATUS}")(run.run)
+app.command(epilog="Example: slicemill serve examples/auction.esl --home work")(serve.serve)
 app.command(
     epilog="Examples: slicemill simulate examples/auction.esl --rate 500/s --policy fcfs --policy hnr; "
     "slicemill simulate FILE --rate bid=5000/s:bursty --rate 100/s --cores 8 --for 1h --save costs.json"
 )(simulate.simulate)
+app.command(epilog='Examples: slicemill sql; slicemill sql http://host:8080 -c "SHOW QUERIES"')(sql.sql)
+app.add_typer(query.query_app, name="query")
+app.command(epilog="Example: slicemill status --watch")(query.status)
 app.command(epilog="Example: slicemill state work")(state.state)
 app.add_typer(log.log_app, name="log")
 app.add_typer(home.home_app, name="home")

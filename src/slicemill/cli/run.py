@@ -90,7 +90,7 @@ def run(
     # What can be found out at once is told before Spark starts.
     if master is not None:
         check_master(master)
-    catalog = _check_home(home, source)
+    catalog = check_home(home, source)
     from slicemill.connectors.declared import check_declared
 
     check_declared(catalog)
@@ -114,7 +114,7 @@ def run(
         raise typer.Exit(status)
 
 
-def _check_home(home: Path | None, source: SourceText) -> Catalog:
+def check_home(home: Path | None, source: SourceText) -> Catalog:
     """What a script declares; what is wrong with a home, or with a script in it, is told here."""
     import tempfile
 

@@ -51,12 +51,21 @@ def to_table(
     Without `seqs`, rows are numbered as they are.
     """
     arrow = to_arrow(schema)
-    columns = [_column((t.row[i] for t in rows), field) for i, field in enumerate(arrow)]
     system = [
         pa.array(values, pa.int64())
         for values in ([t.ts for t in rows], range(len(rows)) if seqs is None else seqs, arrivals)
     ]
-    return pa.table([*system, *columns], schema=with_system_columns(arrow))
+    return pa.table([*system, *_columns([t.row for t in rows], arrow)], schema=with_system_columns(arrow))
+
+
+def plain_table(rows: Sequence[Row], schema: Schema) -> pa.Table:
+    """Rows without a time, as a table of the schema's columns."""
+    arrow = to_arrow(schema)
+    return pa.table(_columns(rows, arrow), schema=arrow)
+
+
+def _columns(rows: Sequence[Row], arrow: pa.Schema) -> list[pa.Array]:
+    return [_column((row[i] for row in rows), field) for i, field in enumerate(arrow)]
 
 
 def _column(values: Iterable[object], field: pa.Field) -> pa.Array:

@@ -20,17 +20,16 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import pyarrow as pa
 
-from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.engine.adapting.placing import Placing
 from slicemill.engine.adapting.replacing import Replacing
-from slicemill.engine.changing.joining import complete_from_of, without_log
+from slicemill.engine.changing.joining import complete_from_of, with_logs, without_log
 from slicemill.engine.changing.statements import KeptStatements, new_entries
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.changing.unit_changes import UnitChanges
-from slicemill.engine.changing.views import held_now, passed_by
+from slicemill.engine.changing.views import answer, held_now, passed_by
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.measuring import Measuring
 from slicemill.engine.query import Query
@@ -38,7 +37,13 @@ from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
 from slicemill.engine.state_view import StoredSlice, explained, slices_of
-from slicemill.engine.streams import RunningStream, SourceFailed, Supply, check_sources, logs_of
+from slicemill.engine.streams import (
+    RunningStream,
+    SourceFailed,
+    Supply,
+    check_sources,
+    streams_to_read,
+)
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
@@ -59,18 +64,15 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
-from slicemill.operators.context import relation_rows
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.streams.spec import Source
 from slicemill.plan.needs import needs_of
 from slicemill.plan.partitions import MOST_CELLS, needed_by_log
 from slicemill.plan.placement import AUTO, placement_named
 from slicemill.plan.planner import Plan, Planner
-from slicemill.plan.reads import relations_read, views_to_answer
+from slicemill.plan.reads import views_to_answer
 from slicemill.rows import Row
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import policy_named
-from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
 from slicemill.storage.home import Home
@@ -176,14 +178,27 @@ class Mill:
         return self._spark
 
     @property
+    def graph(self) -> QueryGraph:
+        """The query graph that runs, shared by all queries."""
+        return self._plan.graph
+
+    @property
+    def cells(self) -> int:
+        """The most ways in which the work of a new query is split."""
+        return self._changes.cells
+
+    @property
     def streams(self) -> dict[str, RunningStream]:
         """The declared streams that queries read, by name."""
         return self.dispatcher.streams
 
     # -- declaring -------------------------------------------------------------------------------------
 
-    def execute(self, esl: str | SourceText) -> list[Statement]:
-        """Run the statements of a script; with a mistake in it, none of them."""
+    def execute(self, esl: str | SourceText, by: str | None = None) -> list[Statement]:
+        """Run the statements of a script; with a mistake in it, none of them.
+
+        The home remembers `by` whom: the user of this process if nobody is named.
+        """
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
         bound = bind(esl, self.catalog, lambda: kept.catalog)
         catalog, same = kept.agreed(bound)
@@ -192,12 +207,22 @@ class Mill:
             self.catalog = catalog  # nothing else changes, so nobody has to wait for a run to end
         else:
             self._change_to(catalog, [s for s in statements if isinstance(s, DroppedName)])
-        if entries := new_entries(bound, self.home.statements, self._clock(), same):
+        if entries := new_entries(bound, self.home.statements, self._clock(), same, by):
             self.home.commit(Change(catalog=entries))
+        self._set(statements)
+        return statements
+
+    def restore(self) -> list[str]:
+        """Declare all that the home keeps; returns what this version cannot read, which stays as it is."""
+        kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
+        self._change_to(kept.catalog, ())
+        self._set(kept.settings)
+        return kept.unread
+
+    def _set(self, statements: Iterable[Statement]) -> None:
         for statement in statements:
             if isinstance(statement, Setting):
                 self.dispatcher.chooser.set_policy(statement.value, statement.component)
-        return statements
 
     def query(self, esl: str) -> Query:
         """Register one query, `SELECT …` or `CREATE QUERY …`, and return its handle."""
@@ -212,21 +237,14 @@ class Mill:
         Sources of tables are read for it. A view over a stream holds what has come since a query asked for
         it, at the time of the newest tuple, or later where the clock moves the stream.
         """
-        known = self.catalog.queries.get(name.lower())
-        if known is None:
-            raise SlicemillError(
-                f"there is no query {name}; create it first: CREATE QUERY {name} AS SELECT …"
-            )
-        query = known.query
-        if not isinstance(query, RelationQuery):
-            raise SlicemillError(f"{name} is a continuous query; its results are in mill.queries[{name!r}]")
-        rows: dict[str, Sequence[Row]] = {}
-        for relation in map(self.catalog.relation, relations_read(self.catalog, query)):
-            if isinstance(relation, Table):
-                rows[relation.name] = self._tables.now(relation)
-            elif isinstance(relation, View) and not isinstance(relation.query, RelationQuery):
-                rows[relation.name] = held_now(relation, self.home, self.watermark)
-        return evaluate_relation(query, self.catalog, lambda t: relation_rows(t, self.catalog, rows))
+        return answer(self.catalog, name, self.held)
+
+    def held(self, name: str) -> Sequence[Row]:
+        """The rows of a table, or of a view over a stream, as they are now."""
+        relation = self.catalog.relation(name)
+        if isinstance(relation, View) and not isinstance(relation.query, RelationQuery):
+            return held_now(relation, self.home, self.watermark)
+        return self._tables.now(self._table(name))
 
     def table(self, name: str, rows: Sequence[Row]) -> None:
         """Give a table these rows, in place of its source: tuples that arrive from now on meet them.
@@ -239,14 +257,17 @@ class Mill:
 
     def refresh(self, name: str) -> None:
         """Read the source of a table again: tuples that arrive from now on meet what it holds."""
-        table = self.catalog.relation(name)
-        if not isinstance(table, Table):
-            raise SlicemillError(f"there is no table {name}; declare it with CREATE TABLE")
-        self._tables.refresh(table)
+        self._tables.refresh(self._table(name))
         with self.dispatcher.paused():
             if self._opened:
                 self.dispatcher.admit_handed()
                 self._run_units(self._plan, self.catalog)
+
+    def _table(self, name: str) -> Table:
+        table = self.catalog.relation(name)
+        if not isinstance(table, Table):
+            raise SlicemillError(f"there is no table {name}; declare it with CREATE TABLE")
+        return table
 
     def stream(self, name: str, frame: DataFrame, time: str | None = None, skew: str = "") -> None:
         """Declare a stream that a streaming DataFrame feeds; `time` names its timestamp column."""
@@ -428,15 +449,15 @@ class Mill:
             if query.continuous and query.options.sink is not None and query.name not in self.sinks
         }
         self._tables.take_up(catalog)
-        fresh = [
-            stream for stream in self._streams_to_read(graph, catalog) if stream.name not in self.streams
-        ]
+        wanted = streams_to_read(graph, catalog, self.home, self.streams)
+        fresh = [stream for stream in wanted if stream.name not in self.streams]
         supplies = {stream.name: self._supply(stream) for stream in fresh}
         needs = needs_of([*self.streams, *(stream.name for stream in fresh)], graph)
         if self._ingest.outdated(needs):
             self._ingest.stop()
         with self.dispatcher.paused():
-            self._create_logs(fresh, catalog)
+            queries = [one for one in catalog.queries.values() if one.continuous]
+            self.home.commit(with_logs(fresh, queries, self.home))
             for stream in fresh:
                 self.streams[stream.name] = RunningStream(
                     stream, self.home, self._id, self._folder, self._clock, supplies[stream.name]
@@ -468,35 +489,6 @@ class Mill:
             return Supply.PROGRAM
         spool = self.home.source_folder(stream.name)
         return Supply.READER if has_readers(stream, self._folder, spool) else Supply.SPARK
-
-    def _create_logs(self, streams: Sequence[Stream], catalog: Catalog) -> None:
-        logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
-        logs |= {
-            query.name: to_arrow(query.schema)
-            for query in catalog.queries.values()
-            if query.continuous and query.name not in self.queries
-        }
-        fresh = {name: columns for name, columns in logs.items() if name not in self.home.logs}
-        for name, columns in logs.items():
-            known = self.home.logs.get(name)
-            if known is not None and not known.columns.equals(columns, check_metadata=True):
-                raise SlicemillError(
-                    f"{name} is kept in {self.home.folder} with other columns; give the new one another name"
-                )
-        self.home.commit(Change(created=fresh))
-
-    def _streams_to_read(self, graph: QueryGraph, catalog: Catalog) -> list[Stream]:
-        """The streams that queries read, and those that were read in this home before and are declared."""
-        read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
-        known = {name for name in self.home.streams if isinstance(catalog.relation(name), Stream)}
-        streams = [catalog.declared_stream(name) for name in sorted(read | known)]
-        for stream in streams:
-            running = self.streams.get(stream.name)
-            if running is not None and running.stream != stream:
-                raise SlicemillError(
-                    f"{stream.name} was read under another declaration; give the new stream a new name"
-                )
-        return streams
 
     def _run_units(self, plan: Plan, catalog: Catalog) -> None:
         units = self._changes.units_of(plan, catalog)

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, HELD, LATE, Stream
+from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, HELD, LATE, Catalog, Stream
 from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.columns import check_columns, checked_table
 from slicemill.ingest.intake import ONLY
@@ -35,6 +35,8 @@ from slicemill.ingest.watermarks import (
     watermark,
 )
 from slicemill.metrics.due import TimeLine, TimeMoments
+from slicemill.operators.graph import QueryGraph
+from slicemill.operators.streams.spec import Source
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import to_arrow
@@ -84,6 +86,21 @@ def logs_of(stream: Stream) -> dict[str, Any]:
 
 class SourceFailed(SlicemillError):
     """Sources that cannot be read now; what does not read them is not concerned."""
+
+
+def streams_to_read(
+    graph: QueryGraph, catalog: Catalog, home: Home, running: Mapping[str, RunningStream]
+) -> list[Stream]:
+    """The streams that queries read, and those that were read in this home before and are declared."""
+    read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
+    known = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
+    streams = [catalog.declared_stream(name) for name in sorted(read | known)]
+    for stream in streams:
+        if stream.name in running and running[stream.name].stream != stream:
+            raise SlicemillError(
+                f"{stream.name} was read under another declaration; give the new stream a new name"
+            )
+    return streams
 
 
 def check_sources(streams: Iterable[RunningStream]) -> None:

@@ -119,11 +119,12 @@ def from_arrow(schema: pa.Schema) -> Schema:
     (item VARCHAR(8), n INT)
     """
     return Schema(
-        tuple(Column(field.name, _esl_type(field)) for field in schema if not is_system_column(field.name))
+        tuple(Column(field.name, esl_type(field)) for field in schema if not is_system_column(field.name))
     )
 
 
-def _esl_type(field: pa.Field) -> Type:
+def esl_type(field: pa.Field) -> Type:
+    """The ESL type of an Arrow column; ArrowSchemaError if there is none."""
     metadata = field.metadata or {}
     if _LENGTH in metadata:
         return Type(Kind.VARCHAR, length=int(metadata[_LENGTH]))

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from slicemill.engine.program import UnitPlan
-from slicemill.engine.streams import RunningStream
+from slicemill.engine.streams import RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.catalog import QueryDefinition, Stream
 from slicemill.ingest.watermarks import newest_tuple
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
@@ -16,6 +18,7 @@ from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
 from slicemill.plan.placement import Placement
+from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
@@ -91,6 +94,19 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
             log: ts for log, ts in before.fields["output_watermarks"].items() if log in written
         },
     }
+
+
+def with_logs(streams: Iterable[Stream], queries: Iterable[QueryDefinition], home: Home) -> Change:
+    """The change by which declared streams and queries get their logs; those that are there must fit."""
+    logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
+    logs |= {query.name: to_arrow(query.schema) for query in queries}
+    for name, columns in logs.items():
+        known = home.logs.get(name)
+        if known is not None and not known.columns.equals(columns, check_metadata=True):
+            raise SlicemillError(
+                f"{name} is kept in {home.folder} with other columns; give the new one another name"
+            )
+    return Change(created={name: columns for name, columns in logs.items() if name not in home.logs})
 
 
 def without_log(name: str, home: Home) -> Change:

@@ -54,12 +54,8 @@ Key = tuple[str, str]
 Entry = Mapping[str, Any]
 
 
-def in_force(entries: Iterable[Entry]) -> dict[Key, str]:
-    """The text of each statement that nothing has dropped or replaced, by kind and name."""
-    return {key: entry["text"] for key, entry in _in_force(entries).items()}
-
-
-def _in_force(entries: Iterable[Entry]) -> dict[Key, Entry]:
+def in_force(entries: Iterable[Entry]) -> dict[Key, Entry]:
+    """Each statement that nothing has dropped or replaced, by kind and name."""
     found: dict[Key, Entry] = {}
     for entry in entries:
         _take(entry, found)
@@ -87,12 +83,13 @@ class KeptStatements:
 
     @staticmethod
     def of(statements: Iterable[Entry], home: Path, logs: Collection[str]) -> KeptStatements:
-        return KeptStatements(_in_force(statements), home, logs)
+        return KeptStatements(in_force(statements), home, logs)
 
     @cached_property
-    def catalog(self) -> Catalog:
-        """What they declare. One that this version cannot read is left out."""
+    def _read(self) -> tuple[Catalog, list[Setting], list[str]]:
+        """What they declare and set, and the names of those that this version cannot read."""
         catalog = Catalog()
+        settings: list[Setting] = []
         waiting = list(self.entries.values())
         bound = True
         while bound and waiting:  # one that was replaced may stand before what it is made of
@@ -103,8 +100,23 @@ class KeptStatements:
                     left.append(entry)
                 else:
                     catalog, bound = found.catalog, True
+                    settings += [one for one, _ in found.statements if isinstance(one, Setting)]
             waiting = left
-        return catalog
+        return catalog, settings, [entry["name"] for entry in waiting]
+
+    @property
+    def catalog(self) -> Catalog:
+        """What they declare. One that this version cannot read is left out."""
+        return self._read[0]
+
+    @property
+    def settings(self) -> list[Setting]:
+        return self._read[1]
+
+    @property
+    def unread(self) -> list[str]:
+        """The names of those that this version cannot read."""
+        return self._read[2]
 
     def agreed(self, bound: Bound) -> tuple[Catalog, set[Key]]:
         """The catalog that a script leaves, and what it says of it that the home has in other words.
@@ -182,13 +194,17 @@ class KeptStatements:
 
 
 def new_entries(
-    bound: Bound, known: Iterable[Entry], at_us: int, same: Collection[Key] = ()
+    bound: Bound,
+    known: Iterable[Entry],
+    at_us: int,
+    same: Collection[Key] = (),
+    by: str | None = None,
 ) -> list[dict[str, Any]]:
     """Entries for the statements of a script, without those that are in force already.
 
     A script is run again at every start, and says nothing new then; `same` it says in other words.
     """
-    entries, who = _in_force(known), _user()
+    entries, who = in_force(known), _user() if by is None else by
     found: list[dict[str, Any]] = []
     for statement, span in bound.statements:
         text = bound.source.text[span.start : span.end]

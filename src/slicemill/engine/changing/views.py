@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.columns.rows import timed_rows
-from slicemill.esl.types.catalog import View
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.catalog import Catalog, Table, View
 from slicemill.esl.types.query import FrameUnit, SelectQuery, Window
-from slicemill.operators.context import held_at
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.operators.context import held_at, relation_rows
+from slicemill.plan.reads import relations_read
 from slicemill.rows import Row
 from slicemill.storage.home import Home
 from slicemill.storage.log import Log
 from slicemill.time import BEGINNING, END
+
+
+def answer(catalog: Catalog, name: str, held: Callable[[str], Sequence[Row]]) -> list[Row]:
+    """The rows of an ad hoc query over tables and views, of which `held` says what they hold now."""
+    known = catalog.queries.get(name.lower())
+    if known is None:
+        raise SlicemillError(f"there is no query {name}; create it first: CREATE QUERY {name} AS SELECT …")
+    query = known.query
+    if not isinstance(query, RelationQuery):
+        raise SlicemillError(f"{name} is a continuous query; its results are in mill.queries[{name!r}]")
+    read = [catalog.relation(one) for one in relations_read(catalog, query)]
+    rows = {
+        relation.name: held(relation.name)
+        for relation in read
+        if isinstance(relation, Table)
+        or (isinstance(relation, View) and not isinstance(relation.query, RelationQuery))
+    }
+    return evaluate_relation(query, catalog, lambda t: relation_rows(t, catalog, rows))
 
 
 def held_now(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:

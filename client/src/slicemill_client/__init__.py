@@ -1,0 +1,33 @@
+"""A client of slicemill's server. It needs neither Spark nor Java.
+
+    from slicemill_client import connect
+
+    with connect("http://127.0.0.1:8080") as mill:
+        mill.execute("CREATE QUERY dear AS SELECT item, price FROM bid WHERE price > 100")
+        print(mill.ask("SELECT count(*) FROM dear"))
+        for epoch in mill.queries["dear"].follow():
+            print(epoch.rows)
+
+Names are those of `slicemill.Mill`, which does the same without a server.
+"""
+
+from __future__ import annotations
+
+from slicemill_client.asynchronous import AsyncConnection, connect_async
+from slicemill_client.connection import Connection, RemoteQuery, connect
+from slicemill_client.errors import ClientError, ServerUnreachable, StatementMistake, StatementRefused
+from slicemill_client.messages import LiveRows, StatementResult
+
+__all__ = [
+    "AsyncConnection",
+    "ClientError",
+    "Connection",
+    "LiveRows",
+    "RemoteQuery",
+    "ServerUnreachable",
+    "StatementMistake",
+    "StatementRefused",
+    "StatementResult",
+    "connect",
+    "connect_async",
+]

@@ -1,0 +1,81 @@
+"""The same for programs with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from slicemill_client.connection import headers_of
+from slicemill_client.errors import ServerUnreachable
+from slicemill_client.messages import EventParser, LiveRows, StatementResult, checked, results_of
+
+_SILENCE_S = 60.0
+_RETRY_S = 1.0
+
+
+def connect_async(
+    url: str = "http://127.0.0.1:8080", token: str | None = None, **options: Any
+) -> AsyncConnection:
+    """A connection to a server, for `async with`."""
+    return AsyncConnection(url, token, **options)
+
+
+class AsyncConnection:
+    """A server's statements and live results."""
+
+    def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
+        self.url = url.rstrip("/")
+        timeout = options.pop("timeout", httpx.Timeout(10.0, read=300.0))
+        self._http = httpx.AsyncClient(
+            base_url=self.url, headers=headers_of(token), timeout=timeout, **options
+        )
+
+    async def execute(self, text: str) -> list[StatementResult]:
+        """Run statements; StatementRefused has every mistake."""
+        try:
+            response = checked(await self._http.post("/v1/statements", json={"text": text}))
+        except httpx.HTTPError as problem:
+            raise ServerUnreachable(f"no server answers at {self.url}: {problem}") from None
+        return results_of(response.json())
+
+    async def ask(self, sql: str) -> list[dict[str, Any]]:
+        """The rows of a question about what is there now."""
+        *_, last = await self.execute(sql)
+        return last.rows
+
+    async def subscribe(self, query: str, since: int | None = None) -> AsyncIterator[LiveRows]:
+        """Results as they are committed, from epoch `since` on, or from now; until the query is dropped."""
+        while True:
+            params = {} if since is None else {"since": since}
+            parser = EventParser()
+            try:
+                async with self._http.stream(
+                    "GET",
+                    f"/v1/queries/{query}/live",
+                    params=params,
+                    timeout=httpx.Timeout(10.0, read=_SILENCE_S),
+                ) as response:
+                    if not response.is_success:
+                        await response.aread()
+                    async for line in checked(response).aiter_lines():
+                        found = parser.line(line)
+                        if found is not None:
+                            since = found.next
+                            yield found
+            except httpx.HTTPError:
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if parser.ended:
+                return
+
+    async def __aenter__(self) -> AsyncConnection:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()

@@ -1,0 +1,93 @@
+"""What a server says, as values: answers to statements, and results as they come."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from slicemill_client.errors import StatementMistake, StatementRefused
+
+ARROW = "application/vnd.apache.arrow.stream"
+NEXT_EPOCH = "slicemill-next-epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class StatementResult:
+    """What one statement gave: a message, or columns (name and type) and rows."""
+
+    tag: str
+    message: str
+    columns: list[tuple[str, str]] | None = None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """Rows of one epoch; whoever asks for epoch `next` goes on behind them.
+
+    With a `gap`, some before them were not retained long enough.
+    """
+
+    epoch: int
+    next: int
+    rows: list[dict[str, Any]]
+    gap: bool = False
+
+
+def results_of(body: dict[str, Any]) -> list[StatementResult]:
+    """The answers to statements."""
+    return [
+        StatementResult(
+            answer["tag"],
+            answer["message"],
+            None
+            if answer["columns"] is None
+            else [(column["name"], column["type"]) for column in answer["columns"]],
+            answer["rows"] or [],
+        )
+        for answer in body["answers"]
+    ]
+
+
+def checked(response: httpx.Response) -> httpx.Response:
+    """The response, unless the server refused: then StatementRefused, with all that it says."""
+    if response.is_success:
+        return response
+    raise StatementRefused(_mistakes(response), response.status_code)
+
+
+def _mistakes(response: httpx.Response) -> list[StatementMistake]:
+    try:
+        found = response.json()["errors"]
+        return [StatementMistake(**one) for one in found]
+    except (ValueError, KeyError, TypeError):
+        text = response.text.strip() or response.reason_phrase
+        return [StatementMistake(f"{response.status_code}: {text}")]
+
+
+class EventParser:
+    """Server-sent events, line by line, as live rows."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, str] = {}
+        self._gap = False
+        self.ended = False
+
+    def line(self, line: str) -> LiveRows | None:
+        """The rows that a line completes, if it completes any."""
+        if line:
+            if not line.startswith(":"):
+                name, _, value = line.partition(":")
+                self._fields[name] = value.removeprefix(" ")
+            return None
+        fields, self._fields = self._fields, {}
+        kind = fields.get("event")
+        self._gap = self._gap or kind == "gap"
+        self.ended = self.ended or kind == "end"
+        if kind != "rows":
+            return None
+        gap, self._gap = self._gap, False
+        return LiveRows(**json.loads(fields["data"]), gap=gap)

@@ -1,0 +1,104 @@
+"""`%%esl` in notebooks: statements of a server, their rows as tables, live results and plans.
+
+%load_ext slicemill_client.notebook
+%esl_connect http://127.0.0.1:8080
+
+%%esl
+SELECT * FROM hot_items ORDER BY bids DESC LIMIT 10
+
+%esl_plan hot_items
+%esl_live hot_items 30
+"""
+
+from __future__ import annotations
+
+import html
+import time
+from typing import TYPE_CHECKING, Any
+
+from slicemill_client.connection import Connection, connect
+from slicemill_client.errors import ClientError
+from slicemill_client.messages import StatementResult
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+_SHOWN_ROWS = 50
+_DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Called by `%load_ext slicemill_client.notebook`."""
+    notebook = Notebook()
+    shell.register_magic_function(notebook.connect, "line", "esl_connect")
+    shell.register_magic_function(notebook.run, "line_cell", "esl")
+    shell.register_magic_function(notebook.plan, "line", "esl_plan")
+    shell.register_magic_function(notebook.live, "line", "esl_live")
+
+
+class Notebook:
+    """The magics of one notebook, over one connection."""
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+
+    @property
+    def _server(self) -> Connection:
+        if self._connection is None:
+            self._connection = connect(_DEFAULT_URL)
+        return self._connection
+
+    def connect(self, line: str) -> None:
+        """`%esl_connect URL [token]`."""
+        url, _, token = line.strip().partition(" ")
+        self._connection = connect(url or _DEFAULT_URL, token.strip() or None)
+
+    def run(self, line: str, cell: str | None = None) -> None:
+        """`%esl STATEMENT`, or `%%esl` over a cell of statements."""
+        from IPython.display import HTML, display
+
+        try:
+            for result in self._server.execute(cell or line):
+                display(HTML(as_html(result)))
+        except ClientError as problem:
+            display(HTML(f"<pre style='color:#b00020'>{html.escape(str(problem))}</pre>"))
+
+    def plan(self, line: str) -> None:
+        """`%esl_plan [query]`: how it runs, as a drawing."""
+        from IPython.display import SVG, display
+
+        display(SVG(self._server.explain(line.strip() or None, "svg")))
+
+    def live(self, line: str) -> None:
+        """`%esl_live query [seconds]`: its newest results, renewed as they come."""
+        from IPython.display import HTML, display
+
+        name, _, seconds = line.strip().partition(" ")
+        ends = time.monotonic() + float(seconds or 30)
+        shown = display(HTML(f"waiting for results of {html.escape(name)} …"), display_id=True)
+        newest: list[dict[str, Any]] = []
+        query = self._server.queries[name]
+        for rows in query.follow(stopped=lambda: time.monotonic() > ends):
+            newest = [*newest, *rows.rows][-_SHOWN_ROWS:]
+            columns = [(column, "") for column in newest[0]]
+            shown.update(HTML(as_html(StatementResult("", "", columns, newest))))
+
+
+def as_html(result: StatementResult) -> str:
+    """A result as a table, or as its message."""
+    if result.columns is None:
+        return f"<p>{html.escape(result.message or result.tag)}</p>"
+    names = [name for name, _ in result.columns]
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    rows = result.rows[:_SHOWN_ROWS]
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_shown(row[name]))}</td>" for name in names) + "</tr>"
+        for row in rows
+    )
+    left = len(result.rows) - len(rows)
+    more = f"<p>and {left} more rows</p>" if left else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _shown(value: object) -> str:
+    return "NULL" if value is None else str(value)

@@ -1,0 +1,135 @@
+"""`slicemill query ls|add|drop|tail|explain` and `slicemill status`: a server from any terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from slicemill.cli.sql import DEFAULT_URL, URL_HELP, Token
+from slicemill.errors import SlicemillError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from slicemill.shell.repl import Shell
+    from slicemill_client import Connection
+
+query_app = typer.Typer(help="The queries of a server.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The name of a query.")]
+UrlOption = Annotated[str, typer.Option("--url", envvar="SLICEMILL_URL", help=URL_HELP)]
+
+
+def _run(url: str, token: str | None, text: str) -> None:
+    from slicemill_client import connect
+
+    with connect(url, token) as connection:
+        if not _shell(connection).run(text):
+            raise typer.Exit(1)
+
+
+def _shell(connection: Connection) -> Shell:
+    from rich.console import Console
+
+    from slicemill.shell.repl import Shell
+
+    return Shell(connection, Console())
+
+
+@query_app.command("ls", epilog="Example: slicemill query ls")
+def list_queries(url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
+    """List the queries and how they are doing."""
+    _run(url, token, "SHOW QUERIES")
+
+
+@query_app.command("add", epilog='Example: slicemill query add dear "SELECT item FROM bid WHERE price > 100"')
+def add_query(
+    name: Name,
+    select: Annotated[str, typer.Argument(help="SELECT …; - reads standard input.")],
+    url: UrlOption = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Register a query."""
+    text = sys.stdin.read() if select == "-" else select
+    _run(url, token, f"CREATE QUERY {_quoted(name)} AS {text}")
+
+
+@query_app.command("drop", epilog="Example: slicemill query drop dear")
+def drop_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
+    """Drop a query and its results."""
+    _run(url, token, f"DROP QUERY {_quoted(name)}")
+
+
+@query_app.command("explain", epilog="Example: slicemill query explain hot_items")
+def explain_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
+    """Show how a query runs, and what it shares."""
+    _run(url, token, f"EXPLAIN {_quoted(name)}")
+
+
+@query_app.command("tail", epilog="Example: slicemill query tail hot_items --format json")
+def tail(
+    name: Name,
+    form: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    url: UrlOption = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Print results as they come, until ctrl-c."""
+    from rich.console import Console
+
+    from slicemill.shell.display import OutputFormat
+    from slicemill.shell.repl import Shell
+    from slicemill_client import connect
+
+    with connect(url, token) as connection:
+        Shell(connection, Console(), OutputFormat(form)).watch(name)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def status(
+    url: Annotated[str, typer.Argument(metavar="[URL]", envvar="SLICEMILL_URL", help=URL_HELP)] = DEFAULT_URL,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Renew it every second.")] = False,
+    token: Token = None,
+) -> None:
+    """Show how a server is doing: its streams and queries, and what is wrong."""
+    import time
+    from contextlib import suppress
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from slicemill_client import ClientError, connect
+
+    console = Console()
+    with connect(url, token) as connection:
+        try:
+            if not watch:
+                console.print(_status(connection))
+                return
+            with Live(console=console, screen=False, auto_refresh=False) as live, suppress(KeyboardInterrupt):
+                while True:
+                    live.update(_status(connection), refresh=True)
+                    time.sleep(1)
+        except ClientError as problem:
+            raise SlicemillError(str(problem)) from None
+
+
+def _status(connection: Connection) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from slicemill.shell.display import rows_table
+
+    health = connection.health()
+    state = "running" if health["ready"] else "not running"
+    parts: list[RenderableType] = [
+        Text(f"slicemill {health['version']} at {connection.url}: {state}", "bold")
+    ]
+    parts += [Text(problem, style="red") for problem in health["problems"]]
+    for result in connection.execute("SHOW STREAMS; SHOW QUERIES"):
+        parts += ["", rows_table([name for name, _ in result.columns or []], result.rows)]
+    return Group(*parts)

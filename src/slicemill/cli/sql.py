@@ -1,0 +1,59 @@
+"""`slicemill sql`: a shell for a server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from slicemill.errors import SlicemillError
+
+URL_HELP = "Where the server is; SLICEMILL_URL is asked if it is left out."
+Url = Annotated[str, typer.Argument(metavar="[URL]", envvar="SLICEMILL_URL", help=URL_HELP)]
+Token = Annotated[
+    str | None, typer.Option(envvar="SLICEMILL_TOKEN", help="The token that the server asks for.")
+]
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+def sql(
+    url: Url = DEFAULT_URL,
+    command: Annotated[
+        str | None, typer.Option("--command", "-c", metavar="STATEMENTS", help="Run these, and end.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Run the statements of a file.")] = None,
+    form: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    token: Token = None,
+) -> None:
+    """Talk to a server: statements, questions, live results.
+
+    On a terminal it is a shell with history and completion (tab). Otherwise statements come from -c, a file
+    or standard input, and the exit status is 1 if one was refused.
+    """
+    from rich.console import Console
+
+    from slicemill.shell.display import OutputFormat
+    from slicemill.shell.repl import Leave, Shell, interact
+    from slicemill_client import connect
+
+    if form not in tuple(OutputFormat):
+        raise SlicemillError(f"there is no format {form}; there are {', '.join(OutputFormat)}")
+    with connect(url, token) as connection:
+        if command is None and file is None and sys.stdin.isatty():
+            interact(connection, Console())
+            return
+        text = command if command is not None else _text(file)
+        try:
+            done = Shell(connection, Console(soft_wrap=form != "table"), OutputFormat(form)).run(text)
+        except Leave:
+            return
+    if not done:
+        raise typer.Exit(1)
+
+
+def _text(file: Path | None) -> str:
+    from slicemill.cli.common import read
+
+    return read(file if file is not None else Path("-")).text

@@ -1,0 +1,42 @@
+"""Commands: SHOW, DESCRIBE, EXPLAIN."""
+
+from __future__ import annotations
+
+from slicemill.errors import one_of
+from slicemill.esl.syntax.cursor import Cursor
+from slicemill.esl.syntax.errors import EslError, Mistake
+from slicemill.esl.syntax.source import SourceText
+from slicemill.esl.syntax.tokens import tokenize
+from slicemill.esl.types.command import Command, Describe, Explain, Show, ShowCreate, ShownKind
+
+STARTS = ("SHOW", "DESCRIBE", "DESC", "EXPLAIN")
+
+
+def read_command(source: SourceText) -> Command:
+    """The one command of a text; EslError if it is none."""
+    try:
+        c = Cursor(tokenize(source.text), source.text)
+        found = _command(c)
+        c.take(";")
+        if not c.done:
+            c.fail()
+        return found
+    except Mistake as mistake:
+        raise EslError(source, [mistake.diagnostic]) from None
+
+
+def _command(c: Cursor) -> Command:
+    if c.accept("SHOW"):
+        if c.accept("CREATE"):
+            if not c.at_name(1):
+                return ShowCreate(c.name("a name").name)
+            c.plain_word("a kind such as QUERY")  # kinds have names of their own each, or share them
+            return ShowCreate(c.name("a name").name)
+        listing = c.accept_any(tuple(ShownKind))
+        if not listing:
+            c.fail(f"say what: {one_of(tuple(ShownKind))}, or CREATE and a name")
+        return Show(ShownKind(listing))
+    if c.accept_any(("DESCRIBE", "DESC")):
+        return Describe(c.name("a stream, query, table or view").name)
+    c.expect("EXPLAIN")
+    return Explain(None if c.done or c.word() == ";" else c.name("a query or stream").name)

@@ -1,0 +1,73 @@
+"""A text as separate statements, before any of them is read.
+
+A server takes statements of several kinds in one text: declarations for the mill, commands such as SHOW, and
+questions in SQL. Who reads a piece sees it at its own place in the text, so places in messages are right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.esl.syntax.cursor import word_of
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.source import SourceText, TextSpan
+from slicemill.esl.syntax.tokens import tokenize
+
+
+@dataclass(frozen=True, slots=True)
+class StatementPiece:
+    """One statement of a text, without its semicolon; `words` are its first two, in upper case."""
+
+    source: SourceText
+    span: TextSpan
+    words: tuple[str, str]
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.span.start : self.span.end]
+
+    def to(self, other: StatementPiece) -> StatementPiece:
+        """Both, and what stands between them."""
+        return StatementPiece(self.source, self.span.to(other.span), self.words)
+
+    def alone(self) -> SourceText:
+        """The text with blanks for all that is not this piece: every word keeps its place."""
+        before, after = self.source.text[: self.span.start], self.source.text[self.span.end :]
+        return SourceText(_blank(before) + self.text + _blank(after), self.source.name)
+
+
+def pieces(source: SourceText) -> list[StatementPiece]:
+    """The statements of a text.
+
+    A text with a quote that nobody closes is one piece: whoever reads it will say where.
+
+    >>> [piece.text for piece in pieces(SourceText("SHOW QUERIES; SELECT ';' FROM hot"))]
+    ['SHOW QUERIES', "SELECT ';' FROM hot"]
+    """
+    try:
+        tokens = tokenize(source.text)
+    except Mistake:
+        return [StatementPiece(source, TextSpan(0, len(source.text)), ("", ""))]
+    words = [word_of(token) for token in tokens]
+    found: list[StatementPiece] = []
+    begin: int | None = None
+    depth = 0
+    for place, (token, word) in enumerate(zip(tokens, words, strict=True)):
+        depth += (word == "{") - (word == "}")
+        following = words[place + 1] if place + 1 < len(words) else ""
+        # The theses print a `;` in front of SOURCE.
+        semicolon = word == ";" and depth <= 0 and following not in ("SOURCE", "USING")
+        if not semicolon and begin is None:
+            begin = place
+        ends = place == len(tokens) - 1 or (word == "}" and depth <= 0 and following != ";")
+        if begin is not None and (semicolon or ends):
+            last = tokens[place - 1] if semicolon else token
+            first_words = (*words[begin : begin + 2], "")[:2]
+            span = TextSpan(tokens[begin].start, last.end + 1)
+            found.append(StatementPiece(source, span, (first_words[0], first_words[1])))
+            begin = None
+    return found
+
+
+def _blank(text: str) -> str:
+    return "".join(char if char == "\n" else " " for char in text)

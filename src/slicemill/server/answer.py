@@ -1,0 +1,16 @@
+"""What a statement gives back to the person who sent it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class StatementAnswer:
+    """`tag` says what was done, such as CREATE QUERY or SHOW STREAMS; a question has rows."""
+
+    tag: str
+    message: str = ""
+    table: pa.Table | None = None

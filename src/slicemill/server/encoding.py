@@ -1,0 +1,91 @@
+"""Tables as bytes for clients: JSON, Arrow or CSV."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from slicemill.columns.rows import column_values
+from slicemill.connectors.sinks.json_values import plain
+from slicemill.esl.types.schema import Kind
+from slicemill.storage.arrow_schema import ArrowSchemaError, esl_type
+
+JSON, ARROW, CSV = "application/json", "application/vnd.apache.arrow.stream", "text/csv"
+
+
+def json_rows(table: pa.Table) -> str:
+    """The rows as a JSON array of objects; times are ISO 8601, intervals microseconds (`json_values`).
+
+    >>> json_rows(pa.table({"n": [1, 2]}))
+    '[{"n": 1}, {"n": 2}]'
+    """
+    columns = [_json_values(table.column(place), field) for place, field in enumerate(table.schema)]
+    names = table.column_names
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    return json.dumps(rows, ensure_ascii=False, allow_nan=False, default=_other)
+
+
+def _json_values(column: pa.ChunkedArray, field: pa.Field) -> list[object]:
+    try:
+        kind = esl_type(field).kind
+    except ArrowSchemaError:  # of a question, whose types are DuckDB's
+        return [_finite(value) for value in column.to_pylist()]
+    return [plain(value, kind) for value in column_values(column, kind)]
+
+
+def _finite(value: object) -> object:
+    return plain(value, Kind.DOUBLE) if isinstance(value, float) else value
+
+
+def _other(value: object) -> object:
+    if isinstance(value, (datetime, date, time)):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)
+    return plain(value, Kind.BINARY) if isinstance(value, bytes) else _text(value)
+
+
+def _text(value: object) -> str:
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def arrow_stream(table: pa.Table) -> bytes:
+    """The table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def csv_text(table: pa.Table) -> bytes:
+    """The table as CSV with a header; what CSV has no form for is text, as in JSON."""
+    sink = pa.BufferOutputStream()
+    shown = [
+        column if _fits_csv(field.type) else pa.array(map(_as_text, _json_values(column, field)), pa.string())
+        for column, field in zip(table.columns, table.schema, strict=True)
+    ]
+    pa_csv.write_csv(pa.table(shown, names=table.column_names), sink)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _fits_csv(kind: pa.DataType) -> bool:
+    plain_types = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_floating)
+    return any(fits(kind) for fits in plain_types)
+
+
+def _as_text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, default=_other)
+
+
+ENCODERS: Mapping[str, Callable[[pa.Table], bytes]] = {
+    JSON: lambda table: json_rows(table).encode(),
+    ARROW: arrow_stream,
+    CSV: csv_text,
+}

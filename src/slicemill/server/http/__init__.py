@@ -1,0 +1,1 @@
+"""The service over HTTP: REST, live results as server-sent events."""

@@ -1,0 +1,266 @@
+"""The HTTP application: every route is one call of the service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeVar
+
+import pyarrow as pa
+from fastapi import FastAPI, Header, Path, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from slicemill import __version__
+from slicemill.engine.live import problems
+from slicemill.errors import SlicemillError
+from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_rows
+from slicemill.server.http.messages import (
+    CatalogEntry,
+    Health,
+    QueryEntry,
+    RefusedRequest,
+    RequestProblem,
+    ResultRows,
+    StatementAnswers,
+    StatementText,
+    body_of,
+    columns_of_table,
+    problems_of,
+)
+from slicemill.server.listings import state_of
+from slicemill.server.live import LiveResults
+from slicemill.server.service import MillService, NotThere
+from slicemill.storage.arrow_schema import to_arrow
+from slicemill.storage.log import Epoch
+
+T = TypeVar("T")
+
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    400: {"model": RefusedRequest, "description": "A mistake in what was sent"},
+    404: {"model": RefusedRequest, "description": "There is no such query"},
+}
+_FORMATS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {JSON: {}, ARROW: {}, CSV: {}}, "description": "The results, in the format accepted"}
+}
+_NEXT = "Slicemill-Next-Epoch"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+QueryName = Annotated[str, Path(description="The name of a query", max_length=1000)]
+Since = Annotated[int, Query(ge=0, le=2**62, description="The first epoch that is wanted")]
+
+
+def create_app(service: MillService) -> FastAPI:
+    """The application over a service."""
+    live = LiveResults(service)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        live.start(asyncio.get_running_loop())
+        yield
+        live.stop()
+
+    app = FastAPI(
+        title="slicemill",
+        version=__version__,
+        description="Many continuous queries over streams, planned together and run on Spark.",
+        lifespan=lifespan,
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+    )
+    _add_errors(app)
+    _add_statements(app, service)
+    _add_catalog(app, service)
+    _add_results(app, service, live)
+    _add_state(app, service)
+    return app
+
+
+async def _call(function: Callable[[], T]) -> T:
+    """What takes time runs beside the loop."""
+    return await asyncio.to_thread(function)
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(NotThere)
+    async def not_there(_: Request, error: NotThere) -> JSONResponse:
+        return JSONResponse(problems_of(error).model_dump(), 404)
+
+    @app.exception_handler(SlicemillError)
+    async def refused(_: Request, error: SlicemillError) -> JSONResponse:
+        return JSONResponse(problems_of(error).model_dump(), 400)
+
+    @app.exception_handler(404)
+    async def no_route(request: Request, _: Exception) -> JSONResponse:
+        found = RequestProblem(
+            message=f"there is nothing at {request.url.path}", hint="/openapi.json says what there is"
+        )
+        return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 404)
+
+
+def _add_statements(app: FastAPI, service: MillService) -> None:
+    @app.post("/v1/statements", responses=_REFUSED, tags=["statements"])
+    async def execute(body: StatementText) -> StatementAnswers:
+        """Run statements: declarations, commands such as SHOW QUERIES, and questions (SELECT …)."""
+        answers = await _call(lambda: service.execute(body.text))
+        return StatementAnswers(
+            answers=[
+                body_of(one, None if one.table is None else json.loads(json_rows(one.table)))
+                for one in answers
+            ]
+        )
+
+    @app.post("/v1/check", responses=_REFUSED, tags=["statements"])
+    async def check(body: StatementText) -> RefusedRequest:
+        """Every mistake of some statements; nothing is run."""
+        try:
+            await _call(lambda: service.check(body.text))
+        except SlicemillError as error:
+            return problems_of(error)
+        return RefusedRequest(errors=[])
+
+
+def _add_catalog(app: FastAPI, service: MillService) -> None:
+    @app.get("/v1/catalog", tags=["catalog"])
+    async def catalog() -> list[CatalogEntry]:
+        """Every statement in force: what is declared, by whom and when."""
+        return [
+            CatalogEntry(
+                kind=entry["kind"],
+                name=entry["name"],
+                text=entry["text"],
+                by=entry.get("by", ""),
+                at=(_EPOCH + timedelta(microseconds=entry["at"])).isoformat(),
+            )
+            for entry in service.statements()
+        ]
+
+    @app.get("/v1/queries", tags=["catalog"])
+    async def queries() -> list[QueryEntry]:
+        """All queries, and how they are doing."""
+        return await _call(lambda: [_entry(service, name) for name in sorted(service.mill.catalog.queries)])
+
+    @app.get("/v1/queries/{name}", responses=_REFUSED, tags=["catalog"])
+    async def query(name: QueryName) -> QueryEntry:
+        """One query, and how it is doing."""
+        service.query(name)
+        return await _call(lambda: _entry(service, name))
+
+    @app.get("/v1/explain", tags=["catalog"])
+    async def explain_all(format: ExplainFormat = "text") -> Response:  # noqa: A002
+        """The query graph that runs."""
+        return await _call(lambda: _explained(service, None, format))
+
+    @app.get("/v1/queries/{name}/explain", responses=_REFUSED, tags=["catalog"])
+    async def explain(name: QueryName, format: ExplainFormat = "text") -> Response:  # noqa: A002
+        """How a query runs."""
+        return await _call(lambda: _explained(service, name, format))
+
+
+ExplainFormat = Annotated[str, Query(pattern="^(text|json|svg)$")]
+
+
+def _explained(service: MillService, name: str | None, form: str) -> Response:
+    if form == "text":
+        return Response(service.explain(name), media_type="text/plain; charset=utf-8")
+    if form == "json":
+        return Response(service.explain_json(name), media_type=JSON)
+    return Response(service.explain_svg(name), media_type="image/svg+xml")
+
+
+def _entry(service: MillService, name: str) -> QueryEntry:
+    query = service.mill.catalog.queries[name.lower()]
+    handle = service.mill.queries.get(query.name)
+    return QueryEntry(
+        name=query.name,
+        state=state_of(service.mill, query),
+        columns=columns_of_table(to_arrow(query.schema).empty_table()),
+        text=query.text,
+        error=handle.error if handle is not None else None,
+        metrics=handle.metrics().plain() if handle is not None else None,
+    )
+
+
+def _add_results(app: FastAPI, service: MillService, live: LiveResults) -> None:
+    @app.get(
+        "/v1/queries/{name}/results",
+        responses={**_REFUSED, **_FORMATS},
+        response_model=ResultRows,
+        tags=["results"],
+    )
+    async def results(
+        name: QueryName,
+        since: Since = 0,
+        most_rows: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
+        accept: Annotated[str, Header()] = JSON,
+    ) -> Response:
+        """Results from an epoch on, as JSON, Arrow or CSV (by the Accept header).
+
+        The epoch to ask for next is `next`, and in the header Slicemill-Next-Epoch.
+        """
+        kind = next((one for one in (ARROW, CSV) if one in accept), JSON)
+
+        def read() -> Response:
+            page = service.results(name, since, most_rows)
+            headers = {_NEXT: str(page.next_epoch), "Slicemill-Gap": str(page.gap).lower()}
+            if kind != JSON:
+                return Response(ENCODERS[kind](page.table), media_type=kind, headers=headers)
+            gap = str(page.gap).lower()
+            content = f'{{"rows": {json_rows(page.table)}, "next": {page.next_epoch}, "gap": {gap}}}'
+            return Response(content, media_type=JSON, headers=headers)
+
+        return await _call(read)
+
+    @app.get(
+        "/v1/queries/{name}/live",
+        responses={**_REFUSED, 200: {"content": {"text/event-stream": {}}, "description": "Events"}},
+        tags=["results"],
+    )
+    async def follow(
+        name: QueryName,
+        since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+        last_event_id: Annotated[str | None, Header()] = None,
+    ) -> StreamingResponse:
+        """Results as they are committed, as server-sent events; without `since`, those from now on.
+
+        An event `rows` has rows, its epoch and the `next` one, which is the event's id: a client that comes
+        back with it as Last-Event-ID goes on where it was.
+        """
+        query = service.query(name)
+        if last_event_id is not None and last_event_id.isdigit():
+            since = int(last_event_id)
+        start = query.log.head + 1 if since is None else since
+
+        async def events() -> AsyncIterator[bytes]:
+            async for epoch in live.follow(query, start, _as_event):
+                if epoch.gap:
+                    yield b"event: gap\ndata: {}\n\n"
+                yield epoch.content or b": nothing new\n\n"
+            if service.mill.queries.get(query.name) is not query:  # else it is the server that ends
+                yield b"event: end\ndata: {}\n\n"
+
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+
+
+def _as_event(table: pa.Table, epoch: Epoch) -> bytes:
+    data = f'{{"epoch": {epoch.number}, "next": {epoch.number + 1}, "rows": {json_rows(table)}}}'
+    return f"id: {epoch.number + 1}\nevent: rows\ndata: {data}\n\n".encode()
+
+
+def _add_state(app: FastAPI, service: MillService) -> None:
+    @app.get("/v1/metrics", tags=["state"])
+    async def metrics() -> dict[str, Any]:
+        """All figures of the mill, its queries and its streams."""
+        return await _call(lambda: service.mill.metrics().plain())
+
+    @app.get("/health", tags=["state"])
+    async def health(response: Response) -> Health:
+        """Whether the server is there and queries run; 503 where they do not."""
+        found = problems(service.mill)
+        ready = service.mill.dispatcher.failure is None
+        if not ready:
+            response.status_code = 503
+        return Health(ready=ready, version=__version__, problems=found)

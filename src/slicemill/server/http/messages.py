@@ -1,0 +1,120 @@
+"""What requests and responses say, as OpenAPI describes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pydantic import BaseModel, Field
+
+from slicemill.esl import EslError
+from slicemill.server.answer import StatementAnswer
+
+
+class StatementText(BaseModel):
+    """Statements in ESL, with semicolons between them."""
+
+    text: str = Field(examples=["SHOW QUERIES"], max_length=1_000_000)
+
+
+class RequestProblem(BaseModel):
+    """One mistake; lines and columns count from 1, and the end is behind the last character."""
+
+    message: str
+    hint: str = ""
+    line: int | None = None
+    column: int | None = None
+    end_line: int | None = None
+    end_column: int | None = None
+
+
+class RefusedRequest(BaseModel):
+    """Why a request was refused: every mistake that was found."""
+
+    errors: list[RequestProblem]
+
+
+class ColumnType(BaseModel):
+    name: str
+    type: str
+
+
+class AnswerBody(BaseModel):
+    """What one statement gave: a message, or columns and rows."""
+
+    tag: str
+    message: str
+    columns: list[ColumnType] | None = None
+    rows: list[dict[str, Any]] | None = None
+
+
+class StatementAnswers(BaseModel):
+    answers: list[AnswerBody]
+
+
+class ResultRows(BaseModel):
+    """Results of a query. Ask for epoch `next` next; `gap`: the first that were asked for are gone."""
+
+    rows: list[dict[str, Any]]
+    next: int
+    gap: bool
+
+
+class CatalogEntry(BaseModel):
+    """Something that is declared, by whom and when."""
+
+    kind: str
+    name: str
+    text: str
+    by: str
+    at: str
+
+
+class QueryEntry(BaseModel):
+    """A query and how it is doing."""
+
+    name: str
+    state: str
+    columns: list[ColumnType]
+    text: str
+    error: str | None
+    metrics: dict[str, Any] | None
+
+
+class Health(BaseModel):
+    """`problems` says what is tried again; `ready` whether queries run."""
+
+    ready: bool
+    version: str
+    problems: list[str]
+
+
+def problems_of(error: Exception) -> RefusedRequest:
+    """An error as clients get it; of ESL, every mistake with its place."""
+    if not isinstance(error, EslError):
+        return RefusedRequest(errors=[RequestProblem(message=str(error))])
+    found = []
+    for diagnostic in error.diagnostics:
+        line, column = error.source.position(diagnostic.span.start)
+        end_line, end_column = error.source.position(diagnostic.span.end)
+        found.append(
+            RequestProblem(
+                message=diagnostic.message,
+                hint=diagnostic.hint,
+                line=line,
+                column=column,
+                end_line=end_line,
+                end_column=end_column,
+            )
+        )
+    return RefusedRequest(errors=found)
+
+
+def columns_of_table(table: pa.Table) -> list[ColumnType]:
+    return [ColumnType(name=field.name, type=str(field.type)) for field in table.schema]
+
+
+def body_of(answer: StatementAnswer, rows: list[dict[str, Any]] | None) -> AnswerBody:
+    """An answer, with its rows as JSON has them."""
+    columns = columns_of_table(answer.table) if answer.table is not None else None
+    return AnswerBody(tag=answer.tag, message=answer.message, columns=columns, rows=rows)

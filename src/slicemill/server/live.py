@@ -1,0 +1,131 @@
+"""Live results: what is committed for a query goes to all who follow it, encoded once (P38).
+
+    dispatcher ── commit ──► watcher thread ──► event of the query ──► followers
+                                                                        │ each at its own place
+                              log of the query  ◄── epoch by epoch ─────┘
+
+A follower has a place in the query's log and nothing else. One that is slow falls behind in the log, where
+its rows are anyway; no queue grows, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from slicemill.engine.query import Query
+from slicemill.server.service import MillService
+from slicemill.storage.arrow_schema import as_results
+from slicemill.storage.log import Epoch
+from slicemill.storage.segments import ExtentGone
+
+Encoder = Callable[[pa.Table, Epoch], bytes]
+
+_CACHE_BYTES = 64 << 20
+_LOOK_EVERY_S = 1.0
+# Encoding more rows than these would hold up everybody else's.
+_ROWS_AT_ONCE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEpoch:
+    """Encoded rows of one epoch, and the epoch to ask for next; without content, nothing came for a while.
+
+    With a `gap`, rows before it are not retained any more.
+    """
+
+    content: bytes
+    next_epoch: int
+    gap: bool = False
+
+
+class LiveResults:
+    """Followers of the queries of a service, in one event loop."""
+
+    def __init__(self, service: MillService) -> None:
+        self._service = service
+        self._events: dict[str, asyncio.Event] = {}
+        self._heads: dict[str, int] = {}
+        self._encoded: OrderedDict[tuple[int, int, Encoder], bytes] = OrderedDict()
+        self._bytes = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = False
+        self._watcher = threading.Thread(target=self._watch, name="live results", daemon=True)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """End all followers."""
+        self._stop = True
+        self._service.mill.dispatcher.notify()
+
+    async def follow(
+        self, query: Query, since: int, encode: Encoder, idle_s: float = 15.0
+    ) -> AsyncIterator[LiveEpoch]:
+        """The results of a query from epoch `since` on, until it is dropped or the server stops."""
+        cursor, told_gap = since - 1, False
+        while not self._stop and self._service.mill.queries.get(query.name) is query:
+            event = self._events.setdefault(query.name, asyncio.Event())
+            gap = not told_gap and 0 <= cursor < query.log.freed
+            epochs = query.log.epochs(after=cursor)
+            for epoch in epochs:
+                try:
+                    content = await self._content(query, epoch, encode)
+                except ExtentGone:
+                    gap = True
+                    continue
+                cursor = epoch.number
+                yield LiveEpoch(content, cursor + 1, gap)
+                told_gap, gap = told_gap or gap, False
+            if not epochs:
+                try:
+                    await asyncio.wait_for(event.wait(), idle_s)
+                except TimeoutError:
+                    yield LiveEpoch(b"", cursor + 1)
+
+    async def _content(self, query: Query, epoch: Epoch, encode: Encoder) -> bytes:
+        key = (id(query), epoch.number, encode)
+        known = self._encoded.get(key)
+        if known is not None:
+            return known
+
+        def encoded() -> bytes:
+            return encode(as_results(query.log.read(epoch)), epoch)
+
+        content = encoded() if epoch.rows <= _ROWS_AT_ONCE else await asyncio.to_thread(encoded)
+        if key not in self._encoded:
+            self._encoded[key] = content
+            self._bytes += len(content)
+            while self._bytes > _CACHE_BYTES:
+                _, oldest = self._encoded.popitem(last=False)
+                self._bytes -= len(oldest)
+        return content
+
+    def _watch(self) -> None:
+        changed = self._service.mill.dispatcher.changed
+        while True:
+            with changed:
+                changed.wait(_LOOK_EVERY_S)
+            assert self._loop is not None, "it is started with a loop"
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._wake)
+            if self._stop:
+                return
+
+    def _wake(self) -> None:
+        """Wake those whose query has something new, or is gone; in the loop."""
+        for name, event in list(self._events.items()):
+            query = self._service.mill.queries.get(name)
+            head = -2 if query is None else query.log.head
+            if self._stop or head != self._heads.get(name):
+                self._heads[name] = head
+                del self._events[name]
+                event.set()

@@ -1,0 +1,154 @@
+"""The loop of the shell: statements end with a semicolon, commands begin with a backslash."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from rich.console import Console
+from rich.text import Text
+
+from slicemill.shell.completion import ServerNames, WordCompleter
+from slicemill.shell.display import OutputFormat, rows_table, show_mistakes, show_result
+from slicemill_client import ClientError, Connection, StatementRefused, StatementResult
+
+COMMANDS = {
+    "\\?": "this list",
+    "\\d": "streams and queries; \\d NAME its columns",
+    "\\watch": "\\watch NAME shows results of a query as they come, until ctrl-c",
+    "\\plan": "how all queries run; \\plan NAME one of them",
+    "\\i": "\\i FILE runs the statements of a file",
+    "\\q": "leave",
+}
+
+
+class Leave(Exception):
+    """The person wants to go."""
+
+
+class Shell:
+    """Runs what a person types against a server."""
+
+    def __init__(
+        self, connection: Connection, console: Console, form: OutputFormat = OutputFormat.table
+    ) -> None:
+        self._connection = connection
+        self._console = console
+        self._form = form
+
+    def run(self, text: str) -> bool:
+        """Run statements or a command of the shell; False if something was wrong. Raises Leave at the end."""
+        text = text.strip()
+        if not text:
+            return True
+        try:
+            if text.startswith("\\"):
+                self._command(text)
+            else:
+                for result in self._connection.execute(text):
+                    show_result(self._console, result, self._form)
+        except StatementRefused as refused:
+            show_mistakes(self._console, refused.mistakes, text)
+            return False
+        except (ClientError, OSError) as problem:
+            self._console.print(Text(str(problem), style="bold red"))
+            return False
+        return True
+
+    def _command(self, text: str) -> None:
+        name, _, rest = text.partition(" ")
+        rest = rest.strip().rstrip(";")
+        if name == "\\q":
+            raise Leave
+        if name == "\\d":
+            self.run(f"DESCRIBE {rest}" if rest else "SHOW STREAMS; SHOW QUERIES")
+        elif name == "\\plan":
+            self.run(f"EXPLAIN {rest}".strip())
+        elif name == "\\watch" and rest:
+            self.watch(rest)
+        elif name == "\\i" and rest:
+            self.run(Path(rest).read_text(encoding="utf-8"))
+        else:
+            for command, what in COMMANDS.items():
+                self._console.print(Text.assemble((f"{command:<8}", "bold"), what))
+
+    def watch(self, query: str, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Print results of a query as they come, until ctrl-c."""
+        known = self._connection.queries.get(query)
+        if known is None:
+            self.run(f"DESCRIBE {query}")  # says what is wrong
+            return
+        self._console.print(Text(f"results of {query}; ctrl-c ends", style="dim"))
+        try:
+            for rows in known.follow(stopped=stopped):
+                if not rows.rows:
+                    continue
+                if self._form is OutputFormat.table:
+                    self._console.print(rows_table(list(rows.rows[0]), rows.rows))
+                else:
+                    columns = [(name, "") for name in rows.rows[0]]
+                    show_result(self._console, StatementResult("", "", columns, rows.rows), self._form)
+        except KeyboardInterrupt:
+            self._console.print()
+
+
+def is_whole(text: str) -> bool:
+    """Is a text ready to be run: a command, nothing, or statements up to a semicolon or brace?"""
+    stripped = text.strip()
+    return not stripped or stripped.startswith("\\") or re.search(r"[;}]\s*$", stripped) is not None
+
+
+def interact(connection: Connection, console: Console) -> None:
+    """Talk until the person leaves."""
+    shell = Shell(connection, console)
+    names = ServerNames(connection)
+    session: PromptSession[str] = PromptSession(
+        history=_history(),
+        completer=WordCompleter(names, COMMANDS),
+        complete_while_typing=False,
+        multiline=True,
+        key_bindings=_enter_runs(),
+        prompt_continuation="      ... ",
+    )
+    console.print(Text(f"slicemill at {connection.url}; \\? helps, \\q leaves", style="dim"))
+    while True:
+        try:
+            shell.run(session.prompt("slicemill> "))
+        except KeyboardInterrupt:
+            continue
+        except (EOFError, Leave):
+            return
+
+
+def _enter_runs() -> KeyBindings:
+    """Enter runs what is whole, and goes on in the next line otherwise."""
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_whole(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return keys
+
+
+def _history() -> History:
+    """What was typed before, for this user alone."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    file = Path(state) / "slicemill" / "history"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.touch(mode=0o600)
+    except OSError:
+        print(f"{file} cannot be written: nothing is remembered", file=sys.stderr)
+        return InMemoryHistory()
+    return FileHistory(str(file))

@@ -1,0 +1,51 @@
+"""A service over a mill with workers in this process, and a server of it on a free port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from slicemill.engine.mill import Mill
+from slicemill.server.http.app import create_app
+from slicemill.server.http.run import HttpAddress, listening_socket, serving
+from slicemill.server.service import MillService
+from support.engine import Clock, fed_mill, feed_rows, inline_pool
+
+BIDS = """
+CREATE STREAM bid (item int, price int, ts timestamp micros) ORDER BY ts;
+CREATE QUERY dear AS SELECT item, price FROM bid WHERE price > 10;
+"""
+
+
+@pytest.fixture
+def mill(tmp_path: Path) -> Iterator[Mill]:
+    with fed_mill(tmp_path / "home", Clock(), inline_pool()) as made:
+        yield made
+
+
+@pytest.fixture
+def service(mill: Mill) -> MillService:
+    made = MillService(mill)
+    made.execute(BIDS, by="ann")
+    mill.open()
+    return made
+
+
+@pytest.fixture
+def client(service: MillService) -> Iterator[httpx.Client]:
+    address = HttpAddress(port=0)
+    with (
+        serving(create_app(service), listening_socket(address), address) as url,
+        httpx.Client(base_url=url) as made,
+    ):
+        yield made
+
+
+def bid(service: MillService, *rows: tuple[int, int, int]) -> None:
+    """Let bids in, as (item, price, time), and run all."""
+    feed_rows(service.mill, "bid", rows)
+    service.mill.dispatcher.run_all()
+    service.mill.dispatcher.notify()

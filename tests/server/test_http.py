@@ -1,0 +1,106 @@
+"""The service over HTTP, by a real client over a socket."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pyarrow as pa
+
+from server.conftest import bid
+from slicemill.server.encoding import ARROW, CSV
+from slicemill.server.service import MillService
+
+
+def events(response: httpx.Response) -> Iterator[dict[str, str]]:
+    """The events of a stream, as their fields."""
+    fields: dict[str, str] = {}
+    for line in response.iter_lines():
+        if not line and fields:
+            yield fields
+            fields = {}
+        elif ": " in line and not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            fields[name] = value
+
+
+def test_statements_answer_with_rows_or_messages(client: httpx.Client) -> None:
+    text = "CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 3; DESCRIBE cheap; DROP QUERY cheap"
+    answers = client.post("/v1/statements", json={"text": text}).json()["answers"]
+    assert [answer["tag"] for answer in answers] == ["CREATE QUERY", "DESCRIBE", "DROP QUERY"]
+    assert answers[1]["rows"] == [{"column": "item", "type": "INT"}]
+
+
+def test_all_mistakes_come_with_their_places(client: httpx.Client) -> None:
+    text = "CREATE QUERY a AS SELECT itm FROM bid;\nCREATE QUERY b AS SELECT item FROM bits"
+    response = client.post("/v1/statements", json={"text": text})
+    assert response.status_code == 400
+    found = response.json()["errors"]
+    assert [(one["line"], one["column"], one["end_column"]) for one in found] == [(1, 26, 29), (2, 36, 40)]
+    assert "did you mean item" in found[0]["hint"]
+    assert client.post("/v1/check", json={"text": text}).json() == response.json()
+    assert len(client.get("/v1/queries").json()) == 1
+
+
+def test_results_come_in_three_formats_with_the_epoch_to_ask_for_next(
+    client: httpx.Client, service: MillService
+) -> None:
+    bid(service, (1, 20, 1), (2, 30, 2))
+    body = client.get("/v1/queries/dear/results").json()
+    assert [row["price"] for row in body["rows"]] == [20, 30]
+    assert body["rows"][0]["_ts"] == "1970-01-01T00:00:00.000001Z"
+    arrow = client.get("/v1/queries/dear/results", headers={"accept": ARROW})
+    assert pa.ipc.open_stream(arrow.content).read_all().column("price").to_pylist() == [20, 30]
+    text = client.get("/v1/queries/dear/results", headers={"accept": CSV})
+    assert [row["price"] for row in csv.DictReader(io.StringIO(text.text))] == ["20", "30"]
+    assert {r.headers["slicemill-next-epoch"] for r in (arrow, text)} == {str(body["next"])}
+    assert client.get("/v1/queries/dear/results", params={"since": body["next"]}).json()["rows"] == []
+
+
+def test_live_results_resume_where_the_last_event_ended(client: httpx.Client, service: MillService) -> None:
+    def prices(event: dict[str, str]) -> list[Any]:
+        return [row["price"] for row in json.loads(event["data"])["rows"]]
+
+    bid(service, (1, 20, 1))
+    with client.stream("GET", "/v1/queries/dear/live", params={"since": 0}) as response:
+        following = events(response)
+        first = next(following)
+        assert prices(first) == [20]
+        bid(service, (1, 21, 2))
+        assert prices(next(following)) == [21]
+        bid(service, (1, 22, 3))
+    with client.stream("GET", "/v1/queries/dear/live", headers={"last-event-id": first["id"]}) as response:
+        following = events(response)
+        assert [prices(next(following)), prices(next(following))] == [[21], [22]]
+
+
+def test_a_stream_of_results_ends_when_its_query_is_dropped(
+    client: httpx.Client, service: MillService
+) -> None:
+    with client.stream("GET", "/v1/queries/dear/live") as response:
+        service.execute("DROP QUERY dear")
+        service.mill.dispatcher.notify()
+        assert [event["event"] for event in events(response)] == ["end"]
+
+
+def test_what_is_not_there_is_told(client: httpx.Client) -> None:
+    response = client.get("/v1/queries/deer/results")
+    assert (response.status_code, "did you mean dear" in response.text) == (404, True)
+    assert client.get("/nothing").status_code == 404
+
+
+def test_plans_come_as_text_json_and_picture(client: httpx.Client) -> None:
+    assert "price > 10" in client.get("/v1/queries/dear/explain").text
+    assert client.get("/v1/explain", params={"format": "json"}).json()["nodes"]
+    assert client.get("/v1/explain", params={"format": "svg"}).text.startswith("<svg")
+    assert client.get("/v1/explain", params={"format": "pdf"}).status_code == 422
+
+
+def test_the_server_says_how_it_is(client: httpx.Client) -> None:
+    assert client.get("/health").json()["ready"] is True
+    assert {query["query"] for query in client.get("/v1/metrics").json()["queries"]} == {"dear"}
+    assert [entry["name"] for entry in client.get("/v1/catalog").json()] == ["bid", "dear"]

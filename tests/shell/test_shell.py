@@ -1,0 +1,112 @@
+"""The shell against a real server; what a person types and sees."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from rich.console import Console
+from typer.testing import CliRunner
+
+import slicemill
+from server.conftest import bid, mill, service  # noqa: F401
+from slicemill.cli import app
+from slicemill.server.http.app import create_app
+from slicemill.server.http.run import HttpAddress, listening_socket, serving
+from slicemill.server.service import MillService
+from slicemill.shell.completion import ServerNames, WordCompleter
+from slicemill.shell.repl import Leave, Shell, is_whole
+from slicemill_client import Connection
+
+
+@pytest.fixture
+def connection(service: MillService) -> Iterator[Connection]:  # noqa: F811
+    address = HttpAddress(port=0)
+    with (
+        serving(create_app(service), listening_socket(address), address) as url,
+        slicemill.connect(url) as made,
+    ):
+        yield made
+
+
+@pytest.fixture
+def seen() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def shell(connection: Connection, seen: io.StringIO) -> Shell:
+    return Shell(connection, Console(file=seen, width=100))
+
+
+def test_rows_are_a_table_and_mistakes_are_underlined(shell: Shell, seen: io.StringIO) -> None:
+    assert shell.run("DESCRIBE dear;")
+    assert "price   INT" in seen.getvalue()
+    assert not shell.run("CREATE QUERY q AS\n  SELECT itm FROM bid;")
+    assert "    SELECT itm FROM bid;\n           ^^^" in seen.getvalue()
+    assert "hint: did you mean item?" in seen.getvalue()
+
+
+def test_results_can_be_watched(shell: Shell, service: MillService, seen: io.StringIO) -> None:  # noqa: F811
+    bid(service, (1, 20, 1))
+    shell.watch("dear", stopped=lambda: True)
+    assert "results of dear; ctrl-c ends" in seen.getvalue()
+    shell.run("\\watch deer")
+    assert "did you mean dear" in seen.getvalue()
+
+
+def test_commands_begin_with_a_backslash(shell: Shell, seen: io.StringIO, tmp_path: Path) -> None:
+    shell.run("\\?")
+    assert "\\watch" in seen.getvalue()
+    shell.run("\\d dear")
+    shell.run("\\plan dear")
+    assert "price > 10" in seen.getvalue()
+    script = tmp_path / "more.esl"
+    script.write_text("CREATE QUERY all_bids AS SELECT item FROM bid;")
+    assert shell.run(f"\\i {script}")
+    assert "query all_bids" in seen.getvalue()
+    assert not shell.run(f"\\i {tmp_path / 'none.esl'}")
+    with pytest.raises(Leave):
+        shell.run("\\q")
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [("SELECT 1", False), ("SELECT 1;", True), ("\\d", True), ("", True), ("CREATE AGGREGATE f() { }", True)],
+)
+def test_a_statement_ends_with_a_semicolon_or_brace(text: str, whole: bool) -> None:
+    assert is_whole(text) is whole
+
+
+def test_names_and_keywords_are_completed(connection: Connection) -> None:
+    completer = WordCompleter(ServerNames(connection), ["\\watch"])
+
+    def completed(text: str) -> list[str]:
+        return [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
+
+    assert completed("SELECT * FROM de") == ["dear", "DESCRIBE"]
+    assert completed("\\w") == ["\\watch"]
+    assert "SHOW QUERIES" in completed("sho")
+
+
+def test_the_commands_of_a_terminal_speak_to_the_server(connection: Connection) -> None:
+    def told(*arguments: str, status: int = 0) -> str:
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == status, done.output
+        return done.output
+
+    assert "price INT" in " ".join(told("sql", connection.url, "-c", "DESCRIBE dear").split())
+    assert told("sql", connection.url, "-c", "DESCRIBE dear", "--format", "csv") == (
+        "column,type\nitem,INT\nprice,INT\n"
+    )
+    told("sql", connection.url, "-c", "DESCRIBE deer", status=1)
+    url = ("--url", connection.url)
+    told("query", "add", "cheap", "SELECT item FROM bid WHERE price < 5", *url)
+    assert "cheap" in told("query", "ls", *url)
+    assert "price < 5" in told("query", "explain", "cheap", *url)
+    assert "dropped" in told("query", "drop", "cheap", *url)
+    assert "running" in told("status", connection.url)
