@@ -121,6 +121,13 @@ def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
     return rows.take(pa.array(_left(numbered, adds(ops))))
 
 
+def inserts_of(table: pa.Table, schema: Schema) -> pa.Table:
+    """The shortest changelog that comes to the same, with what rows do in words, as users see it."""
+    now = table_of_now(table, schema)
+    words = pa.repeat(pa.scalar(OPS[0]), now.num_rows)
+    return now.add_column(1, table.schema.field(OP), words)
+
+
 def _left(numbered: NDArray[np.int32], comes: Mask) -> Places:
     """Of equal rows, as many of those that came last as are left."""
     sign = np.where(comes, 1, -1)
