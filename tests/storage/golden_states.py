@@ -71,6 +71,10 @@ LISTED = "files.json"
 
 # Cases of the corpus whose states, half-way through their input, have all kinds that corpus cases have.
 CASES = (
+    "changelogs/deduplication",
+    "changelogs/emit",
+    "changelogs/first_rows",
+    "changelogs/groups",
     "classifiers/features_from_two_streams",
     "classifiers/seen_and_predicted",
     "joins/three_streams",

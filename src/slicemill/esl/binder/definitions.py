@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from slicemill.errors import all_of, did_you_mean, one_of
 from slicemill.esl.binder.budgets import MEMORY, with_budget
-from slicemill.esl.binder.changing.changelogs import refuse_open_rank
+from slicemill.esl.binder.changing.changelogs import check_sink, refuse_open_rank
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.loads import bind_load
@@ -232,6 +232,7 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
     with problems.noting():
         query = bind_query(child(node, "query"), context)
         refuse_open_rank(query, child(node, "query"))
+        check_sink(query, child(node, "options") or [])
         query = with_budget(query, options.memory, options.shedding, node.this)
         load, utility = bind_load(query, options, context, node.this)
     problems.raise_any()

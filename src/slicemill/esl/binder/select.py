@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import Resolved
-from slicemill.esl.binder.changing.changelogs import refuse_changes, refuse_over_changes
+from slicemill.esl.binder.changing.changelogs import refuse_changes, refuse_lasting, refuse_over_changes
 from slicemill.esl.binder.changing.first_rows import bind_first_rows
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
@@ -217,6 +217,7 @@ def _check_aggregates(
             "an aggregate that answers at each tuple does not slide", span_of(node), "leave SLIDE out"
         )
     for resolved in env.resolved.values():
+        refuse_lasting(resolved, _find_call(node, resolved), inputs)
         _check_one(node, resolved, bool(bounded) and not running)
         if resolved.base is not None and resolved.base.model is not None:
             call = _find_call(node, resolved)

@@ -35,8 +35,11 @@ from slicemill.esl.types.relation import AggregateCall, RelationQuery, SelectIte
 from slicemill.esl.types.schema import BIGINT, CHANGE, OP, OPS, Column, Schema, changelog
 
 if TYPE_CHECKING:
+    from slicemill.esl.binder.calls import Resolved
     from slicemill.esl.binder.inputs import BoundInput
 
+_LASTING = ("approx_count", "approx_count_if", "priority_sample")
+_FILES = ("json", "jsonl", "parquet", "arrow")
 _FLIPPED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "=": "="}
 HIDDEN_COUNT = AggregateCall("count", (), False, (Column("count(*)", BIGINT),))
 
@@ -74,6 +77,39 @@ def refuse_over_changes(node: exp.Select, inputs: Sequence[QueryInput], calls: I
             f"{changing.alias} is a table that changes, and OVER reads rows that stay",
             span_of(over),
             f"use GROUP BY, or end the SELECT of {changing.alias} with EMIT FINAL",
+        )
+
+
+def refuse_lasting(resolved: Resolved, call: exp.Expression, inputs: Sequence[QueryInput]) -> None:
+    """Aggregates that cannot take a row out again."""
+    changing = next((i.alias for i in inputs if i.schema.changelog), None)
+    if changing is not None and (not resolved.builtin or resolved.name in _LASTING):
+        raise Mistake(
+            f"{changing} is a table that changes, and {resolved.name} cannot take a row out again",
+            span_of(call),
+            f"use count, sum, min and the like, or end the SELECT of {changing} with EMIT FINAL",
+        )
+
+
+def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option]) -> None:
+    """What a sink cannot take is told where it is named."""
+    sink = next((option for option in options if option.this.name.lower() == "sink"), None)
+    value = child(sink, "value") if sink is not None else None
+    url = value.name if isinstance(value, exp.Literal) else ""
+    if isinstance(query, RelationQuery) or not query.schema.changelog or "changelog=true" in url:
+        return
+    scheme = url.partition(":")[0].lower()
+    if scheme in _FILES:
+        raise Mistake(
+            "these results change, and a file takes no row back",
+            span_of(value),
+            f"write the changes with what they do, '{url}?changelog=true', or end the SELECT with EMIT FINAL",
+        )
+    if scheme in ("postgres", "postgresql") and query.schema.key is None:
+        raise Mistake(
+            "these results change, and no columns tell their rows apart in a table",
+            span_of(value),
+            "select the columns of the groups, or the rank; or write the changes: changelog=true in the URL",
         )
 
 
