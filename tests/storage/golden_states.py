@@ -105,6 +105,7 @@ def main() -> None:
     _keep("classifiers-payloads", _states_of("classifiers/seen_and_predicted")[0])
     _keep("by-hand", _by_hand())
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
+    _keep("changelog", {"columns": t.changelog((t.Column("i", t.INT),), ("i",))})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})
 

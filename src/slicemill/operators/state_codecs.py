@@ -23,7 +23,6 @@ from slicemill.storage.codec import register, stored_as
 _CLASSES: dict[str, type] = {
     "kind": types.Kind,
     "column": types.Column,
-    "schema": types.Schema,
     "expr.column": expression.ColumnRef,
     "expr.literal": expression.Literal,
     "expr.call": expression.Call,
@@ -51,6 +50,9 @@ for _kind in KINDS:
 for _name, _class in _CLASSES.items():
     stored_as(_name, version=1)(_class)
 
+stored_as("schema", version=2, upgrade={1: lambda plain: {**plain, "changelog": False, "key": None}})(
+    types.Schema
+)
 stored_as("type", version=2, upgrade={1: lambda plain: {**plain, "unit": None}})(types.Type)
 
 

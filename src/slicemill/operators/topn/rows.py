@@ -70,6 +70,12 @@ class TopRows:
     def finish(self) -> Sequence[Timed]:
         return ()
 
+    def kept(self, rows: Sequence[Timed]) -> list[Row]:
+        """What is kept of the partitions of some rows, each in order."""
+        keys = dict.fromkeys(comparable(self.partition(timed.row)) for timed in rows)
+        entries = [entry for key in keys for entry in self._partitions.get(key, ())]
+        return [entry.row for entry in sorted(entries, key=lambda entry: abs(entry.arrival))]
+
     def _ranked(self, row: Row, arrival: int) -> RankedRow:
         falls = [falls for _, falls in self.operator.by.order_by]
         return RankedRow(sort_key(self.order(row), falls), self._placed(arrival), row)

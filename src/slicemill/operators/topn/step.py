@@ -16,6 +16,7 @@ from slicemill.columns.ranking import order_codes, ordered_by
 from slicemill.operators.context import StepContext
 from slicemill.operators.partitioned import Columns, Partitioned
 from slicemill.operators.row_step import RowStep, row_step
+from slicemill.operators.topn.candidates import CandidatesStep
 from slicemill.operators.topn.rows import top_rows
 from slicemill.operators.topn.spec import TopN
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
@@ -160,9 +161,11 @@ def _all(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.ones(len(rows), np.bool_)
 
 
-def top(operator: TopN, context: StepContext) -> FirstRowsStep | BestRowsStep | RowStep:
+def top(operator: TopN, context: StepContext) -> FirstRowsStep | BestRowsStep | CandidatesStep | RowStep:
     if operator.appends:
         return FirstRowsStep(operator, context)
     if operator.one_each:
         return BestRowsStep(operator, context)
-    return row_step(top_rows(operator, context), context)
+    rows = top_rows(operator, context)
+    step = row_step(rows, context)
+    return step if operator.retracts else CandidatesStep(operator, rows, step, context.schemas[0])

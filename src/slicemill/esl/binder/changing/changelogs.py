@@ -95,7 +95,9 @@ def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option
     """What a sink cannot take is told where it is named."""
     sink = next((option for option in options if option.this.name.lower() == "sink"), None)
     value = child(sink, "value") if sink is not None else None
-    url = value.name if isinstance(value, exp.Literal) else ""
+    if not isinstance(value, exp.Literal):
+        return
+    url = value.name
     if isinstance(query, RelationQuery) or not query.schema.changelog or "changelog=true" in url:
         return
     scheme = url.partition(":")[0].lower()
