@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from slicemill_lab.bench import scale
-from slicemill_lab.bench.inputs.scale import CASES, ScaleCase
+from slicemill_lab.bench.inputs.scale import CASES, ONE_KEY, ScaleCase
 from slicemill_lab.bench.measuring.cells import measured_cells
 from slicemill_lab.bench.measuring.executors import WALL_CELLS
 from slicemill_lab.experiment import to_json
@@ -56,7 +56,7 @@ def test_the_tables_fit_and_name_every_case_and_placement(monkeypatch: pytest.Mo
         replace(case, values=100, rows_per_batch=200, rows_per_s=200, window_s=0.5) for case in CASES
     )
     monkeypatch.setattr(scale, "CASES", tiny)
-    monkeypatch.setattr(scale, "ONE_KEY", tiny[3])
+    monkeypatch.setattr(scale, "ONE_KEY", tiny[CASES.index(ONE_KEY)])
     monkeypatch.setattr(scale, "CELLS", (1, 8))
     # A cluster takes a minute to start; the benchmark itself and the slow tests have one.
     monkeypatch.setattr(scale, "wall_seconds", lambda *_: {str(cells): 1.0 for cells in WALL_CELLS})

@@ -13,18 +13,17 @@ import pytest
 
 import slicemill
 from server.conftest import bid, mill, service  # noqa: F401
-from slicemill.server.http.app import create_app
-from slicemill.server.http.run import HttpAddress, listening_socket, serving
+from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
 from slicemill_client import Connection, LiveRows, ServerUnreachable, StatementRefused, connect_async
 from slicemill_client.notebook import as_html
 
 
 @pytest.fixture
 def connection(service: MillService) -> Iterator[Connection]:  # noqa: F811
-    address = HttpAddress(port=0)
     with (
-        serving(create_app(service), listening_socket(address), address) as url,
+        serving(service, Listening()) as url,
         slicemill.connect(url) as made,
     ):
         yield made
@@ -68,9 +67,8 @@ def test_a_query_lives_and_ends(connection: Connection) -> None:
 def test_a_subscriber_gets_every_row_once_although_its_server_ends_and_comes_back(
     service: MillService,  # noqa: F811
 ) -> None:
-    address = HttpAddress(port=0)
-    listening = listening_socket(address)
-    port = listening.getsockname()[1]
+    listening = Listening()
+    port = listening.http.getsockname()[1]
     got: list[int] = []
     came = threading.Semaphore(0)
 
@@ -79,17 +77,16 @@ def test_a_subscriber_gets_every_row_once_although_its_server_ends_and_comes_bac
         came.release()
 
     with slicemill.connect(f"http://127.0.0.1:{port}") as made:
-        with serving(create_app(service), listening, address):
+        with serving(service, listening):
             subscription = made.queries["dear"].subscribe(receive, since=0)
             bid(service, (1, 20, 1))
             assert came.acquire(timeout=20)
         bid(service, (1, 21, 2))
-        again = HttpAddress(port=port)
-        with serving(create_app(service), listening_socket(again), again):
+        with serving(service, Listening(port=port)):
             assert came.acquire(timeout=20)
             bid(service, (1, 22, 3))
             assert came.acquire(timeout=20)
-            service.execute("DROP QUERY dear")
+            UserSession(service).execute("DROP QUERY dear")
             service.mill.dispatcher.notify()
             subscription.join(20)
     assert got == [20, 21, 22]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.engine import exchange
-from slicemill.engine.exchange import SpreadRows, ordered_by_cell
+from slicemill.engine.exchange import SpreadRows, ordered_by_cell, sampled_keys
 from slicemill.engine.mill import Mill
 from slicemill.engine.program import RunOutcome, UnitProgram
 from slicemill.esl.types.expression import Call, ColumnRef, Literal
@@ -187,3 +187,32 @@ def test_cells_together_are_handed_every_row_once(
         # Nobody else sees the order.
         assert log.read(log.epochs()[0]).column_names == ["_ts", "_seq", "_arr", "k", "v", "ts"]
         handed.clear()
+
+
+def _keyed(keys: list[int | None]) -> pa.Table:
+    count, types = len(keys), with_system_columns(to_arrow(SCHEMA))
+    columns = [range(count), range(count), [5] * count, keys, ["a"] * count, [0.0] * count, [1] * count]
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, types, strict=True)], schema=types)
+
+
+def test_who_writes_rows_tells_the_keys_that_many_have_and_the_cells_these_go_to() -> None:
+    by_key, by_time = Exchange((4,), ((K,),)), Exchange((4,), (Along.EVERY,))
+    chance = np.random.default_rng(3)
+    keys = np.where(chance.random(20_000) < 0.3, 7, chance.integers(0, 10_000, 20_000)).tolist()
+    table = _keyed(keys)
+    told = sampled_keys(table, (by_key, by_time), SCHEMA)
+    assert told.keys() == {by_key.id}
+    sample = told[by_key.id]
+    ((cell, count),) = sample.keys.values()
+    assert (sample.rows, sample.span_us) == (20_000, 19_999) and count == pytest.approx(6_000, rel=0.15)
+    spread = SpreadRows(by_key, to_arrow(SCHEMA), [(table, 5)])
+    assert [7 in spread.part(number).column("k").to_pylist() for number in range(4)].index(True) == cell
+
+
+@pytest.mark.parametrize("period", [50, 100, 977])
+def test_keys_that_come_in_turn_and_those_that_are_null_are_not_many(period: int) -> None:
+    by_key = Exchange((4,), ((K,),))
+    turns = [number % period for number in range(100_000)]
+    found = sampled_keys(_keyed(turns), (by_key,), SCHEMA)[by_key.id].keys
+    assert all(count < 3 * len(turns) / period for _, count in found.values())
+    assert not sampled_keys(_keyed([None] * 100), (by_key,), SCHEMA)[by_key.id].keys

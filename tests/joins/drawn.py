@@ -231,6 +231,23 @@ def join_sets(draw: st.DrawFn, *, counting: bool, most: int = 5) -> list[DrawnJo
 
 
 @st.composite
+def keyed_sets(draw: st.DrawFn) -> list[DrawnJoin]:
+    """Up to three joins of the same two streams on one key, which share what they keep: by key, in cells."""
+    relations = draw(st.sampled_from(["ab", "ba", "aa"]))
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        inputs = tuple(
+            DrawnInput(name, f"{name}{place}", draw(st.one_of(short, long)))
+            for place, name in enumerate(relations)
+        )
+        more = draw(st.sampled_from([(), ("{x}.v <= {y}.v",)]))
+        conditions = (EQUAL[0], *more)
+        names = {"x": inputs[0].alias, "y": inputs[1].alias}
+        found.append(with_selections(draw, DrawnJoin(inputs, tuple(c.format(**names) for c in conditions))))
+    return found
+
+
+@st.composite
 def arrivals(draw: st.DrawFn, joins_: Sequence[DrawnJoin], *, ties: bool) -> list[Arrival]:
     """Rows of the streams that joins read, by timestamp; without `ties` no two have the same.
 

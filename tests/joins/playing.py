@@ -24,19 +24,24 @@ from joins.drawn import (
     arrivals,
     by_stream,
     join_sets,
+    keyed_sets,
 )
+from slicemill.engine.adapting import skew
 from slicemill.engine.adapting.redistribution import can_change
 from slicemill.engine.changing import unit_changes
 from slicemill.engine.mill import Mill
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.placement import Placement, placements_of
+from slicemill.plan.placement import Placement, PlacementKind, placements_of
 from slicemill.plan.units import Unit
 from slicemill.scheduling.balance import Move
 from slicemill.time import BEGINNING
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 WORKERS = 3
+# Some tens of rows are enough to find keys heavy, and light again.
+EAGER = skew.SkewLimits(uneven=1.1, light=0.1, enough_work=0.5, enough_ahead=0.5, row_work=0.01)
 MOST_RESULTS = 3_000
+_OFTEN = 6  # an eager scene runs behind so many rows
 
 # What happens between two rows; the number behind a word says to which worker, or how many there are then.
 Action: TypeAlias = tuple[Literal["run", "lose", "move", "workers", "place", "restart", "crash"], int]
@@ -62,6 +67,8 @@ class Scene:
     cells: int = 1
     placing: int = 0
     """From which each unit's placement is drawn, of all that it can have."""
+    eager: bool = False
+    """A key with a few rows more than others is heavy: units that can be are by key, and run often."""
 
 
 @dataclass
@@ -73,6 +80,7 @@ class _Stage:
     cells: int
     clock: Clock = field(default_factory=Clock)
     live: dict[int, str] = field(default_factory=dict)
+    heavy: int = 0  # after how many actions a unit had heavy keys
 
     def __post_init__(self) -> None:
         self.mill = self._opened()
@@ -100,6 +108,7 @@ class _Stage:
 
     def act(self, action: Action) -> None:
         word, number = action
+        self.heavy += any(fields.get("heavy") for fields in self.mill.home.units.values())
         if word == "run":
             self.mill.dispatcher.run_all()
         elif word == "lose":
@@ -137,13 +146,17 @@ class _Stage:
         return [(timed.ts, timed.row) for timed in query.rows()]
 
 
-def check(scene: Scene) -> None:
-    """Each join gives what SQL over the finished input gives, and in the order of one undisturbed cell."""
+def check(scene: Scene) -> int:
+    """Each join gives what SQL over the finished input gives, and in the order of one undisturbed cell.
+
+    Returns how often a unit was seen to have heavy keys.
+    """
     whole = FinishedInput(scene.rows)
     alone = _undisturbed(scene)
     with TemporaryDirectory() as folder, ExitStack() as running:
         # Forcing one kind of placement would refuse sets of joins in which not all can have it.
-        running.enter_context(patch.object(unit_changes, "chosen", partial(_drawn_placement, scene.placing)))
+        running.enter_context(patch.object(unit_changes, "chosen", partial(_drawn_placement, scene)))
+        running.enter_context(patch.object(skew, "LIMITS", EAGER if scene.eager else skew.LIMITS))
         stage = _Stage(scene, Path(folder), scene.cells)
         try:
             _play(stage, whole)
@@ -156,12 +169,15 @@ def check(scene: Scene) -> None:
                     assert given == alone[number], text
                 else:
                     _check_newcomer(stage, number, given, whole)
+            return stage.heavy
         finally:
             stage.mill.close()
 
 
-def _drawn_placement(seed: int, unit: Unit, graph: QueryGraph, cells: int, **_: object) -> Placement:
-    return Random(f"{seed} {unit.id}").choice(placements_of(unit, graph, cells))
+def _drawn_placement(scene: Scene, unit: Unit, graph: QueryGraph, cells: int, **_: object) -> Placement:
+    possible = placements_of(unit, graph, cells)
+    by_key = [placement for placement in possible if placement.kind is PlacementKind.KEY]
+    return Random(f"{scene.placing} {unit.id}").choice(by_key if scene.eager and by_key else possible)
 
 
 def _play(stage: _Stage, whole: FinishedInput) -> None:
@@ -172,6 +188,8 @@ def _play(stage: _Stage, whole: FinishedInput) -> None:
         begins = [number for number, life in lives if life.begin == place]
         ends = [number for number, life in lives if life.end == place and number in stage.live]
         actions = [action for at, action in scene.actions if at == place]
+        if scene.eager and place % _OFTEN == 0:
+            actions.append(("run", 0))
         if begins or ends or actions:
             stage.feed(scene.rows[fed:place])
             fed = place
@@ -219,7 +237,8 @@ def _undisturbed(scene: Scene) -> dict[int, GivenRows]:
 @st.composite
 def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
     counting = draw(st.booleans())
-    drawn = draw(join_sets(counting=counting))
+    eager = draw(st.booleans())
+    drawn = draw(keyed_sets() if eager else join_sets(counting=counting))
     rows = draw(arrivals(drawn, ties=not counting))
     finished = FinishedInput(rows)
     assume(all(finished.count(join) <= MOST_RESULTS for join in drawn))
@@ -233,4 +252,4 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
         ["run", "run", "run", "lose", "move", "workers", "place", "place", "restart", "crash"]
     )
     actions = draw(st.lists(st.tuples(places, st.tuples(words, st.integers(0, WORKERS - 1))), max_size=6))
-    return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)))
+    return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)), eager)

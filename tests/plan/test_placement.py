@@ -26,13 +26,14 @@ from slicemill.plan.placement import (
     ONE_CELL,
     Placement,
     PlacementKind,
+    best_by_time,
     candidates,
     chosen,
     placement_named,
     placements_of,
     restored,
 )
-from slicemill.plan.placement_cost import PlacementStatistics
+from slicemill.plan.placement_cost import CellsByTime, PlacementStatistics
 from slicemill.plan.units import Unit, cut
 
 COLUMNS = ("x", "y", "z")
@@ -285,6 +286,27 @@ def test_the_cheapest_is_chosen(
         assert cost.most_kept <= cost.rows_kept * (1 + 1e-9)
         # Without skew the slowest cell is any cell.
         assert cost.slowest_s * one.placement.cells == pytest.approx(cost.cpu_s)
+
+
+@given(st.floats(1e-6, 100), st.floats(1e-6, 100), st.integers(1, 64))
+def test_the_best_number_of_cells_by_time_is_that_of_the_least_price(
+    divided_s: float, repeated_s: float, cores: int
+) -> None:
+    model = CellsByTime(divided_s, repeated_s, cores)
+    least = min(map(model.price, range(1, cores + 1)))
+    assert model.price(model.best()) == pytest.approx(least)
+
+
+@pytest.mark.parametrize(("rate", "cells"), [(50.0, 1), (200.0, 4), (1_000.0, 8)])
+def test_short_windows_by_time_get_fewer_cells(rate: float, cells: int) -> None:
+    unit, graph = planned(THETA)
+    statistics = PlacementStatistics(rates=dict.fromkeys("ab", rate))
+    model = best_by_time(unit, graph, 8, statistics)
+    for count in (2, 8):
+        by_time = chosen(unit, graph, count, statistics, PlacementKind.TIME)
+        cost = next(c.cost for c in candidates(unit, graph, count, statistics) if c.placement == by_time)
+        assert cost.slowest_s == pytest.approx(model.divided_s / count + model.repeated_s)
+    assert chosen(unit, graph, 8, statistics).cells == model.best() == cells
 
 
 # -- what is asked for, and what is kept ---------------------------------------------------------------

@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from slicemill.engine.mill import Mill
-from slicemill.server.http.app import create_app
-from slicemill.server.http.run import HttpAddress, listening_socket, serving
+from slicemill.server.access import Principal, UserRole
+from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 BIDS = """
@@ -29,16 +30,20 @@ def mill(tmp_path: Path) -> Iterator[Mill]:
 @pytest.fixture
 def service(mill: Mill) -> MillService:
     made = MillService(mill)
-    made.execute(BIDS, by="ann")
+    UserSession(made, Principal("ann", UserRole.OPERATOR)).execute(BIDS)
     mill.open()
     return made
 
 
 @pytest.fixture
+def user(service: MillService) -> UserSession:
+    return UserSession(service)
+
+
+@pytest.fixture
 def client(service: MillService) -> Iterator[httpx.Client]:
-    address = HttpAddress(port=0)
     with (
-        serving(create_app(service), listening_socket(address), address) as url,
+        serving(service, Listening()) as url,
         httpx.Client(base_url=url) as made,
     ):
         yield made

@@ -5,15 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
+import subprocess
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pyarrow as pa
+from prometheus_client.parser import text_string_to_metric_families
 
 from server.conftest import bid
 from slicemill.server.encoding import ARROW, CSV
 from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
 
 
 def events(response: httpx.Response) -> Iterator[dict[str, str]]:
@@ -82,7 +87,7 @@ def test_a_stream_of_results_ends_when_its_query_is_dropped(
     client: httpx.Client, service: MillService
 ) -> None:
     with client.stream("GET", "/v1/queries/dear/live") as response:
-        service.execute("DROP QUERY dear")
+        UserSession(service).execute("DROP QUERY dear")
         service.mill.dispatcher.notify()
         assert [event["event"] for event in events(response)] == ["end"]
 
@@ -104,3 +109,30 @@ def test_the_server_says_how_it_is(client: httpx.Client) -> None:
     assert client.get("/health").json()["ready"] is True
     assert {query["query"] for query in client.get("/v1/metrics").json()["queries"]} == {"dear"}
     assert [entry["name"] for entry in client.get("/v1/catalog").json()] == ["bid", "dear"]
+
+
+def test_prometheus_reads_figures(client: httpx.Client, service: MillService) -> None:
+    bid(service, (1, 20, 1), (2, 5, 2))
+    text = client.get("/metrics").text
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert found["slicemill_query_rows_total", "dear"] == 1
+    assert found["slicemill_stream_rows_total", "bid"] == 2
+    promtool = shutil.which("promtool")
+    if promtool is not None:
+        done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_bundle_for_support_has_statements_plans_and_figures_and_no_rows(
+    client: httpx.Client, service: MillService
+) -> None:
+    bid(service, (1, 98765, 1))
+    with zipfile.ZipFile(io.BytesIO(client.get("/v1/support-bundle").content)) as bundle:
+        texts = {name: bundle.read(name).decode() for name in bundle.namelist()}
+    assert "CREATE QUERY dear" in texts["slicemill/statements.esl"]
+    assert json.loads(texts["slicemill/metrics.json"])["queries"]
+    assert all("98765" not in text for text in texts.values())

@@ -10,18 +10,19 @@ from server.conftest import BIDS, bid
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError
 from slicemill.server.service import MillService, NotThere
+from slicemill.server.user_session import UserSession
 from support.engine import Clock, fed_mill, inline_pool
 
 
-def rows(service: MillService, text: str) -> list[dict[str, object]]:
-    (answer,) = service.execute(text)
+def rows(user: UserSession, text: str) -> list[dict[str, object]]:
+    (answer,) = user.execute(text)
     assert answer.table is not None
     found: list[dict[str, object]] = answer.table.to_pylist()
     return found
 
 
-def test_a_declaration_is_in_the_catalog_with_who_declared_it(service: MillService) -> None:
-    assert [(row["by"], row["name"]) for row in rows(service, "SHOW STATEMENTS")] == [
+def test_a_declaration_is_in_the_catalog_with_who_declared_it(user: UserSession) -> None:
+    assert [(row["by"], row["name"]) for row in rows(user, "SHOW STATEMENTS")] == [
         ("ann", "bid"),
         ("ann", "dear"),
     ]
@@ -29,27 +30,27 @@ def test_a_declaration_is_in_the_catalog_with_who_declared_it(service: MillServi
 
 def test_a_restart_needs_no_script(tmp_path: Path) -> None:
     with fed_mill(tmp_path / "home", Clock(), inline_pool()) as mill:
-        MillService(mill).execute(BIDS + "SET policy = 'hnr';")
+        UserSession(MillService(mill)).execute(BIDS + "SET policy = 'hnr';")
         mill.open()
         bid(MillService(mill), (1, 20, 1))
     with fed_mill(tmp_path / "home", Clock(), inline_pool()) as mill:
         assert mill.restore() == []
         mill.open()
-        service = MillService(mill)
-        bid(service, (2, 30, 2))
-        assert [row["item"] for row in rows(service, "SELECT item FROM dear")] == [1, 2]
+        user = UserSession(MillService(mill))
+        bid(user.service, (2, 30, 2))
+        assert [row["item"] for row in rows(user, "SELECT item FROM dear")] == [1, 2]
         assert mill.policy == "hnr"
 
 
-def test_questions_see_results_with_their_times(service: MillService) -> None:
-    bid(service, (1, 20, 1), (2, 5, 2), (1, 40, 3))
-    assert rows(service, "SELECT item, max(price) AS most, count(*) AS n FROM dear GROUP BY item") == [
+def test_questions_see_results_with_their_times(user: UserSession) -> None:
+    bid(user.service, (1, 20, 1), (2, 5, 2), (1, 40, 3))
+    assert rows(user, "SELECT item, max(price) AS most, count(*) AS n FROM dear GROUP BY item") == [
         {"item": 1, "most": 40, "n": 2}
     ]
-    assert rows(service, "SELECT epoch_us(max(_ts)) AS last FROM dear") == [{"last": 3}]
+    assert rows(user, "SELECT epoch_us(max(_ts)) AS last FROM dear") == [{"last": 3}]
 
 
-def test_a_question_reads_no_files(service: MillService, tmp_path: Path) -> None:
+def test_a_question_reads_no_files(user: UserSession, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
     for question in (
@@ -58,42 +59,42 @@ def test_a_question_reads_no_files(service: MillService, tmp_path: Path) -> None
         f"SELECT content FROM read_text('{secret}')",
     ):
         with pytest.raises(SlicemillError):
-            service.execute(question)
+            user.execute(question)
 
 
-def test_a_question_changes_nothing(service: MillService) -> None:
+def test_a_question_changes_nothing(user: UserSession) -> None:
     with pytest.raises(SlicemillError):
-        service.execute("WITH x AS (SELECT 1) INSERT INTO dear SELECT * FROM x")
+        user.execute("WITH x AS (SELECT 1) INSERT INTO dear SELECT * FROM x")
 
 
-def test_describe_and_show_create_tell_of_one_name(service: MillService) -> None:
-    assert rows(service, "DESCRIBE dear") == [
+def test_describe_and_show_create_tell_of_one_name(user: UserSession) -> None:
+    assert rows(user, "DESCRIBE dear") == [
         {"column": "item", "type": "INT"},
         {"column": "price", "type": "INT"},
     ]
-    assert rows(service, "SHOW CREATE QUERY dear") == rows(service, "SHOW CREATE dear")
-    assert "WHERE price > 10" in str(rows(service, "SHOW CREATE dear"))
+    assert rows(user, "SHOW CREATE QUERY dear") == rows(user, "SHOW CREATE dear")
+    assert "WHERE price > 10" in str(rows(user, "SHOW CREATE dear"))
 
 
-def test_mistakes_have_their_places_in_the_whole_text(service: MillService) -> None:
+def test_mistakes_have_their_places_in_the_whole_text(user: UserSession) -> None:
     with pytest.raises(EslError) as caught:
-        service.execute("SHOW QUERIES;\n  CREATE QUERY q AS SELECT itm FROM bid")
+        user.execute("SHOW QUERIES;\n  CREATE QUERY q AS SELECT itm FROM bid")
     (diagnostic,) = caught.value.diagnostics
     assert caught.value.source.position(diagnostic.span.start) == (2, 28)
     assert "did you mean item" in str(caught.value)
 
 
-def test_results_are_read_by_epoch(service: MillService) -> None:
-    bid(service, (1, 20, 1))
-    first = service.results("dear")
+def test_results_are_read_by_epoch(user: UserSession) -> None:
+    bid(user.service, (1, 20, 1))
+    first = user.results("dear")
     assert first.table.num_rows == 1
-    bid(service, (2, 30, 2))
-    second = service.results("dear", first.next_epoch)
+    bid(user.service, (2, 30, 2))
+    second = user.results("dear", first.next_epoch)
     assert second.table.column("item").to_pylist() == [2]
-    assert service.results("dear", second.next_epoch).table.num_rows == 0
-    assert service.results("dear", second.next_epoch).next_epoch >= second.next_epoch
+    assert user.results("dear", second.next_epoch).table.num_rows == 0
+    assert user.results("dear", second.next_epoch).next_epoch >= second.next_epoch
 
 
-def test_what_is_not_there_is_named_with_what_is_near(service: MillService) -> None:
+def test_what_is_not_there_is_named_with_what_is_near(user: UserSession) -> None:
     with pytest.raises(NotThere, match="did you mean dear"):
-        service.results("deer")
+        user.results("deer")

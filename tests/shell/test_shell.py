@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 import slicemill
 from server.conftest import bid, mill, service  # noqa: F401
 from slicemill.cli import app
-from slicemill.server.http.app import create_app
-from slicemill.server.http.run import HttpAddress, listening_socket, serving
+from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.shell.completion import ServerNames, WordCompleter
 from slicemill.shell.repl import Leave, Shell, is_whole
@@ -25,9 +24,8 @@ from slicemill_client import Connection
 
 @pytest.fixture
 def connection(service: MillService) -> Iterator[Connection]:  # noqa: F811
-    address = HttpAddress(port=0)
     with (
-        serving(create_app(service), listening_socket(address), address) as url,
+        serving(service, Listening()) as url,
         slicemill.connect(url) as made,
     ):
         yield made

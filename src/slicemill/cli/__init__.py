@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from slicemill import __version__
-from slicemill.cli import check, explain, home, lab, log, query, run, serve, simulate, sql, state
+from slicemill.cli import check, explain, home, lab, log, query, run, serve, simulate, sql, state, token
 from slicemill.errors import SlicemillError
 
 EXIT_STATUS = (
@@ -42,6 +42,7 @@ app.command(
 )(simulate.simulate)
 app.command(epilog='Examples: slicemill sql; slicemill sql http://host:8080 -c "SHOW QUERIES"')(sql.sql)
 app.add_typer(query.query_app, name="query")
+app.add_typer(token.token_app, name="token")
 app.command(epilog="Example: slicemill status --watch")(query.status)
 app.command(epilog="Example: slicemill state work")(state.state)
 app.add_typer(log.log_app, name="log")

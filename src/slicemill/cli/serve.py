@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from slicemill.cli.common import read, seconds_of
+from slicemill.errors import SlicemillError
 
 
 def serve(
@@ -18,18 +19,36 @@ def serve(
     home: Annotated[Path | None, typer.Option(help="Keep the catalog, logs and state here.")] = None,
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes any that is free.")] = 8080,
+    postgres_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Listen for psql and other clients of PostgreSQL here too."),
+    ] = None,
     master: Annotated[str | None, typer.Option(help="A Spark master; this machine if left out.")] = None,
     duration: Annotated[
         str | None, typer.Option("--for", metavar="30s", help="End by itself after this time.")
     ] = None,
+    allow_folder: Annotated[
+        list[Path] | None,
+        typer.Option(help="Statements may name files below this folder; may be given several times."),
+    ] = None,
+    allow_scheme: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Statements may name sources and sinks of this kind, such as tcp."),
+    ] = None,
+    allow_python: Annotated[bool, typer.Option(help="Statements may run code in Python.")] = False,
+    certificate: Annotated[Path | None, typer.Option(help="The file of a TLS certificate.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The file of the certificate's key.")] = None,
 ) -> None:
     """Serve a mill over HTTP: statements in, results out, until ctrl-c or SIGTERM.
 
     What is declared is in the home: a server that is started again with the same home goes on where it was,
-    and needs no FILE.
+    and needs no FILE. Other machines are listened to once there is a token (slicemill token add). FILE may
+    name anything; statements that come later only what is allowed here.
     """
     from slicemill.engine.session import begin_session, check_master
-    from slicemill.server.http.run import HttpAddress, listening_socket
+    from slicemill.server.access import Access
+    from slicemill.server.network import Certificate, Listening, check_address
+    from slicemill.server.permissions import Allowed
 
     seconds = seconds_of(duration)
     source = read(file) if file is not None else None
@@ -40,9 +59,13 @@ def serve(
         check_home(home, source)
     if master is not None:
         check_master(master)
-    address = HttpAddress(host, port)
-    listening = listening_socket(address)
+    if (certificate is None) != (key is None):
+        raise SlicemillError("--certificate and --key belong together")
+    tls = Certificate(str(certificate), str(key)) if certificate is not None else None
+    check_address(host, Access(home))
+    listening = Listening(host, port, postgres_port, tls)
     spark = begin_session(master)
     from slicemill.server.serve import ServeOptions, run_server
 
-    run_server(listening, address, ServeOptions(home, source, seconds), spark)
+    allowed = Allowed(tuple(allow_folder or ()), frozenset(map(str.lower, allow_scheme or ())), allow_python)
+    run_server(listening, ServeOptions(home, source, seconds, allowed), spark)

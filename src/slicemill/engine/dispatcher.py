@@ -392,6 +392,7 @@ class Dispatcher:
                 cost_s += done.cpu_s
                 if stream is not None and stream.reading_us is not None:
                     stream.done(done, now, change)
+                    self.running.arrived(stream.name, done.key_samples)
                     spent(done.seconds)
                     if done.handed:
                         handed.append(stream)
@@ -415,6 +416,8 @@ class Dispatcher:
         unit.run.done.append(done)
         if unit.run.all_done:
             finished.append((unit, unit.finish(now, change)))
+            for log, samples in (pair for one in finished[-1][1] for pair in one.key_samples.items()):
+                self.running.arrived(log, samples)
         elif unit.run.failed is not None and unit.run.answered == unit.cells:
             self._give_up(unit, unit.run.failed, change)
 

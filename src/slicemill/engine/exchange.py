@@ -10,7 +10,7 @@
 Who writes a large batch to a log adds two columns for each exchange by which units read the log: the
 positions of its rows in the order of (cell, `_ts`, `_seq`), and the cell at each place of that order. The
 rows themselves are stored once. Small batches, and those that were stored before a unit asked for the
-exchange, do not have these columns: they are put in order together when they are read, once for all cells of
+exchange, do not have these columns: their parts are found when they are read, once for all cells of
 a worker's message.
 
 Where rows go to several cells, these have the same *part* of the rows, and the columns are of parts. All
@@ -31,8 +31,8 @@ from slicemill.columns.cells import Cells, cells_of, stripes_of
 from slicemill.columns.keys import whole
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.cell import HeavyKey
-from slicemill.operators.join.hashing import hash_keys
-from slicemill.operators.join.heavy import everywhere
+from slicemill.operators.join.hashing import HashedKeys, hash_keys
+from slicemill.operators.join.heavy import KeySample, everywhere, key_sample
 from slicemill.plan.partitions import Along, Exchange
 from slicemill.scalar.columns import compile_or_null
 from slicemill.storage.arrow_schema import SEQ, TS, conform, from_arrow, with_system_columns
@@ -44,6 +44,8 @@ from slicemill.storage.order import merge_sorted
 # and 12 ms: each cell takes its rows from each batch. With more workers, what is stored is found once, and
 # not by each of them.
 _LARGE, _LARGE_PER_CELL = 16_000, 1_000
+# Of a batch that is written, the keys of so many rows are counted: a 64th of them are 32, give or take six.
+_SAMPLED, _GOLDEN = 2_048, 0.6180339887498949
 _NOWHERE = np.zeros(0, np.intp)
 
 
@@ -66,6 +68,29 @@ def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Sche
     return table
 
 
+def sampled_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> dict[str, KeySample]:
+    """By exchange that goes by keys, which keys many of the rows have: rows of a log, sorted by `_ts`."""
+    found = {}
+    keyed = [exchange for exchange in exchanges if exchange.by_key and exchange.cells > 1]
+    if keyed and table.num_rows:
+        times = table.column(TS)
+        span_us = times[-1].as_py() - times[0].as_py()
+        sample = table.take(pa.array(_sampled_places(table.num_rows)))
+        for exchange in keyed:
+            spreader = _Spreader.of(exchange, schema)
+            hashed, cells = spreader.hashed(sample), spreader(sample)
+            found[exchange.id] = key_sample(table.num_rows, span_us, hashed.hashes, hashed.valid, cells)
+    return found
+
+
+def _sampled_places(rows: int) -> NDArray[np.int64]:
+    """Some rows, spread evenly without any period that keys could have, too."""
+    if rows <= _SAMPLED:
+        return np.arange(rows)
+    turns = np.arange(_SAMPLED) * _GOLDEN % 1.0
+    return (turns * rows).astype(np.int64)
+
+
 @dataclass(frozen=True)
 class _OrderedRows:
     """Rows of several parts; those of one are at `order[borders[part]:borders[part + 1]]`."""
@@ -80,8 +105,25 @@ class _OrderedRows:
         begin, end = self.borders[part : part + 2]
         rows = self.order[begin:end]
         if len(self.everywhere):
-            rows = np.union1d(rows, self.everywhere)
+            here = np.zeros(self.table.num_rows, np.bool_)
+            here[rows] = here[self.everywhere] = True
+            rows = np.flatnonzero(here)
         return self.table.take(pa.array(rows))
+
+
+@dataclass(frozen=True)
+class _UnorderedRows:
+    """Rows of several parts, of which each has its number."""
+
+    table: pa.Table
+    parts: Cells
+    everywhere: NDArray[np.intp]
+    row_bytes: float = 0.0
+
+    def part(self, part: int) -> pa.Table:
+        here = self.parts == part
+        here[self.everywhere] = True
+        return self.table.take(pa.array(np.flatnonzero(here)))
 
 
 class SpreadRows:
@@ -99,9 +141,9 @@ class SpreadRows:
     ) -> None:
         self._exchange = exchange
         self._heavy = heavy
-        self._own_columns = columns
+        self._spreader = _Spreader.of(exchange, from_arrow(columns))
         self._schema = with_system_columns(columns)
-        self._pieces: list[_OrderedRows] = []
+        self._pieces: list[_OrderedRows | _UnorderedRows] = []
         self._bytes = 0
         self._parts: dict[int, pa.Table] = {}
         unordered = []
@@ -117,10 +159,7 @@ class SpreadRows:
             self._parts[0] = merge_sorted(unordered) if unordered else self._schema.empty_table()
         elif unordered:
             table = merge_sorted(unordered).combine_chunks()
-            parts = _Spreader.of(exchange, from_arrow(columns))(table)
-            order = np.argsort(parts, kind="stable")
-            borders = self._borders(parts[order])
-            self._pieces.append(_OrderedRows(table, order, borders, self._everywhere(table)))
+            self._pieces.append(_UnorderedRows(table, self._spreader(table), self._everywhere(table)))
 
     def part(self, cell: int) -> pa.Table:
         """The rows of a cell, sorted by (`_ts`, `_seq`)."""
@@ -151,7 +190,7 @@ class SpreadRows:
         """The rows of heavy keys."""
         if not self._heavy:
             return _NOWHERE
-        hashes = _Spreader.of(self._exchange, from_arrow(self._own_columns)).hashes(table)
+        hashes = self._spreader.hashed(table).hashes
         return np.flatnonzero(everywhere(self._heavy, hashes, whole(table.column(TS)).to_numpy()))
 
     def _borders(self, parts: Cells) -> NDArray[np.intp]:
@@ -180,11 +219,11 @@ class _Spreader:
             parts = parts * np.uint32(count) + found
         return parts.astype(np.uint16)
 
-    def hashes(self, table: pa.Table) -> NDArray[np.uint64]:
+    def hashed(self, table: pa.Table) -> HashedKeys:
         """The hashes of keys, where rows go by keys alone, as a join knows them."""
         ((_, keys),) = self._spread
         assert keys is not None, "rows go by keys"
-        return hash_keys([pa.chunked_array([whole(key)]) for key in keys(table)], table.num_rows).hashes
+        return hash_keys([pa.chunked_array([whole(key)]) for key in keys(table)], table.num_rows)
 
     @staticmethod
     @lru_cache(maxsize=1024)

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from slicemill.esl.types.load_budget import LoadBudget
+from slicemill.operators.classify.spec import Classify
 from slicemill.operators.drop.spec import Drop
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import AgeLimit, SharedJoin
@@ -43,6 +45,11 @@ class LoadControl:
         self._controllers = {
             node: Controller(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
         }
+        # Classifiers keep all tuples, and look at fewer values.
+        for node in unit.nodes:
+            operator = graph[node].operator
+            if isinstance(operator, Classify) and operator.classifier.options.lag_us is not None:
+                self._controllers[node] = Controller(LoadBudget(operator.classifier.options.lag_us))
         self._joins = {
             node: _MeasuredJoin(join)
             for node in unit.nodes

@@ -126,6 +126,19 @@ class UnitProgram:
         for node_id, sources in self._fed.items():
             self._logs[node_id] = frozenset(log for source in sources for log in self._behind(source))
         self._own = self._own_nodes()
+        # Asking a step what it is takes as long as a run with few rows does.
+        self._controlled: dict[str, LoadControlled] = {}
+        self._keyed: list[Keyed] = []
+        for node_id, controlled in self._steps.items():
+            if isinstance(controlled, LoadControlled):
+                self._controlled[node_id] = controlled
+            if isinstance(controlled, Keyed):
+                self._keyed.append(controlled)
+        stateful = self._stateful.items()
+        self._weighing = [step for _, step in stateful if isinstance(step, Keyed)]
+        self._comparing = {node_id: step for node_id, step in stateful if isinstance(step, Comparing)}
+        self._shedding = {node_id: step for node_id, step in stateful if isinstance(step, Shedding)}
+        self._with_last_words = {node_id: step for node_id, step in stateful if isinstance(step, LastWords)}
 
     def _own_nodes(self) -> list[str]:
         """The nodes whose rows no other cell has as well."""
@@ -153,9 +166,8 @@ class UnitProgram:
         found: dict[str, Report] = {}
         if self._repeats:
             return found
-        for node_id, step in self._stateful.items():
-            if isinstance(step, Shedding):
-                found |= step.sheds(node_id)
+        for node_id, step in self._shedding.items():
+            found |= step.sheds(node_id)
         return found
 
     @property
@@ -163,20 +175,17 @@ class UnitProgram:
         """The last tuple, by node, that came to this cell, where cells must agree on the last of all."""
         if self.plan.cells == 1:
             return {}
-        return {node_id: step.latest_ts for node_id, step in self._with_last_words()}
+        return {node_id: step.latest_ts for node_id, step in self._with_last_words.items()}
 
     @property
     def compared(self) -> dict[str, Compared]:
         """How often joins have compared rows in the last run, by node and age."""
-        return {
-            node_id: step.compared for node_id, step in self._stateful.items() if isinstance(step, Comparing)
-        }
+        return {node_id: step.compared for node_id, step in self._comparing.items()}
 
     @property
     def key_work(self) -> KeyWork:
         """What the keys of its join took in the last run; a unit with several tells of none."""
-        found = [step.key_work for step in self._stateful.values() if isinstance(step, Keyed)]
-        return found[0] if len(found) == 1 else NO_WORK
+        return self._weighing[0].key_work if len(self._weighing) == 1 else NO_WORK
 
     def run(
         self,
@@ -192,12 +201,11 @@ class UnitProgram:
         has rows, but in the next. `heavy` are keys of which all cells are given the rows.
         """
         unit = self.plan.unit
-        for node_id, controlled in self._steps.items():
-            if isinstance(controlled, LoadControlled):
-                controlled.set_load(node_id, dropping)
-            if isinstance(controlled, Keyed):
-                controlled.set_heavy(heavy)
-        for node_id, step in self._with_last_words():
+        for node_id, controlled in self._controlled.items():
+            controlled.set_load(node_id, dropping)
+        for keyed in self._keyed:
+            keyed.set_heavy(heavy)
+        for node_id, step in self._with_last_words.items():
             step.latest_elsewhere = latest.get(node_id, BEGINNING)
         with keys_found_once():
             found = self._run_steps(inputs, watermarks)
@@ -253,11 +261,6 @@ class UnitProgram:
                 else:
                     found[node_id] = made
         return found
-
-    def _with_last_words(self) -> Iterator[tuple[str, LastWords]]:
-        for node_id, step in self._stateful.items():
-            if isinstance(step, LastWords):
-                yield node_id, step
 
     def schema_of(self, log: str) -> Schema:
         """The columns of an output."""

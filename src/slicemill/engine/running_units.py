@@ -20,6 +20,7 @@ from slicemill.metrics.due import TimeMoments
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import WaitingRows
 from slicemill.operators.in_turn import Dues, is_reached
+from slicemill.operators.join.heavy import KeySample
 from slicemill.operators.registry import kind_of
 from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.batches import Batches, rows_within
@@ -177,6 +178,11 @@ class RunningUnits:
             self._oldest_us[readers] = np.minimum(self._oldest_us[readers], oldest)
             self._heads[log] = epochs[-1].number
         self.waiting.now(self.rows)
+
+    def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
+        """Rows were written to a log; by exchange, keys that many of them have."""
+        for unit in self.units if samples else ():
+            unit.arrived(log, samples)
 
     def began(self, unit: RunningUnit) -> None:
         """A unit runs: until it has done so it cannot run again."""

@@ -49,12 +49,13 @@ _ATTEMPTS = 4
 
 # Workers keep memory that they have freed, up to a bound: getting it from the system page by page again in
 # every run took a third of the processor time of joins with many results.
-_MEMORY = {
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
-    "spark.executorEnv.MALLOC_TOP_PAD_": str(16 << 20),
-    "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
+WORKER_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": 32 << 20,
+    "MALLOC_TRIM_THRESHOLD_": 256 << 20,
+    "MALLOC_TOP_PAD_": 16 << 20,
+    "MIMALLOC_PURGE_DELAY": 10_000,
 }
+_MEMORY = {f"spark.executorEnv.{name}": str(value) for name, value in WORKER_MEMORY.items()}
 
 _MASTERS = (
     r"local(\[(\d+|\*)\s*(,\s*\d+\s*)?\])?",

@@ -24,7 +24,7 @@ from pyspark import cloudpickle
 
 from slicemill.connectors.readers import open_readers
 from slicemill.engine.adapting.redistribution import redistributed
-from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell
+from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell, sampled_keys
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
     CheckpointDone,
@@ -133,12 +133,14 @@ class Worker:
         as_python = python_seconds()
         outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy)
         clock.append(time.perf_counter())
-        written, arrivals = {}, {}
+        written, arrivals, sampled = {}, {}, {}
         for log, made in outcome.tables.items():
             if made.num_rows:
                 table = dated(made, item.moments, item.now_us)
                 written[log] = self._append(item.outputs[log], table, program.schema_of(log), compress=True)
                 arrivals[log] = _arrivals(table)
+                if keys := sampled_keys(table, item.outputs[log].exchanges, program.schema_of(log)):
+                    sampled[log] = keys
         files = self._written_state(item.state_folder, program) if item.checkpoint else None
         cell = self._keep(item, program)
         clock.append(time.perf_counter())
@@ -163,6 +165,7 @@ class Worker:
             program.compared,
             python_seconds() - as_python,
             program.key_work,
+            sampled,
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram) -> LoadedCell:
@@ -246,7 +249,7 @@ class Worker:
             stream.committed(item.offsets)
             found = stream.read(item.offsets, item.announced, item.limit_rows, item.now_us)
         clock.append(time.perf_counter())
-        written = {}
+        written, sampled = {}, {}
         for role, folder in stream.plan.logs.items():
             output = OutputLog(folder, stream.plan.exchanges if role == "rows" else ())
             tables = [getattr(part, role) for part in found.admitted]
@@ -254,6 +257,9 @@ class Worker:
             parts = [self._append(output, table, schema) for table in tables if table.num_rows]
             if parts:
                 written[role] = joined(parts)
+            if parts and output.exchanges:
+                longest = max(tables, key=lambda table: table.num_rows)
+                sampled = sampled_keys(longest, output.exchanges, schema)
         clock.append(time.perf_counter())
         return ReadDone(
             item.stream,
@@ -269,6 +275,7 @@ class Worker:
             found.unneeded,
             time.process_time() - began,
             _stages(("read: source and intake", "read: write"), clock),
+            sampled,
         )
 
     def _opened(self, item: ReadStream) -> OpenStream:

@@ -28,7 +28,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from slicemill.engine.adapting.skew import HeavyKeys
+from slicemill.engine.adapting.skew import HeavyKeys, SkewedSide
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.work import (
@@ -43,10 +43,12 @@ from slicemill.engine.work import (
 from slicemill.metrics.due import TimeMoments
 from slicemill.operators.cell import HeavyKey
 from slicemill.operators.in_turn import Dues, earliest
+from slicemill.operators.join.heavy import KeySample
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import longest_us
 from slicemill.operators.streams.spec import QueryResults
+from slicemill.plan.joined_inputs import joined_inputs
 from slicemill.plan.needs import columns_read
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.placement import PlacementKind, placements_of, restored
@@ -129,6 +131,7 @@ class RunningUnit:
         self._rows_since_checkpoint = 0
         self._checkpointed_s = time.monotonic()
         self._checkpoint_files: dict[int, tuple[Any, ...]] = {}
+        self._spread_keys: tuple[HeavyKey, ...] = ()
         self.by_key_alone = by_key_alone
         self._heavy = None if by_key_alone else self._heavy_keys()
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
@@ -247,7 +250,9 @@ class RunningUnit:
         self._runs += 1
         self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.unit.inputs}
         self._dropping, self._moments, self._begun_us = dropping, moments, now
-        self._spread_keys = self._heavy.keys if self._heavy is not None else ()
+        if self._heavy is not None:
+            self._heavy.foresee(max(self.input_watermarks().values(), default=BEGINNING) + 1)
+            self._spread_keys = self._heavy.keys
         self.run = UnitRun(self, self._runs, epochs, marks, shares, [])
         return self.run
 
@@ -361,7 +366,15 @@ class RunningUnit:
             for member in join.members
             for window in member.windows
         )
-        return HeavyKeys(self.cells, longest, self.fields.get("heavy") or ())
+        joined = joined_inputs(plan.unit, plan.graph)
+        sides = [SkewedSide.of(one.logs, one.window) for one in joined.inputs] if joined is not None else []
+        return HeavyKeys(self.cells, longest, self.fields.get("heavy") or (), sides)
+
+    def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
+        """Rows were written to a log; by exchange, keys that many of them have."""
+        exchange = self.plan.exchanges.get(log)
+        if self._heavy is not None and exchange is not None and exchange.id in samples:
+            self._heavy.arrived(log, samples[exchange.id])
 
     def _weigh_keys(self, run: UnitRun, fields: dict[str, Any]) -> None:
         if self._heavy is None:
@@ -369,7 +382,8 @@ class RunningUnit:
         for done in run.done:
             self._heavy.add(done.cell, done.key_work)
         # The watermark of an input is no earlier than its last row.
-        if self._heavy.decide(max(run.input_watermarks.values()) + 1):
+        self._heavy.decide(max(run.input_watermarks.values()) + 1)
+        if self._heavy.plain() != list(map(tuple, self.fields.get("heavy") or ())):
             fields["heavy"] = self._heavy.plain()
 
     def _latest(self, parts: Sequence[RunDone]) -> dict[str, int]:

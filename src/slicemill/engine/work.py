@@ -17,7 +17,7 @@ from slicemill.ingest.stream import Announced, HandedRows
 from slicemill.metrics.due import Arrivals, TimeMoments
 from slicemill.operators.cell import HeavyKey
 from slicemill.operators.in_turn import Dues
-from slicemill.operators.join.heavy import NO_WORK, KeyWork
+from slicemill.operators.join.heavy import NO_WORK, KeySample, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.plan.partitions import Exchange
 from slicemill.scheduling.balance import CellId
@@ -27,6 +27,9 @@ from slicemill.shedding.report import Report
 from slicemill.storage.changes import Appended
 from slicemill.storage.log import Epoch
 from slicemill.storage.segments import Extent
+
+# By log, of the rows that were written to it: by exchange, the keys that many of them have.
+KeySamples: TypeAlias = Mapping[str, Mapping[str, KeySample]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,7 @@ class RunDone:
     compared: Mapping[str, Compared] = field(default_factory=dict)  # by joins, by the age of rows
     python_s: float = 0.0  # of the processor seconds, those of kernels that have no machine code yet
     key_work: KeyWork = NO_WORK
+    key_samples: KeySamples = field(default_factory=dict)
 
     @property
     def pairs(self) -> int:
@@ -194,6 +198,7 @@ class ReadDone:
     rows_unneeded: int  # of them, what no query wants, which is not stored
     cpu_s: float
     seconds: Mapping[str, float]
+    key_samples: Mapping[str, KeySample] = field(default_factory=dict)  # of its rows, by exchange
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,6 +210,9 @@ class _Builder:
     def _coalesce(self, select: SelectQuery, node: Node, name: str) -> Node:
         coalesce = select.coalesce
         assert coalesce is not None
+        if coalesce.late is not None:
+            late = self.relation(coalesce.late.stream)
+            node = self.add(f"{name}: with late tuples", Merge(), (node, late), node.schema, node.kind)
         operator = Coalesce(
             coalesce.attributes,
             coalesce.partition_by,
@@ -219,6 +222,7 @@ class _Builder:
             coalesce.after if coalesce.budget is not None else None,
             coalesce.tells_open,
             coalesce.changes,
+            coalesce.late,
         )
         node = self.add(f"{name}: coalesce", operator, (node,), coalesce.schema)
         return self._filter(node, coalesce.after, f"{name}: valid")

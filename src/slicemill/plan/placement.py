@@ -28,7 +28,13 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.kind import Keys
 from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
 from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time, may_spread_keys
-from slicemill.plan.placement_cost import ASSUMED, PlacementCost, PlacementStatistics, cost_of
+from slicemill.plan.placement_cost import (
+    ASSUMED,
+    CellsByTime,
+    PlacementCost,
+    PlacementStatistics,
+    cost_of,
+)
 from slicemill.plan.units import Unit
 
 # Along how many dimensions up to so many cells may be spread: with more of both, planning would take long.
@@ -142,13 +148,29 @@ def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
 def candidates(
     unit: Unit, graph: QueryGraph, cells: int, statistics: PlacementStatistics = ASSUMED
 ) -> list[Candidate]:
-    """The placements of a unit with their costs, the cheapest first."""
+    """The placements of a unit with their costs, the cheapest first.
+
+    By time each cell reads all rows, so fewer cells may be better: as many as are best are there, too.
+    """
     joined = joined_inputs(unit, graph)
-    found = [
-        Candidate(placement, _cost(placement, unit, joined, statistics))
-        for placement in placements_of(unit, graph, cells)
-    ]
+    possible = placements_of(unit, graph, cells)
+    if any(placement.kind is PlacementKind.TIME for placement in possible):
+        best = best_by_time(unit, graph, cells, statistics).best()
+        if 1 < best < cells:
+            possible.append(Placement(PlacementKind.TIME, by_time(unit, graph, best)))
+    found = [Candidate(placement, _cost(placement, unit, joined, statistics)) for placement in possible]
     return sorted(found, key=lambda candidate: candidate.cost.price(cells))
+
+
+def best_by_time(
+    unit: Unit, graph: QueryGraph, cores: int, statistics: PlacementStatistics = ASSUMED
+) -> CellsByTime:
+    """Of a unit that can be by time, what is divided among cells, and what each has for itself."""
+    joined = joined_inputs(unit, graph)
+    one, two = (
+        cost_of(by_time(unit, graph, cells), unit.inputs, joined, statistics).cpu_s for cells in (1, 2)
+    )
+    return CellsByTime(one - (two - one), two - one, cores)
 
 
 def _cost(
@@ -179,6 +201,8 @@ def chosen(
     if not unit.stateful or cells == 1:
         return ONE_CELL
     known = candidates(unit, graph, cells, statistics)
+    if kind is PlacementKind.TIME:  # who asks for it asks for all these cells
+        known = [one for one in known if one.placement.cells == cells]
     found = next((one.placement for one in known if kind in (None, one.placement.kind)), None)
     if found is None:
         assert kind is not None, "one is the cheapest"

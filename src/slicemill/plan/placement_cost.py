@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import ceil, floor, prod, sqrt
 
 from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.kind import Keys
@@ -109,6 +109,32 @@ class PlacementCost:
         Rows that are stored in several cells cost memory in each.
         """
         return self.slowest_s + (self.cpu_s + self.keeping_s) / cells
+
+
+@dataclass(frozen=True, slots=True)
+class CellsByTime:
+    """How many cells a unit should have whose rows go to all of them (S35, S36): of its processor seconds in
+    a second, some are divided among the cells, the others each cell has for itself.
+
+    In the publication a longer ring makes the way of a tuple longer; here it makes rows be read, and probe,
+    once more, and the cores are not more for that. So the price of N cells, and its least, are
+
+        divided / N + repeated + (divided + N repeated) / cores        at N = sqrt(divided cores / repeated)
+    """
+
+    divided_s: float
+    repeated_s: float
+    cores: int
+
+    def price(self, cells: float) -> float:
+        all_s = self.divided_s + cells * self.repeated_s
+        return self.divided_s / cells + self.repeated_s + all_s / self.cores
+
+    def best(self) -> int:
+        """The number with the least price, up to that of the cores: the better neighbour of the exact one."""
+        exact = sqrt(self.divided_s * self.cores / self.repeated_s)
+        near = {min(max(1, round_(exact)), self.cores) for round_ in (floor, ceil)}
+        return min(sorted(near), key=self.price)
 
 
 def cost_of(

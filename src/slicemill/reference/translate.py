@@ -50,7 +50,7 @@ from slicemill.reference.operators.changes import (
     WindowTopOperator,
 )
 from slicemill.reference.operators.classify import ClassifyOperator
-from slicemill.reference.operators.coalesce import CoalesceOperator
+from slicemill.reference.operators.coalesce import CoalesceOperator, LateRows
 from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
 from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
 from slicemill.reference.operators.table_join import TableJoin
@@ -122,8 +122,15 @@ def coalesce_rows(
     operator: coalesce.Coalesce, schema: Schema, output: Schema
 ) -> CoalesceOperator | SheddingCoalesce:
     if operator.budget is None:
-        return CoalesceOperator(temporal(operator, schema))
+        return CoalesceOperator(temporal(operator, schema), _late_rows(operator, schema))
     return shedding_rows(operator, operator.budget, schema, output)
+
+
+def _late_rows(operator: coalesce.Coalesce, schema: Schema) -> LateRows | None:
+    if operator.late is None:
+        return None
+    place = schema.index(operator.late.column)
+    return LateRows(lambda row: int(str(row[place])), operator.late.within_us)
 
 
 def _lookup(operator: lookup.Lookup, context: StepContext) -> RowOperator:

@@ -8,7 +8,7 @@ network, no settings.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
@@ -21,10 +21,17 @@ _MEMORY = "1GB"
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
 
 
-def ask(sql: str, rows_of: Callable[[str], pa.Table], interrupted: threading.Event | None = None) -> pa.Table:
+def ask(
+    sql: str,
+    rows_of: Callable[[str], pa.Table],
+    interrupted: threading.Event | None = None,
+    parameters: Sequence[object] = (),
+    listed: Mapping[str, pa.Table] | None = None,
+) -> pa.Table:
     """The answer to a question; `rows_of` gives the rows of a relation, or raises if there is none.
 
-    Who sets `interrupted` from another thread ends it.
+    `parameters` are for $1, $2, … in it; `listed` is what its catalog lists besides. Who sets `interrupted`
+    from another thread ends it.
     """
     connection = duckdb.connect(
         config={
@@ -35,13 +42,14 @@ def ask(sql: str, rows_of: Callable[[str], pa.Table], interrupted: threading.Eve
     )
     try:
         connection.execute("SET lock_configuration = true")
-        for name in relations_named(sql):
-            connection.register(name, _without_zones(rows_of(name)))
+        named = {name: rows_of(name) for name in relations_named(sql)}
+        for name, rows in {**(listed or {}), **named}.items():
+            connection.register(name, _without_zones(rows))
         done = threading.Event()
         if interrupted is not None:
             _interrupt_when(interrupted, done, connection)
         try:
-            return _in_our_types(connection.sql(sql).to_arrow_table())
+            return _in_our_types(connection.sql(sql, params=list(parameters) or None).to_arrow_table())
         finally:
             done.set()
     except duckdb.Error as problem:
@@ -64,8 +72,22 @@ def relations_named(sql: str) -> list[str]:
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise SlicemillError("a question is one SELECT")
     own = {cte.alias.lower() for cte in trees[0].find_all(exp.CTE)}
-    names = (table.name for table in trees[0].find_all(exp.Table) if isinstance(table.this, exp.Identifier))
+    tables = (table for table in trees[0].find_all(exp.Table) if isinstance(table.this, exp.Identifier))
+    names = (table.name for table in tables if not _is_system(table))
     return list(dict.fromkeys(name for name in names if name.lower() not in own))
+
+
+def reads_system_tables(sql: str) -> bool:
+    """Is it a question about the catalog, by the tables that PostgreSQL has for it?"""
+    try:
+        tree = sqlglot.parse_one(sql, read="postgres")
+    except sqlglot.errors.SqlglotError:
+        return False
+    return any(_is_system(table) for table in tree.find_all(exp.Table))
+
+
+def _is_system(table: exp.Table) -> bool:
+    return table.db.lower() in ("pg_catalog", "information_schema") or table.name.lower().startswith("pg_")
 
 
 def _interrupt_when(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import signal
-import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -18,8 +17,10 @@ from rich.console import Console
 
 from slicemill.engine.mill import Mill
 from slicemill.esl import SourceText
-from slicemill.server.http.app import create_app
-from slicemill.server.http.run import HttpAddress, serving
+from slicemill.server.access import Access
+from slicemill.server.audit import AuditLog
+from slicemill.server.network import Listening, serving
+from slicemill.server.permissions import Allowed
 from slicemill.server.service import MillService
 
 if TYPE_CHECKING:
@@ -30,16 +31,15 @@ _LOGGER = logging.getLogger("slicemill")
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Options of `slicemill serve`: the home, what to declare first, and for how long."""
+    """Options of `slicemill serve`: the home, what to declare first, for how long, and what others may do."""
 
     home: Path | None = None
     script: SourceText | None = None
     seconds: float | None = None
+    allowed: Allowed = field(default_factory=Allowed)
 
 
-def run_server(
-    listening: socket.socket, address: HttpAddress, options: ServeOptions, spark: Future[SparkSession]
-) -> None:
+def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
     """Serve until the time is over or somebody ends the process; state is written before it ends."""
     console = Console(stderr=True)
     with _ends_when_told() as ended:
@@ -48,12 +48,14 @@ def run_server(
         with mill:
             for name in mill.restore():
                 _LOGGER.warning("%s, kept in %s, cannot be read by this version", name, mill.home.folder)
-            service = MillService(mill)
+            service = MillService(mill, options.allowed, AuditLog(options.home))
             if options.script is not None:
                 mill.execute(options.script)
             mill.start()
-            with serving(create_app(service), listening, address) as url:
+            with serving(service, listening, Access(options.home)) as url:
                 console.print(f"slicemill serves {len(mill.queries)} queries at {url}", soft_wrap=True)
+                if listening.postgres_url is not None:
+                    console.print(f"and to clients of PostgreSQL at {listening.postgres_url}", soft_wrap=True)
                 ended.wait(options.seconds)
                 console.print("ending: state is written")
 

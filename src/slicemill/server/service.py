@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,26 +15,18 @@ from slicemill.engine.mill import Mill
 from slicemill.engine.query import Query
 from slicemill.engine.state_view import placements_in, with_measures
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError, SourceText
-from slicemill.esl.binder import bind_script
-from slicemill.esl.syntax.errors import Diagnostic
-from slicemill.esl.syntax.grammar.commands import STARTS, read_command
-from slicemill.esl.syntax.pieces import StatementPiece, pieces
-from slicemill.esl.types.catalog import DroppedName, Setting, Statement, Table, View
-from slicemill.esl.types.command import Command, Describe, Show, ShowCreate
+from slicemill.esl import SourceText
+from slicemill.esl.types.catalog import Statement, Table, View
 from slicemill.explain.json import explain_json
 from slicemill.explain.placements import placed_units
-from slicemill.explain.statements import describe
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
-from slicemill.server.answer import StatementAnswer
-from slicemill.server.listings import columns_of, listing, statement_of, unknown
-from slicemill.server.questions import ask
-from slicemill.storage.arrow_schema import as_results, with_system_columns
+from slicemill.server.audit import AuditLog
+from slicemill.server.listings import unknown
+from slicemill.server.permissions import Allowed
+from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.storage.log import Epoch, Log
-
-_QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
 
 
 class NotThere(SlicemillError):
@@ -54,62 +46,21 @@ class ResultPage:
 
 
 class MillService:
-    """Statements, questions and results of one mill. Methods may be called from any thread."""
+    """The calls behind all ways in, without asking who calls (`user_session` does). For any thread.
 
-    def __init__(self, mill: Mill) -> None:
+    `allowed` says what statements from outside may name; without it, anything.
+    """
+
+    def __init__(self, mill: Mill, allowed: Allowed | None = None, audit: AuditLog | None = None) -> None:
         self.mill = mill
+        self.allowed = allowed
+        self.audit = audit or AuditLog()
         self._changing = threading.Lock()
 
-    def execute(
-        self, text: str, by: str | None = None, interrupted: threading.Event | None = None
-    ) -> list[StatementAnswer]:
-        """Run the statements of a text, one after another; declarations that stand together, all or none.
-
-        `SELECT …` is a question about what is there now. `CREATE QUERY` declares one that stays.
-        """
-        answers: list[StatementAnswer] = []
-        for piece in _together(pieces(SourceText(text))):
-            try:
-                answers += self._run(piece, by, interrupted)
-            except EslError as error:  # with the text as it was written
-                raise EslError(piece.source, error.diagnostics) from None
-        return answers
-
-    def check(self, text: str) -> None:
-        """Raise EslError with all mistakes of a text; nothing is run, none of its code."""
-        source = SourceText(text)
-        catalog = self.mill.catalog
-        found: list[Diagnostic] = []
-        for piece in _together(pieces(source)):
-            if piece.words[0] in STARTS:
-                read_command(piece.alone())
-            elif piece.words[0] not in _QUESTIONS:
-                bound = bind_script(piece.alone(), catalog, imports=False)
-                catalog = bound.catalog
-                found += bound.diagnostics
-        if found:
-            raise EslError(source, found)
-
-    def _run(
-        self, piece: StatementPiece, by: str | None, interrupted: threading.Event | None
-    ) -> list[StatementAnswer]:
-        first = piece.words[0]
-        if first in STARTS:
-            return [self._command(read_command(piece.alone()))]
-        if first in _QUESTIONS:
-            return [StatementAnswer("SELECT", table=ask(piece.text, self.rows_of, interrupted))]
+    def declare(self, source: SourceText, by: str | None) -> list[Statement]:
+        """Run declarations, all or none; one text at a time."""
         with self._changing:
-            return [_done(statement) for statement in self.mill.execute(piece.alone(), by)]
-
-    def _command(self, command: Command) -> StatementAnswer:
-        if isinstance(command, Show):
-            return StatementAnswer(f"SHOW {command.listing}", table=listing(self.mill, command.listing))
-        if isinstance(command, ShowCreate):
-            text = statement_of(self.mill, command.name)
-            return StatementAnswer("SHOW CREATE", table=pa.table({"statement": [text]}))
-        if isinstance(command, Describe):
-            return StatementAnswer("DESCRIBE", table=columns_of(self.mill, command.name))
-        return StatementAnswer("EXPLAIN", table=pa.table({"plan": self.explain(command.name).splitlines()}))
+            return self.mill.execute(source, by)
 
     def query(self, name: str) -> Query:
         """The handle of a continuous query."""
@@ -166,6 +117,17 @@ class MillService:
             )
         return table_of_now(found, known.schema)
 
+    def relations(self) -> Iterator[tuple[str, pa.Table]]:
+        """All that a question can name, as tables without rows."""
+        catalog = self.mill.catalog
+        for found in (*catalog.relations.values(), *catalog.queries.values()):
+            columns = to_arrow(found.schema)
+            timed = found.name in self.mill.home.logs
+            yield (
+                found.name,
+                as_results(with_system_columns(columns).empty_table()) if timed else columns.empty_table(),
+            )
+
     def results(self, name: str, since: int = 0, most_rows: int = 10_000) -> ResultPage:
         """Results of a query from epoch `since` on; whole epochs, until there are `most_rows` of them."""
         log = self.query(name).log
@@ -189,29 +151,3 @@ class MillService:
     def _read(self, log: Log, epochs: Sequence[Epoch]) -> pa.Table:
         empty = with_system_columns(log.columns).empty_table()
         return as_results(pa.concat_tables([empty, *(log.read(epoch) for epoch in epochs)]))
-
-
-def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
-    """Pieces, with declarations that follow each other as one."""
-    declared: StatementPiece | None = None
-    for piece in found:
-        if piece.words[0] in (*STARTS, *_QUESTIONS):
-            if declared is not None:
-                yield declared
-            declared = None
-            yield piece
-        else:
-            declared = piece if declared is None else declared.to(piece)
-    if declared is not None:
-        yield declared
-
-
-def _done(statement: Statement) -> StatementAnswer:
-    kind, what = describe(statement)
-    if isinstance(statement, DroppedName):
-        return StatementAnswer(
-            f"DROP {statement.kind}", f"{statement.kind.lower()} {statement.name} is dropped"
-        )
-    if isinstance(statement, Setting):
-        return StatementAnswer("SET", f"{statement.name} is {what}")
-    return StatementAnswer(f"CREATE {kind.upper()}", f"{kind} {statement.name}: {what}")

@@ -157,6 +157,11 @@ class ChainMemory(ABC):
     def kept(self, partition: Hashable) -> list[Tuple]:
         return list(self.chains.get(partition, ()))
 
+    @property
+    def beside(self) -> int:
+        """How many times are kept beside tuples."""
+        return 0
+
     @abstractmethod
     def _victim(self) -> Tuple:
         """Which tuple goes."""

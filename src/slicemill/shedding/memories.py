@@ -11,11 +11,11 @@ from slicemill.shedding.runs import RunMemory
 from slicemill.shedding.scan import OriginalRunMemory, ScanMemory
 
 
-def memory_of(budget: Budget) -> ChainMemory:
-    """An empty memory of a budget's size, which drops by its method."""
+def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> ChainMemory:
+    """An empty memory of a budget's size, which drops by its method; windows slide by so much time."""
     method = method_of(budget.method, budget.threshold, weights=budget.weights)
     if budget.slot is Slot.RUNS:
-        return RunMemory(budget.capacity, method)
+        return RunMemory(budget.capacity, method, extent or 0, slide)
     if method.blind:
         return BlindMemory(budget.capacity, method)
     if method.original:

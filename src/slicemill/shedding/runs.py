@@ -1,16 +1,18 @@
 """Run slots: tuples are coalesced as they come, and memory counts runs (L24).
 
 With long runs this needs far fewer slots. Only whole runs are dropped, the shortest first, and never one
-that is still growing while there is another. A run does not know where its tuples began: one that the window
-has partly passed is cut at the window's start.
+that is still growing while there is another. A run does not know where its tuples began; but a window that
+slides can only begin at some places, and of each partition the first tuple behind each of these is known. So
+a run that the window has partly passed begins with its first tuple inside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections import deque
+from collections.abc import Hashable, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from slicemill.shedding.chains import ChainMemory, NewestTuple, Tuple, TupleChain
 from slicemill.shedding.methods import Method
@@ -23,13 +25,20 @@ _Entry: TypeAlias = tuple[bool, int, int, int, Tuple]
 class RunMemory(ChainMemory):
     """A `Tuple` here is a run; the `fragment` of one is the number of its entry in the heap."""
 
-    def __init__(self, capacity: int, method: Method) -> None:
+    def __init__(self, capacity: int, method: Method, extent: int = 0, slide: int = 1) -> None:
+        """Windows of length `extent` end at multiples of `slide`."""
         super().__init__(capacity)
         self.method = method
+        self._extent, self._slide = extent, slide
+        self._starts: dict[Hashable, deque[int]] = {}
         self._heap: list[_Entry] = []
         self._entries = count()
 
     def add(self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None) -> None:
+        if closed is not None:
+            starts = self._starts.setdefault(partition, deque())
+            if not starts or self._place(starts[-1]) < self._place(closed.begin):
+                starts.append(closed.begin)
         last = self.chains[partition].last if partition in self.chains else None
         if closed is None or last is None or not closed.goes_on(last.values, last.end):
             super().add(partition, closed, follower)
@@ -43,14 +52,38 @@ class RunMemory(ChainMemory):
         if number is not None:
             super().expire(partition, number=number)
             return
-        chain = self.chains.get(partition)
-        while begin is not None and chain is not None and (oldest := chain.first) is not None:
-            if oldest.end > begin:
-                if oldest.begin < begin:
-                    oldest.begin = begin
-                    self._offer(oldest)
+        if begin is None:
+            return
+        chain, starts = self.chains.get(partition), self._starts.get(partition, deque())
+        while starts and starts[0] < begin:
+            starts.popleft()
+        while chain is not None and (oldest := chain.first) is not None and oldest.begin < begin:
+            # Runs do not overlap: a tuple that begins before its end is one of its own.
+            if starts and starts[0] < oldest.end:
+                oldest.begin = starts[0]
+                self._offer(oldest)
                 break
             self._remove(oldest)
+
+    def forget(self, partition: Hashable) -> None:
+        super().forget(partition)
+        self._starts.pop(partition, None)
+
+    @property
+    def beside(self) -> int:
+        """How many tuples are known beside the runs."""
+        return sum(map(len, self._starts.values()))
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "starts": self._starts}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        self._starts = dict(state["starts"])
+
+    def _place(self, begin: int) -> int:
+        """Between which two possible beginnings of windows a tuple begins."""
+        return (begin + self._extent) // self._slide
 
     def _victim(self) -> Tuple:
         while self._heap[0][4].fragment != self._heap[0][3]:

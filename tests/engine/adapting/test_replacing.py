@@ -35,6 +35,10 @@ QUERIES = {
     "c [RANGE 7 MICROSECONDS] WHERE a.k = b.k AND b.k = c.k",
     "named": "SELECT a.v, b.w, c.x FROM a [RANGE 8 MICROSECONDS], b [RANGE 9 MICROSECONDS], "
     "c [RANGE 11 MICROSECONDS] WHERE a.name = b.name AND b.k = c.k AND a.v < c.x",
+    "groups": "SELECT a.k, count(*) AS n, sum(b.w) AS s FROM a [RANGE 20 MICROSECONDS SLIDE 3 MICROSECONDS], "
+    "b [RANGE 12 MICROSECONDS] WHERE a.k = b.k GROUP BY a.k",
+    "grouped": "SELECT a.name, b.k, max(b.w) AS m FROM a [RANGE 7 MICROSECONDS], b [RANGE 9 MICROSECONDS] "
+    "WHERE a.name = b.name AND a.k = b.k GROUP BY a.name, b.k",
     "counted": "SELECT a.v, b.w FROM a [ROWS 7], b [RANGE 20 MICROSECONDS] WHERE a.v < b.w",
 }
 SCRIPT = STREAMS + "".join(f"CREATE QUERY {name}_ AS {text};" for name, text in QUERIES.items())

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from slicemill.engine.adapting import skew
-from slicemill.engine.adapting.skew import ENOUGH_WORK, HeavyKeys
+from slicemill.engine.adapting.skew import LIMITS, HeavyKeys, SkewedSide, SkewLimits, work_ahead
 from slicemill.engine.mill import Mill
 from slicemill.operators.cell import HeavyKey
-from slicemill.operators.join.heavy import KeyWork
+from slicemill.operators.join.heavy import KeySample, KeyWork
 from slicemill.plan.placement import placements_of
 from slicemill.time import END
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 CELLS, WINDOW = 4, 1_000
+ENOUGH_WORK = int(LIMITS.enough_work)
 LIGHT = KeyWork(0, ENOUGH_WORK)
 SLOW = KeyWork(1_000, 5 * ENOUGH_WORK, {7: (1_000, 4 * ENOUGH_WORK), 8: (10, 10)})
 
@@ -57,7 +58,7 @@ def test_only_keys_of_the_slow_cell_are_spread() -> None:
 
 def test_a_key_whose_rows_cost_more_than_its_pairs_stays_where_it_is() -> None:
     """All cells would be given its rows: nothing would be gained."""
-    rows = 4 * ENOUGH_WORK // skew.ROW_WORK
+    rows = 4 * ENOUGH_WORK // int(LIMITS.row_work)
     slow = KeyWork(rows, rows, {7: (rows, rows)})
     assert not told(HeavyKeys(CELLS, WINDOW), KeyWork(), KeyWork(), slow, KeyWork()).decide(50)
 
@@ -87,6 +88,44 @@ def test_without_an_end_of_windows_a_key_stays_heavy() -> None:
     keys = told(HeavyKeys(CELLS, None), LIGHT, LIGHT, SLOW, LIGHT)
     assert keys.decide(50)
     assert not any(told(keys, *(LIGHT,) * CELLS).decide(400) for _ in range(20))
+
+
+def test_what_lies_ahead_is_foreseen_from_samples_of_both_sides() -> None:
+    sides = (SkewedSide(("a",), window_us=100), SkewedSide(("b", "c"), window_rows=50))
+    samples = {
+        "a": [KeySample(1_000, 1_000, {7: (2, 300.0)})],
+        "b": [KeySample(500, 10, {7: (2, 200.0), 8: (0, 100.0)})],
+        "c": [KeySample(20, 10, {7: (2, 10.0)})],
+    }
+    ahead = work_ahead(sides, samples, CELLS)
+    # 300 rows of a meet a tenth of those of b and all of c; 210 meet the tenth of a that is in the window.
+    assert ahead[2].keys == {7: (510, 300 * 30 + 210 * 30)}
+    assert ahead[0].keys == {8: (100, 0)}
+    assert [work.rows for work in ahead] == [100 + 227, 227, 510 + 227, 227]
+
+
+def test_a_key_is_spread_before_the_first_run_over_many_of_its_rows() -> None:
+    many = KeySample(100_000, WINDOW, {7: (2, 30_000.0)})
+    keys = HeavyKeys(CELLS, WINDOW, (), (SkewedSide(("a",), WINDOW), SkewedSide(("b",), WINDOW)))
+    for log in "ab":
+        keys.arrived(log, many)
+    keys.foresee(50)
+    assert keys.keys == (HeavyKey(7, 2, 50),)
+    keys.foresee(60)
+    assert keys.keys == (HeavyKey(7, 2, 50),), "nothing else has come"
+
+
+def test_what_was_foreseen_and_did_not_come_is_believed_less() -> None:
+    many = KeySample(1_000, WINDOW, {7: (2, 700.0)})
+    keys = HeavyKeys(CELLS, WINDOW, (), (SkewedSide(("a",), WINDOW), SkewedSide(("b",), WINDOW)))
+    few = KeySample(1_000, WINDOW, {7: (2, 500.0)})
+    for sample in (few, many):
+        for log in "ab":
+            keys.arrived(log, sample)
+        keys.foresee(50)
+        assert keys.keys == ()
+        for cell in range(CELLS):
+            keys.add(cell, KeyWork(500, 100))
 
 
 QUERIES = """
@@ -152,7 +191,7 @@ def _place(mill: Mill, cells: int, kind: str) -> None:
 def test_rows_and_their_numbers_are_those_of_one_cell_while_a_key_is_heavy_for_some_time(
     tmp_path: Path, disturbed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(skew, "ENOUGH_WORK", 2_000)
+    monkeypatch.setattr(skew, "LIMITS", SkewLimits(enough_work=2_000))
     one, none = _played(tmp_path / "one", 1)
     assert none == [] and len(one["pairs"]) > 1_000
     several, heavy = _played(tmp_path / "several", 4, disturbed)
@@ -164,3 +203,23 @@ def test_rows_and_their_numbers_are_those_of_one_cell_while_a_key_is_heavy_for_s
     else:
         assert begun[-1][0][3] < END, "it was heavy, and faded"
     assert {len(keys) for keys in begun} == {1}
+
+
+def test_a_key_is_heavy_from_the_first_row_on_if_a_batch_has_many_of_its_rows(tmp_path: Path) -> None:
+    chance = np.random.default_rng(2)
+    mill = fed_mill(tmp_path, Clock(1), inline_pool(), 4)
+    try:
+        mill.execute(QUERIES.split("CREATE STREAM pairs")[0])
+        mill.execute("CREATE QUERY q AS SELECT A.v FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND] "
+                     "WHERE A.k = B.k AND abs(A.v - B.v) <= 10")  # fmt: skip
+        mill.open()
+        for stream in "AB":
+            times = np.sort(chance.integers(0, 3_000_000, 6_000))
+            keys = np.where(chance.random(6_000) < 0.3, 3, chance.integers(0, 2_000, 6_000))
+            values = chance.integers(0, 100_000, 6_000)
+            feed_rows(mill, stream, list(zip(keys.tolist(), values.tolist(), times.tolist(), strict=True)))
+        mill.dispatcher.run_all()
+        ((key, *_),) = [fields["heavy"] for fields in mill.home.units.values() if fields.get("heavy")]
+        assert HeavyKey(*key).since <= 0
+    finally:
+        mill.close()

@@ -218,6 +218,10 @@ KINDS = {
     "runs_short": Kind(
         "SELECT S.v, VALID(S) AS p FROM s(v) AS S RANGE 4 SECONDS SLIDES 2 SECONDS PARTITION BY k WHERE v > 1"
     ),
+    "runs_late": Kind(
+        "SELECT S.v, VALID(S) AS p FROM s(v) AS S RANGE 6 SECONDS SLIDES 2 SECONDS LATE 2 SECONDS"
+        " PARTITION BY k"
+    ),
     "runs_few": Kind(
         "SELECT S.v, VALID(S) AS p FROM s(v) AS S RANGE 6 SECONDS SLIDES 2 SECONDS PARTITION BY k",
         "memory = '3 tuples'",
@@ -250,13 +254,14 @@ class Event:
 
 @cache
 def events(seed: int, count: int = 36) -> tuple[Event, ...]:
-    """Tuples in order of time, some at the same time."""
+    """Tuples in order of time, some at the same time; a few of s come late."""
     chance = random.Random(seed)
     found, at = [], SECOND
     for _ in range(count):
         at += chance.choice([0, 0, SECOND // 4, SECOND // 2, SECOND, SECOND, 2 * SECOND])
         stream, k, v = chance.choice("ssssrri"), chance.randrange(3), chance.randrange(6)
-        found.append(Event(at, stream, (k, v, at)))
+        late = 3 * SECOND // 2 if (stream, k, v) == ("s", 1, 3) else 0
+        found.append(Event(at, stream, (k, v, at - late)))
     return tuple(found)
 
 

@@ -43,10 +43,10 @@ def operator(random: Random) -> Coalesce:
     keys = tuple(SelectItem(name, column(name)) for name in random.choice([(), ("k",), ("g",)]))
     budget = Budget(
         random.choice([1, 2, 4, 7, 30]),
-        method=random.choice(["cals", "lookahead", "value", "threshold"]),
+        method=random.choice(["cals", "lookahead", "value", "threshold", "interval", "random"]),
         threshold=random.choice([2, 4, 9]),
     )
-    if budget.method != "value":
+    if budget.method not in ("value", "interval", "random"):
         budget = replace(budget, weights=random.choice([None, None, (2.0, 1.0), (1.0, 0.5), (3.0, 0.0)]))
     where = random.choice([None, column("q")])
     wanted = random.choice([None, WANTED])

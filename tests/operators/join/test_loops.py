@@ -34,7 +34,7 @@ def test_a_loop_is_compiled_by_its_first_call_and_only_for_its_types() -> None:
 def test_every_loop_of_a_join_is_compiled_for_its_types() -> None:
     modules = (hashing, placing, probe, retain)
     found = [value for module in modules for value in vars(module).values() if isinstance(value, Loop)]
-    assert len(found) == 13
+    assert len(found) == 14
     for each in found:
         each.compile()
     assert all(each.is_compiled for each in found)

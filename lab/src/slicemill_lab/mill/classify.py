@@ -42,8 +42,8 @@ class Problem:
         return int(self.last.size)
 
 
-def walks(seed: int, train: int, test: int, tasks: int = 25, features: int = 4) -> Problem:
-    """Features that walk at random, each in its class's normal distribution.
+def walked(seed: int, units: int, tasks: int = 25, features: int = 4) -> tuple[Floats, NaiveBayes]:
+    """Features that walk at random, each in its class's normal distribution: (time, n, k), and their model.
 
     Half of the features are low in one class and high in the other, half the other way round; half move fast,
     half slowly; the halves are crossed. Walks are reflected at 0 and 1. The true class is the likelier one.
@@ -59,10 +59,15 @@ def walks(seed: int, train: int, test: int, tasks: int = 25, features: int = 4) 
         np.full((tasks, features, 2), DEVIATION),
         zero_one(2),
     )
-    steps = random.normal(size=(train + test, tasks, features)) * sigma
+    steps = random.normal(size=(units, tasks, features)) * sigma
     steps[0] += random.random((tasks, features))
     # Folding a free walk at every whole number reflects it at 0 and 1.
-    values = 1 - np.abs(1 - np.mod(steps.cumsum(axis=0), 2))
+    return 1 - np.abs(1 - np.mod(steps.cumsum(axis=0), 2)), model
+
+
+def walks(seed: int, train: int, test: int, tasks: int = 25, features: int = 4) -> Problem:
+    """Tasks whose features walk; what is learnt of them is how they move."""
+    values, model = walked(seed, train + test, tasks, features)
     zeros = np.zeros((tasks, features))
     bins = bins_between(zeros, zeros + 1, BINS)
     learnt = chains(bins.of(values[:train]), BINS)

@@ -83,8 +83,8 @@ EXPERIMENT = Experiment(
 def highway(seed: int) -> Problem:
     """Three weeks learnt, and the week after them to be tested on."""
     road = Highway(segments=SEGMENTS, seed=seed)
-    values, labels, first = _features(road, range(TRAIN_DAYS))
-    tested, truth, _ = _features(road, range(TRAIN_DAYS, TRAIN_DAYS + TEST_DAYS))
+    values, labels, first = features_of(road, range(TRAIN_DAYS))
+    tested, truth, _ = features_of(road, range(TRAIN_DAYS, TRAIN_DAYS + TEST_DAYS))
     model = learn(_lagged(values), labels[LAGS:], 2)
     bins = bins_between(values.min(axis=0), values.max(axis=0), BINS)
     # Days are made one by one: midnight is no move.
@@ -93,7 +93,7 @@ def highway(seed: int) -> Problem:
     return Problem(tested, truth, model, bins, learnt, values[-1], LAGS)
 
 
-def _features(road: Highway, days: Iterable[int]) -> tuple[Floats, Ints, Bools]:
+def features_of(road: Highway, days: Iterable[int]) -> tuple[Floats, Ints, Bools]:
     """The 16 streams of each segment (time, n, 16), whether it is in a long jam, and where a day begins."""
     values, labels = [], []
     hour = np.arange(SLOTS_PER_DAY) / 12.0

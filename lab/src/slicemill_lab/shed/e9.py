@@ -116,7 +116,16 @@ def _cost(memory: ChainMemory, decisions: int, seed: int) -> tuple[float, float]
 def _compiled_microseconds(capacity: int, decisions: int, seed: int) -> float:
     tuples = stream(P, capacity + ROUNDS * decisions + 1, seed)
     ts, codes = (np.array([getattr(one, name) for one in tuples]) for name in ("begin", "run"))
-    rule = Rule(1.0, True, -1, 1, SEED, LIMIT)
+    rule = Rule(
+        drawn=False,
+        inner=False,
+        lost=1.0,
+        lookahead=True,
+        threshold=-1,
+        seed=1,
+        shadow_seed=SEED,
+        shadow_limit=LIMIT,
+    )
     memory, parts = empty(capacity, LIMIT), new_partitions(1)
 
     def run(first: int, last: int) -> None:

@@ -42,6 +42,12 @@ def with_budget(
         _check_method(method, memory, place)
     if memory is None:
         return query
+    if query.coalesce.late is not None:
+        raise Mistake(
+            "with a budget, what a late tuple would correct may be gone",
+            span_of(place),
+            "leave LATE out, or the memory; with SLACK tuples are put in order before they get here",
+        )
     budget = _budget(query.coalesce, memory, method, place, weights)
     return replace(query, coalesce=replace(query.coalesce, budget=budget))
 

@@ -11,6 +11,7 @@ from slicemill.esl.binder.context import KIND_NAMES, Context, is_finite, view_of
 from slicemill.esl.binder.definitions import refuse_known
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.functions.create import imported, named_object
+from slicemill.esl.binder.loads import lag_us
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
@@ -30,7 +31,7 @@ _NUMBERS: Mapping[str, tuple[int, int]] = {
     "window": (1, 10**9),
     "seed": (0, 2**63 - 1),
 }
-_OPTIONS = ("capacity", "policy", "observe", *(name for name in _NUMBERS if name != "capacity"))
+_OPTIONS = ("capacity", "policy", "observe", "lag", *(name for name in _NUMBERS if name != "capacity"))
 _RESULT = (Column("time", TIMESTAMP), Column("risk", DOUBLE), Column("observed", INT))
 
 
@@ -183,10 +184,12 @@ def _options(
         if name not in _OPTIONS:
             hint = did_you_mean(name, _OPTIONS) or f"the options are {one_of(_OPTIONS)}"
             raise Mistake(f"a classifier has no option {name}", span_of(option), hint)
-        if name in given:
+        if name in given or (name == "lag" and "lag_us" in given):
             raise Mistake(f"{name} is given twice", span_of(option))
         if name == "observe":
             given[name] = _function(option, context)
+        elif name == "lag":
+            given["lag_us"] = lag_us(str(child(option, "value").name), option)
         else:
             given[name] = _policy(option) if name == "policy" else _number(name, option)
     if "capacity" not in given:

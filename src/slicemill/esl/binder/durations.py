@@ -53,20 +53,23 @@ def over_window(node: nodes.FrameClause) -> Window:
     return Window(frame, extent, slide, active)
 
 
-def from_window(node: nodes.FrameClause) -> Window:
-    """The window of a FROM entry: it must hold something, so its length is positive."""
+def from_window(node: nodes.FrameClause, reports: bool = False) -> Window:
+    """The window of a FROM entry: it must hold something, so its length is positive.
+
+    One without a beginning slides if it `reports` all that it holds, as that of a temporal query does.
+    """
     frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")
     if extent == 0:
         raise Mistake("this window holds nothing", span_of(node.this), "make it longer than 0")
-    return Window(frame, extent, _slide(node, frame))
+    return Window(frame, extent, _slide(node, frame, reports))
 
 
-def _slide(node: nodes.FrameClause, frame: FrameUnit) -> int | None:
+def _slide(node: nodes.FrameClause, frame: FrameUnit, reports: bool = False) -> int | None:
     slide = child(node, "slide")
     if slide is None:
         return None
-    if node.this is None:
+    if node.this is None and not reports:
         raise Mistake("an unbounded window does not slide", span_of(slide), "give the window a length")
     length = _length(slide, frame, "a slide")
     if length == 0:

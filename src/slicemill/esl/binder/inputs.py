@@ -69,7 +69,8 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
 def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context: Context) -> BoundInput:
     alias_node = child(entry, "alias")
     frame = child(entry, "frame")
-    window = durations.from_window(frame) if frame is not None else None
+    reports = child(entry, "coalesce") is not None
+    window = durations.from_window(frame, reports) if frame is not None else None
     on = child(join, "on") if join is not None else None
     left = join is not None and child(join, "side") == "LEFT"
     if isinstance(entry.this, exp.Identifier):

@@ -48,7 +48,7 @@ def bind_load(
         )
     utility = _utility(query, options.utility, context, place) if options.utility is not None else None
     budget = LoadBudget(
-        lag_us=_lag(options.lag, place) if options.lag is not None else None,
+        lag_us=lag_us(options.lag, place) if options.lag is not None else None,
         memory=_bytes(memory, place) if memory is not None else None,
         method=_method(query, shedding, utility, place),
         least=_least(options.keep or "0", place),
@@ -56,7 +56,8 @@ def bind_load(
     return budget, utility
 
 
-def _lag(text: str, place: exp.Expression) -> int:
+def lag_us(text: str, place: exp.Expression) -> int:
+    """How far something may fall behind."""
     match = _DURATION.fullmatch(text)
     unit = unit_name(match[2]) if match else None
     if match is None or unit not in UNITS_US or float(match[1]) == 0:

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from slicemill.errors import did_you_mean
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.environments import SelectEnvironment, TemporalEnvironment, mentions
 from slicemill.esl.binder.inputs import BoundInput
 from slicemill.esl.binder.items import bind_items, refuse_null_columns, schema_of_items, with_unique_names
@@ -15,8 +16,9 @@ from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.catalog import LATE, Stream, TimestampKind
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
-from slicemill.esl.types.query import FrameUnit, SelectQuery, TemporalQuery
+from slicemill.esl.types.query import FrameUnit, LateTuples, SelectQuery, TemporalQuery
 from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import BOOLEAN, PERIOD, Column, Schema
 
@@ -65,6 +67,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
+    late = _late(entry, context, by_rows)
     changes = child(entry.node, "changes")
     if changes is not None and by_rows:
         raise Mistake(
@@ -82,8 +85,35 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
         schema=Schema((*shown.columns, Column(VALID.name, PERIOD), *flag)),
         tells_open=run_env.asks_open,
         changes=changes is not None,
+        late=late,
     )
     return SelectQuery((stream,), None, (), (), False, None, (), coalesce, items, schema_of_items(items))
+
+
+def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | None:
+    """Which late tuples correct runs (L5)."""
+    late = child(entry.node, "late")
+    if late is None:
+        return None
+    stream = None if entry.input.relation is None else context.catalog.relation(entry.input.relation)
+    if not isinstance(stream, Stream) or stream.kind is not TimestampKind.EXTERNAL:
+        raise Mistake(
+            f"no tuple of {entry.input.alias} is late: LATE is for streams with timestamps of their own",
+            span_of(late),
+            "leave LATE out, or read a stream that is declared with ORDER BY and a column",
+        )
+    if by_rows or child(entry.node, "changes") is not None:
+        what = "windows that count rows" if by_rows else "CHANGES"
+        raise Mistake(
+            f"late tuples correct whole reports, and {what} cannot take them in",
+            span_of(late),
+            "write RANGE 15 MINUTES SLIDES 1 MINUTE LATE 5 MINUTES, or give the stream a SLACK",
+        )
+    assert stream.time_column is not None, "external streams are ordered by a column"
+    within_us = duration_us(late)
+    if within_us <= 0:
+        raise Mistake("a late tuple is later than this", span_of(late), "as in LATE 5 MINUTES")
+    return LateTuples(stream.name + LATE, stream.time_column, within_us)
 
 
 def _split_where(

@@ -95,8 +95,8 @@ class EmitPart(exp.Expression):
 class StreamInput(exp.Expression):
     """One entry of FROM: a named relation or a sub-query, its alias and its window.
 
-    `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES … [CHANGES]`; the
-    window then follows the alias and may have its own PARTITION BY.
+    `coalesce` is the attribute list of a temporal query, `Stream(a, b) AS S RANGE … SLIDES … [CHANGES]
+    [LATE …]`; the window then follows the alias and may have its own PARTITION BY.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -105,6 +105,7 @@ class StreamInput(exp.Expression):
         "frame": False,
         "coalesce": False,
         "changes": False,
+        "late": False,
         "partition_by": False,
     }
 

@@ -168,8 +168,10 @@ class EslGenerator(Generator):
             sql += f" AS {self.sql(e, 'alias')}"
         if coalesce:
             rows = " ROWS" if child(frame, "kind") == "ROWS" else ""
-            sql += f" RANGE {self.sql(frame, 'this')}{rows} SLIDES {self.sql(frame, 'slide')}{rows}"
+            extent = self.sql(frame, "this") or "UNBOUNDED"
+            sql += f" RANGE {extent}{rows} SLIDES {self.sql(frame, 'slide')}{rows}"
             sql += " CHANGES" if child(e, "changes") else ""
+            sql += f" LATE {self.sql(e, 'late')}" if child(e, "late") else ""
             if child(e, "partition_by"):
                 sql += f" PARTITION BY {self._listing(child(e, 'partition_by'))}"
         return sql

@@ -16,11 +16,11 @@ class Slot(StrEnum):
     RUNS = "runs"
 
 
-# Methods that drop ends of runs, and thus never split one: over windows of time they are compiled.
-COMPILED = ("cals", "lookahead", "value", "threshold")
+# Over windows of time these are compiled.
+COMPILED = ("cals", "lookahead", "value", "threshold", "interval", "random")
 # What a tuple or run takes beside its values: in columns, with its share of what accuracy needs; as objects.
 _IN_COLUMNS = 36 + 6
-_AS_OBJECTS = {"random": 500}
+_AS_OBJECTS = {"random": 500}  # over windows that count tuples
 _AS_OBJECT = 1000
 _AS_RUN = 1300
 

@@ -22,7 +22,8 @@ class ClassifierOptions:
     """`capacity` values are looked at per time unit. `window` transitions are remembered; None: those learnt.
 
     `lags`: so many earlier time units are features as well. `observe` names a function in Python that makes
-    numbers of what the streams bring, of the values that are looked at and no others.
+    numbers of what the streams bring, of the values that are looked at and no others. With `lag_us` the
+    capacity falls with the load, so that decisions come in time.
     """
 
     capacity: int
@@ -33,6 +34,7 @@ class ClassifierOptions:
     window: int | None = None
     seed: int = 1
     observe: str | None = None
+    lag_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,12 +127,24 @@ class EmitClause:
 
 
 @dataclass(frozen=True, slots=True)
+class LateTuples:
+    """Tuples of a stream's late log that a temporal query takes in (L5): `stream` is that log's.
+
+    They hold from the time in `column` on, and may arrive up to `within_us` after it.
+    """
+
+    stream: str
+    column: str
+    within_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class TemporalQuery:
     """A temporal query (L6): runs of equal `attributes` per partition become (attributes, valid period).
 
     `before` selects the tuples that make runs, `after` selects runs; the window and its slide say when runs
     are reported. Without a budget all tuples of the window are kept. `tells_open`: OPEN(S) is asked for.
-    `changes`: a run is told when it begins and when it ends (L8).
+    `changes`: a run is told when it begins and when it ends (L8). `late`: tuples that come late correct runs.
     """
 
     attributes: tuple[str, ...]
@@ -144,6 +156,7 @@ class TemporalQuery:
     budget: Budget | None = None
     tells_open: bool = False
     changes: bool = False
+    late: LateTuples | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,10 @@ def _words(classifier: Classifier) -> Description:
         ("look at", f"{many(options.capacity, 'value')}, chosen by {options.policy}"),
     ]
     facts += [("by", options.observe)] if options.observe is not None else []
+    if options.lag_us is not None:
+        facts.append(
+            ("under load", f"fewer values, for decisions within {format_us(options.lag_us).lower()}")
+        )
     return Description("", "Classify", tuple(facts))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from slicemill.operators.classify.training import Trained, placed, trained
 from slicemill.operators.context import StepContext
 from slicemill.rows import Timed
 from slicemill.shedding.classify.arrays import Floats, Ints
+from slicemill.shedding.load import NOTHING, Dropping
 from slicemill.storage.arrow_schema import TS
 from slicemill.storage.codec import stored_as
 from slicemill.time import END
@@ -49,8 +50,13 @@ class ClassifyStep:
         self._schemas = context.schemas
         self._output = context.node.schema
         self._places = placed(definition, self._schemas)
+        self._share = 1.0
         observes = definition.options.observe is not None
         self._observer = Observer(definition, self._schemas, state.trained) if observes else None
+
+    def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
+        """The share of its capacity that can be afforded in the next run."""
+        self._share = dropping.get(node_id, NOTHING).share
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         for table, schema, places in zip(tables, self._schemas, self._places, strict=True):
@@ -130,7 +136,7 @@ class ClassifyStep:
                 values = state.trained.nothing(len(definition.features))
             payloads = state.payloads.pop(unit, [])
             observe = None if self._observer is None else self._observer.of(payloads, values)
-            rows += state.trained.decide(end, values, definition.key is not None, observe)
+            rows += state.trained.decide(end, values, definition.key is not None, observe, self._share)
             unit += 1
             state.next_unit = unit
         return rows

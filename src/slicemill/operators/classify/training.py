@@ -32,9 +32,14 @@ class Trained:
         """The values of a time unit in which nothing has arrived."""
         return np.full((len(self.tasks), features), np.nan)
 
-    def decide(self, end: int, values: Floats, keyed: bool, observe: Observe | None = None) -> list[Timed]:
-        """The rows of a time unit that ends at `end`; `observe` gives the values that are looked at."""
-        found = self.classifier.step(values, observe)
+    def decide(
+        self, end: int, values: Floats, keyed: bool, observe: Observe | None = None, share: float = 1.0
+    ) -> list[Timed]:
+        """The rows of a time unit that ends at `end`; `observe` gives the values that are looked at.
+
+        Of the capacity, `share` can be afforded.
+        """
+        found = self.classifier.step(values, observe, share)
         rows: list[Timed] = []
         for key, task in self.tasks.items():
             decision = (end, self.classes[found.classes[task]], float(found.risks[task]))

@@ -53,7 +53,10 @@ class BudgetedByTime(Coalescing):
         threshold = -1 if method.threshold is None else method.threshold
         self._capacity = operator.budget.capacity
         limit = runs_remembered(self._capacity)
-        self._rule = m.Rule(method.lost, method.lookahead, threshold, method.seed, SEED, limit)
+        inner = method.split == 0 and method.threshold is None
+        self._rule = m.Rule(
+            method.blind, inner, method.lost, method.lookahead, threshold, method.seed, SEED, limit
+        )
         self._wanted = None if operator.wanted is None else compile_vector(operator.wanted, output)
         # What a run works with; between two runs, the state has it all.
         self._memory = m.empty(0, 0)

@@ -157,13 +157,19 @@ class Coalescing(ABC):
     def _content(self, new: pa.Table) -> Content:
         table = pa.concat_tables([*(piece.table for piece in self.state.pieces), new]).combine_chunks()
         keys: Numbers = numbers(table.column(KEY).combine_chunks())
-        order, partitions, _ = by_partition(keys, max(len(self.state.keys), 1))
-        ts: Places = numbers(table.column(TIME).combine_chunks())[order]
+        times: Places = numbers(table.column(TIME).combine_chunks())
+        order, partitions = self._sorted(keys, times)
+        ts = times[order]
         places = pa.array(order)
         selected: Mask = table.column(SELECTED).take(places).to_numpy()
         values = [table.column(name).combine_chunks().take(places) for name in self._attributes]
         runs = runs_of(partitions, ts, selected, values)
         return Content(table, order, partitions, ts, selected, values, runs)
+
+    def _sorted(self, keys: Numbers, times: Places) -> tuple[Places, Numbers]:  # noqa: ARG002
+        """The places of rows by partition and time, and their partitions: they come in order of time."""
+        order, partitions, _ = by_partition(keys, max(len(self.state.keys), 1))
+        return order, partitions
 
     def _keep_recent(self, new: pa.Table, content: Content, recent: Mask) -> None:
         """Of rows that are sorted, those that later windows may show; older ones may stay for a while."""
@@ -175,7 +181,10 @@ class Coalescing(ABC):
         Were a row left that held for no time, without the one of the same time that came after it, it would
         seem to hold until the next one.
         """
-        self.state.pieces = kept(self.state.pieces, new, content.in_table(content.changes()), exactly=True)
+        self._keep(new, content, content.changes())
+
+    def _keep(self, new: pa.Table, content: Content, needed: Mask) -> None:
+        self.state.pieces = kept(self.state.pieces, new, content.in_table(needed), exactly=True)
 
     def _is_change(self, begins: Places, ends: Places, now: Places | int) -> Mask:
         """Runs that have begun or ended since the report before (L8)."""

@@ -26,6 +26,8 @@ from slicemill.shedding.report import MemoryReport, few_slides
 from slicemill.shedding.shadow import ORIGINAL_BYTES, Shadow, runs_remembered
 from slicemill.storage.state_size import state_bytes
 
+_TIME_BYTES = 40
+
 
 class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
     """Rows as of `Coalesce`. `wanted` says which of them the query goes on with: accuracy is about these."""
@@ -35,7 +37,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._extent = temporal.extent
         self._by_rows = temporal.by_rows
         self._budget = budget
-        self._memory = memory_of(budget)
+        self._memory = memory_of(budget, temporal.extent, temporal.slide)
         self._shadow = Shadow(runs_remembered(budget.capacity))
         self._exactness = Exactness(
             self._shadow, temporal.extent, temporal.by_rows, wanted, temporal.tells_open
@@ -64,6 +66,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
     def bytes_kept(self) -> int:
         """What the process has for it: the objects at work are larger than what is stored of them."""
         kept = self._memory.held * budget_bytes(self._budget) + len(self._shadow) * ORIGINAL_BYTES
+        kept += self._memory.beside * _TIME_BYTES
         return kept + state_bytes({"beside": [self._partitions, self._until, self.report]})
 
     def _new_partition(self, head: Row) -> AccuracyPartition:

@@ -16,6 +16,7 @@ from slicemill.operators.coalesce.budgeted import BudgetedByTime
 from slicemill.operators.coalesce.by_rows import CoalescingByRows
 from slicemill.operators.coalesce.by_time import CoalescingByTime
 from slicemill.operators.coalesce.coalescing import Coalescing, CoalescingState
+from slicemill.operators.coalesce.late import CoalescingWithLate
 from slicemill.operators.coalesce.rows import shedding_rows
 from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.context import StepContext
@@ -57,12 +58,17 @@ class CoalesceStep:
         return self._coalescing.due()
 
 
+def _kind_of(operator: Coalesce) -> type[Coalescing]:
+    if operator.late is not None:
+        return CoalescingWithLate
+    return CoalescingByRows if operator.window.frame is FrameUnit.ROWS else CoalescingByTime
+
+
 def coalesce(operator: Coalesce, context: StepContext) -> CoalesceStep | RowStep:
     budget = operator.budget
     if budget is None:
         state = context.state if isinstance(context.state, CoalescingState) else CoalescingState()
-        kind = CoalescingByRows if operator.window.frame is FrameUnit.ROWS else CoalescingByTime
-        coalescing = kind(operator, context.schemas[0], context.node.schema.names, state)
+        coalescing = _kind_of(operator)(operator, context.schemas[0], context.node.schema.names, state)
         numbering = Numbering(context.seq_bits, fans=True)
         return CoalesceStep(coalescing, with_system_columns(to_arrow(context.node.schema)), numbering)
     output = context.node.schema

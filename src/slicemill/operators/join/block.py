@@ -84,9 +84,10 @@ def grouped(table: pa.Table, words: int) -> tuple[Block, Places]:
     order = np.empty(len(hashes), np.int32)
     first = np.empty(len(hashes), np.int32)
     probe.group(hashes, order, first)
-    sorted_ = table.take(pa.array(order))
-    kept = [name for name in sorted_.column_names if name != FIRST]
-    return opened(sorted_.select(kept).append_column(FIRST, pa.array(first)), words), order
+    kept = table.select([name for name in table.column_names if name != FIRST])
+    # Without a key all hashes are the same, and of a block some rows are in order already.
+    sorted_ = kept if not (hashes[1:] < hashes[:-1]).any() else kept.take(pa.array(order))
+    return opened(sorted_.combine_chunks().append_column(FIRST, pa.array(first)), words), order
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:

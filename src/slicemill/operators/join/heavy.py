@@ -26,6 +26,8 @@ Mask = NDArray[np.bool_]
 
 # A key with less of a run's work is not told of, nor are more keys than so many.
 _TOLD_SHARE, _TOLD_KEYS = 1 / 64, 16
+# Of a sample, so many rows of a key are needed: fewer come together by chance.
+_TOLD_ROWS = 4
 # What a row takes beside being compared, in comparisons: it is read, hashed, put in order and kept.
 ROW_WORK = 32
 
@@ -63,17 +65,48 @@ class KeyWork:
 NO_WORK = KeyWork()
 
 
+@dataclass(frozen=True, slots=True)
+class KeySample:
+    """Rows that were written to a log, the time that they span, and of the keys that many of a sample have:
+    by hash, the cell that they go to and how many of all rows are theirs, as far as the sample tells."""
+
+    rows: int
+    span_us: int
+    keys: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+
+
+def key_sample(
+    rows: int, span_us: int, hashes: Hashes, valid: Mask | None, cells: NDArray[np.integer]
+) -> KeySample:
+    """What is told of so many rows, by the keys of a sample; those that are NULL meet nobody."""
+    taken = len(hashes)
+    if valid is not None:
+        hashes, cells = hashes[valid], cells[valid]
+    distinct, first, counts = np.unique(hashes, return_index=True, return_counts=True)
+    most = np.argsort(counts)[-_TOLD_KEYS:]
+    told = most[counts[most] >= max(taken * _TOLD_SHARE, _TOLD_ROWS)]
+    keys = {int(distinct[k]): (int(cells[first[k]]), float(counts[k]) * rows / taken) for k in told}
+    return KeySample(rows, span_us, keys)
+
+
 def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
     """Of the rows of each side, in the order of their hashes, and how many pairs each of them is in."""
-    hashes = np.concatenate([own for own, _ in sides])
-    pairs = np.concatenate([own for _, own in sides])
-    if not len(hashes):
-        return NO_WORK
-    distinct, place = np.unique(hashes, return_inverse=True)
-    rows_by_key = np.bincount(place)
-    pairs_by_key = np.bincount(place, weights=pairs).astype(np.int64)
-    work = rows_by_key * ROW_WORK + pairs_by_key
-    most = np.argsort(work)[-_TOLD_KEYS:]
-    told = most[work[most] >= work.sum() * _TOLD_SHARE]
-    keys = {int(distinct[k]): (int(rows_by_key[k]), int(pairs_by_key[k])) for k in told}
-    return KeyWork(len(hashes), int(pairs.sum()), keys)
+    found = [_by_key(hashes, pairs) for hashes, pairs in sides if len(hashes)]
+    rows, pairs = (sum(int(one[column].sum()) for one in found) for column in (1, 2))
+    least = (rows * ROW_WORK + pairs) * _TOLD_SHARE
+    # Of what a key takes, one side has its part at least: few keys have to be looked for in all.
+    some = [own[counts * ROW_WORK + pairs >= least / len(sides)] for own, counts, pairs in found]
+    keys: dict[int, tuple[int, int]] = {}
+    for key in {int(key) for own in some for key in own}:
+        places = [(one, int(np.searchsorted(one[0], np.uint64(key)))) for one in found]
+        mine = [(one, place) for one, place in places if place < len(one[0]) and one[0][place] == key]
+        keys[key] = (sum(int(one[1][at]) for one, at in mine), sum(int(one[2][at]) for one, at in mine))
+    work = {key: own[0] * ROW_WORK + own[1] for key, own in keys.items()}
+    told = sorted((key for key in work if work[key] >= least), key=work.__getitem__)[-_TOLD_KEYS:]
+    return KeyWork(rows, pairs, {key: keys[key] for key in told}) if rows else NO_WORK
+
+
+def _by_key(hashes: Hashes, pairs: NDArray[np.int64]) -> tuple[Hashes, NDArray[np.int64], NDArray[np.int64]]:
+    """Each hash once, of those that lie in their order; its rows, and their pairs."""
+    first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
+    return hashes[first], np.diff(first, append=len(hashes)), np.add.reduceat(pairs, first)

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from slicemill.operators.join.arrays import Places, Words, places_in, places_out, words_in, words_out
+from slicemill.operators.join.arrays import (
+    Places,
+    Times,
+    Words,
+    places_in,
+    places_out,
+    times_in,
+    words_in,
+    words_out,
+)
 from slicemill.operators.join.loops import loop
 
 
@@ -24,6 +33,18 @@ def place_by_rank(probes: Places, ranks: Places, first_rank: int, begins: Places
 def count_by_rank(probes: Places, ranks: Places, first_rank: int, counts: Places) -> None:
     for probe in probes:
         counts[ranks[probe] - first_rank] += 1
+
+
+@loop(types.Array(types.int64, 1, "C")(times_in, times_in, types.int64))
+def count_before(times: Times, others: Times, at_same_time: int) -> Times:
+    """How many of the others came before each time; of its own time, too, if that is 1. All are in order."""
+    found = np.empty(len(times), np.int64)
+    count = 0
+    for row in range(len(times)):
+        while count < len(others) and others[count] < times[row] + at_same_time:
+            count += 1
+        found[row] = count
+    return found
 
 
 @loop(types.void(words_in, places_in, words_out))

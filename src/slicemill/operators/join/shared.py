@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -252,11 +251,9 @@ class JoinKernel:
         new: list[Probing] = []
         for side, table in zip(SIDES, ready, strict=True):
             # At equal timestamps the first input comes first.
-            where: Literal["left", "right"] = "left" if side == 0 else "right"
-            other = np.searchsorted(times[1 - side], times[side], side=where)
-            ranks = (np.arange(len(other)) + other).astype(np.int32)
-            met = np.searchsorted(passed[1 - side], times[side], side=where)
-            seen = self._sides[1 - side].state.seen + met.astype(np.int64)
+            ranks = placing.count_before(times[side], times[1 - side], side) + np.arange(len(times[side]))
+            met = placing.count_before(times[side], passed[1 - side], side)
+            seen = self._sides[1 - side].state.seen + met
             names = [TIME if name == TS else name for name in table.column_names]
             kept = [name for name in names if name != ARRIVAL and (name != SEQ or self._asked[side])]
             inside, words = table.rename_columns(names).select(kept), self.state.seats.words
@@ -270,7 +267,15 @@ class JoinKernel:
                     stored, _ = grouped(inside.filter(pa.array(mine)).combine_chunks(), words)
             caused = ranked(seqs, side, self._seq_bits)
             new.append(
-                Probing(block, stored, seqs[order], caused[order], arrivals[order], ranks[order], seen[order])
+                Probing(
+                    block,
+                    stored,
+                    seqs[order],
+                    caused[order],
+                    arrivals[order],
+                    ranks[order].astype(np.int32),
+                    seen[order],
+                )
             )
         return new
 

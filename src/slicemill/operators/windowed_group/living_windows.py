@@ -51,6 +51,11 @@ class LivingState:
     passed: int = 0
 
 
+def key_column(place: int) -> str:
+    """The column of rows that has a key of their group."""
+    return f"key {place}"
+
+
 class _Windows:
     """What both kinds have in common: rows for the kernel, and results from its answers."""
 
@@ -62,7 +67,7 @@ class _Windows:
         given = [needed_arguments(call, context.catalog) for call in operator.calls]
         exprs: list[Expr] = list(dict.fromkeys(expr for of_call in given for expr in of_call))
         self._columns = Columns([keys, exprs], schema)
-        self._key_columns = [f"key {place}" for place in range(len(keys))]
+        self._key_columns = [key_column(place) for place in range(len(keys))]
         self._argument_columns = [f"argument {place}" for place in range(len(exprs))]
         columns = dict(zip(exprs, self._argument_columns, strict=True))
         evaluates = evaluators(operator.calls, columns, context)

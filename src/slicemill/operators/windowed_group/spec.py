@@ -89,5 +89,6 @@ KINDS = (
         seq_bits=lambda aggregate, bits, *_: _seq_bits(aggregate, bits),
         stored={"plan.relation_aggregate": RelationAggregate},
         step="slicemill.operators.windowed_group.step:windowed_group",
+        redistribute="slicemill.operators.windowed_group.redistribute:redistributed",
     ),
 )

@@ -8,7 +8,7 @@ what it means to GROUP BY: NULL equals NULL, NaN equals NaN, and there is one ze
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,15 +50,30 @@ class _Partition:
     arrivals: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """Tuples come late, at the time of their arrival: each holds from its own time on (L5)."""
+
+    begin: Callable[[Row], int]
+    within: int
+
+
 class CoalesceOperator(SlidingPartitions[_Partition]):
     """Output row: `head` of the partition, the run's values, the run's period; timestamp: the slide's.
 
     Of several partitions that report, those come first that show the earlier first tuple.
     """
 
-    def __init__(self, temporal: Temporal) -> None:
+    def __init__(self, temporal: Temporal, late: LateRows | None = None) -> None:
         super().__init__(temporal)
+        self._late = late
         self._taken = 0
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        late = self._late
+        if late is not None and tuple_.ts - late.begin(tuple_.row) > late.within:
+            return []
+        return super().process(port, tuple_)
 
     def state(self) -> Any:
         return {"partitions": self._partitions, "next_end": self._next_end, "taken": self._taken}
@@ -71,7 +86,11 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
         return _Partition(head)
 
     def _arrive(self, key: Hashable, partition: _Partition, tuple_: Timed) -> None:  # noqa: ARG002
-        partition.content.append((partition.arrivals, tuple_, self._taken))
+        begin = tuple_.ts if self._late is None else self._late.begin(tuple_.row)
+        place = len(partition.content)
+        while place and partition.content[place - 1][1].ts > begin:
+            place -= 1
+        partition.content.insert(place, (partition.arrivals, Timed(begin, tuple_.row), self._taken))
         partition.arrivals += 1
         self._taken += 1
         extent = self._temporal.extent
@@ -98,17 +117,17 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
         tuples = [tuple_ for _, tuple_, _ in partition.content]
         ends = [tuple_.ts for tuple_ in tuples[1:]] + [now]
         closed = []
-        first = self._taken
+        shown_first: list[int] = []
         for (_, t, number), end in zip(partition.content, ends, strict=True):
             if t.ts < end and self._temporal.where(t.row):
                 closed.append((shown(self._temporal.values(t.row)), t.ts, end))
-                first = min(first, number)
+                shown_first = shown_first or [number]
         rows = [
             Timed(now, (*partition.head, *values, period, *self._goes_on_at(period, now)))
             for values, period in coalesce(closed)
             if self._temporal.tells(period, now)
         ]
-        return first, rows
+        return shown_first[0] if shown_first else self._taken, rows
 
     def _goes_on_at(self, period: Period, now: int) -> tuple[bool, ...]:
         """Windows of time report before a tuple of that time is taken: whatever holds until then is open."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
@@ -16,6 +15,8 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from slicemill import __version__
 from slicemill.engine.live import problems
 from slicemill.errors import SlicemillError
+from slicemill.server.access import Access, Denied, UserRole
+from slicemill.server.bundle import support_bundle
 from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_rows
 from slicemill.server.http.messages import (
     CatalogEntry,
@@ -30,9 +31,12 @@ from slicemill.server.http.messages import (
     columns_of_table,
     problems_of,
 )
+from slicemill.server.http.prometheus import prometheus_text
+from slicemill.server.http.protection import CurrentSession, Unauthenticated, protect
 from slicemill.server.listings import state_of
 from slicemill.server.live import LiveResults
 from slicemill.server.service import MillService, NotThere
+from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.log import Epoch
 
@@ -40,6 +44,8 @@ T = TypeVar("T")
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
     400: {"model": RefusedRequest, "description": "A mistake in what was sent"},
+    401: {"model": RefusedRequest, "description": "A token is needed"},
+    403: {"model": RefusedRequest, "description": "The token's role or names do not allow it"},
     404: {"model": RefusedRequest, "description": "There is no such query"},
 }
 _FORMATS: dict[int | str, dict[str, Any]] = {
@@ -52,28 +58,20 @@ QueryName = Annotated[str, Path(description="The name of a query", max_length=10
 Since = Annotated[int, Query(ge=0, le=2**62, description="The first epoch that is wanted")]
 
 
-def create_app(service: MillService) -> FastAPI:
-    """The application over a service."""
-    live = LiveResults(service)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        live.start(asyncio.get_running_loop())
-        yield
-        live.stop()
-
+def create_app(service: MillService, live: LiveResults, access: Access) -> FastAPI:
+    """The application over a service, for those who have access."""
     app = FastAPI(
         title="slicemill",
         version=__version__,
         description="Many continuous queries over streams, planned together and run on Spark.",
-        lifespan=lifespan,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
     )
     _add_errors(app)
-    _add_statements(app, service)
-    _add_catalog(app, service)
-    _add_results(app, service, live)
+    protect(app, service, access)
+    _add_statements(app)
+    _add_catalog(app)
+    _add_results(app, live)
     _add_state(app, service)
     return app
 
@@ -84,6 +82,15 @@ async def _call(function: Callable[[], T]) -> T:
 
 
 def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(Unauthenticated)
+    async def unknown_user(_: Request, error: Unauthenticated) -> JSONResponse:
+        headers = {"WWW-Authenticate": "Bearer"}
+        return JSONResponse(problems_of(error).model_dump(), 401, headers)
+
+    @app.exception_handler(Denied)
+    async def denied(_: Request, error: Denied) -> JSONResponse:
+        return JSONResponse(problems_of(error).model_dump(), 403)
+
     @app.exception_handler(NotThere)
     async def not_there(_: Request, error: NotThere) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 404)
@@ -100,11 +107,11 @@ def _add_errors(app: FastAPI) -> None:
         return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 404)
 
 
-def _add_statements(app: FastAPI, service: MillService) -> None:
+def _add_statements(app: FastAPI) -> None:
     @app.post("/v1/statements", responses=_REFUSED, tags=["statements"])
-    async def execute(body: StatementText) -> StatementAnswers:
+    async def execute(body: StatementText, session: CurrentSession) -> StatementAnswers:
         """Run statements: declarations, commands such as SHOW QUERIES, and questions (SELECT …)."""
-        answers = await _call(lambda: service.execute(body.text))
+        answers = await _call(lambda: session.execute(body.text))
         return StatementAnswers(
             answers=[
                 body_of(one, None if one.table is None else json.loads(json_rows(one.table)))
@@ -113,18 +120,18 @@ def _add_statements(app: FastAPI, service: MillService) -> None:
         )
 
     @app.post("/v1/check", responses=_REFUSED, tags=["statements"])
-    async def check(body: StatementText) -> RefusedRequest:
+    async def check(body: StatementText, session: CurrentSession) -> RefusedRequest:
         """Every mistake of some statements; nothing is run."""
         try:
-            await _call(lambda: service.check(body.text))
+            await _call(lambda: session.check(body.text))
         except SlicemillError as error:
             return problems_of(error)
         return RefusedRequest(errors=[])
 
 
-def _add_catalog(app: FastAPI, service: MillService) -> None:
-    @app.get("/v1/catalog", tags=["catalog"])
-    async def catalog() -> list[CatalogEntry]:
+def _add_catalog(app: FastAPI) -> None:
+    @app.get("/v1/catalog", responses=_REFUSED, tags=["catalog"])
+    async def catalog(session: CurrentSession) -> list[CatalogEntry]:
         """Every statement in force: what is declared, by whom and when."""
         return [
             CatalogEntry(
@@ -134,40 +141,44 @@ def _add_catalog(app: FastAPI, service: MillService) -> None:
                 by=entry.get("by", ""),
                 at=(_EPOCH + timedelta(microseconds=entry["at"])).isoformat(),
             )
-            for entry in service.statements()
+            for entry in session.statements()
         ]
 
-    @app.get("/v1/queries", tags=["catalog"])
-    async def queries() -> list[QueryEntry]:
+    @app.get("/v1/queries", responses=_REFUSED, tags=["catalog"])
+    async def queries(session: CurrentSession) -> list[QueryEntry]:
         """All queries, and how they are doing."""
-        return await _call(lambda: [_entry(service, name) for name in sorted(service.mill.catalog.queries)])
+        return await _call(lambda: [_entry(session.service, name) for name in session.queries()])
 
     @app.get("/v1/queries/{name}", responses=_REFUSED, tags=["catalog"])
-    async def query(name: QueryName) -> QueryEntry:
+    async def query(name: QueryName, session: CurrentSession) -> QueryEntry:
         """One query, and how it is doing."""
-        service.query(name)
-        return await _call(lambda: _entry(service, name))
+        session.query(name)
+        return await _call(lambda: _entry(session.service, name))
 
-    @app.get("/v1/explain", tags=["catalog"])
-    async def explain_all(format: ExplainFormat = "text") -> Response:  # noqa: A002
+    @app.get("/v1/explain", responses=_REFUSED, tags=["catalog"])
+    async def explain_all(
+        session: CurrentSession,
+        format: ExplainFormat = "text",  # noqa: A002
+    ) -> Response:
         """The query graph that runs."""
-        return await _call(lambda: _explained(service, None, format))
+        return await _call(lambda: _explained(session, None, format))
 
     @app.get("/v1/queries/{name}/explain", responses=_REFUSED, tags=["catalog"])
-    async def explain(name: QueryName, format: ExplainFormat = "text") -> Response:  # noqa: A002
+    async def explain(
+        name: QueryName,
+        session: CurrentSession,
+        format: ExplainFormat = "text",  # noqa: A002
+    ) -> Response:
         """How a query runs."""
-        return await _call(lambda: _explained(service, name, format))
+        return await _call(lambda: _explained(session, name, format))
 
 
 ExplainFormat = Annotated[str, Query(pattern="^(text|json|svg)$")]
+_PLAN_TYPES = {"text": "text/plain; charset=utf-8", "json": JSON, "svg": "image/svg+xml"}
 
 
-def _explained(service: MillService, name: str | None, form: str) -> Response:
-    if form == "text":
-        return Response(service.explain(name), media_type="text/plain; charset=utf-8")
-    if form == "json":
-        return Response(service.explain_json(name), media_type=JSON)
-    return Response(service.explain_svg(name), media_type="image/svg+xml")
+def _explained(session: UserSession, name: str | None, form: str) -> Response:
+    return Response(session.explain(name, form), media_type=_PLAN_TYPES[form])
 
 
 def _entry(service: MillService, name: str) -> QueryEntry:
@@ -183,7 +194,7 @@ def _entry(service: MillService, name: str) -> QueryEntry:
     )
 
 
-def _add_results(app: FastAPI, service: MillService, live: LiveResults) -> None:
+def _add_results(app: FastAPI, live: LiveResults) -> None:
     @app.get(
         "/v1/queries/{name}/results",
         responses={**_REFUSED, **_FORMATS},
@@ -192,6 +203,7 @@ def _add_results(app: FastAPI, service: MillService, live: LiveResults) -> None:
     )
     async def results(
         name: QueryName,
+        session: CurrentSession,
         since: Since = 0,
         most_rows: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
         accept: Annotated[str, Header()] = JSON,
@@ -203,7 +215,7 @@ def _add_results(app: FastAPI, service: MillService, live: LiveResults) -> None:
         kind = next((one for one in (ARROW, CSV) if one in accept), JSON)
 
         def read() -> Response:
-            page = service.results(name, since, most_rows)
+            page = session.results(name, since, most_rows)
             headers = {_NEXT: str(page.next_epoch), "Slicemill-Gap": str(page.gap).lower()}
             if kind != JSON:
                 return Response(ENCODERS[kind](page.table), media_type=kind, headers=headers)
@@ -220,6 +232,7 @@ def _add_results(app: FastAPI, service: MillService, live: LiveResults) -> None:
     )
     async def follow(
         name: QueryName,
+        session: CurrentSession,
         since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
         last_event_id: Annotated[str | None, Header()] = None,
     ) -> StreamingResponse:
@@ -228,7 +241,7 @@ def _add_results(app: FastAPI, service: MillService, live: LiveResults) -> None:
         An event `rows` has rows, its epoch and the `next` one, which is the event's id: a client that comes
         back with it as Last-Event-ID goes on where it was.
         """
-        query = service.query(name)
+        query = session.query(name)
         if last_event_id is not None and last_event_id.isdigit():
             since = int(last_event_id)
         start = query.log.head + 1 if since is None else since
@@ -238,7 +251,7 @@ def _add_results(app: FastAPI, service: MillService, live: LiveResults) -> None:
                 if epoch.gap:
                     yield b"event: gap\ndata: {}\n\n"
                 yield epoch.content or b": nothing new\n\n"
-            if service.mill.queries.get(query.name) is not query:  # else it is the server that ends
+            if session.service.mill.queries.get(query.name) is not query:  # else it is the server that ends
                 yield b"event: end\ndata: {}\n\n"
 
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -251,10 +264,25 @@ def _as_event(table: pa.Table, epoch: Epoch) -> bytes:
 
 
 def _add_state(app: FastAPI, service: MillService) -> None:
-    @app.get("/v1/metrics", tags=["state"])
-    async def metrics() -> dict[str, Any]:
+    @app.get("/v1/metrics", responses=_REFUSED, tags=["state"])
+    async def metrics(session: CurrentSession) -> dict[str, Any]:
         """All figures of the mill, its queries and its streams."""
-        return await _call(lambda: service.mill.metrics().plain())
+        return await _call(session.metrics)
+
+    @app.get("/metrics", responses=_REFUSED, tags=["state"], response_class=Response)
+    async def prometheus(session: CurrentSession) -> Response:
+        """The figures for Prometheus; with tokens, it shows one (`authorization` in its configuration)."""
+        names = [service.mill.catalog.queries[name].name for name in session.queries()]
+        content = await _call(lambda: prometheus_text(service.mill, names))
+        return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/v1/support-bundle", responses=_REFUSED, tags=["state"], response_class=Response)
+    async def bundle(session: CurrentSession) -> Response:
+        """What somebody who helps needs to see, as a ZIP file: statements, plans and figures; no rows."""
+        session.principal.require(UserRole.ADMIN, "a bundle for support")
+        headers = {"Content-Disposition": 'attachment; filename="slicemill-support.zip"'}
+        content = await _call(lambda: support_bundle(service))
+        return Response(content, media_type="application/zip", headers=headers)
 
     @app.get("/health", tags=["state"])
     async def health(response: Response) -> Health:

@@ -102,13 +102,15 @@ class TaskClassifier:
         # Samples of earlier time units, the latest first: known values where streams were looked at.
         self._past: list[Floats] = []
 
-    def step(self, values: Floats, observe: Observe | None = None) -> Decisions:
+    def step(self, values: Floats, observe: Observe | None = None, share: float = 1.0) -> Decisions:
         """Decide on a time unit. `values` (n, k) holds what its streams brought, NaN for nothing.
 
         Where looking at a value is what costs, `observe` gives the true ones of the streams that were chosen,
         and `values` say only which streams brought anything. Until then, expected values stand for them.
+        `share` is what of the capacity can be afforded now; one value is looked at in any case.
         """
         settings, (tasks, features) = self._settings, values.shape
+        capacity = min(settings.capacity, max(1, int(share * settings.capacity)))
         random = np.random.default_rng((settings.seed, self._unit))
         self._p = self._chains.predict(self._p)
         drawn = _draw(self._p, random.random((tasks, features, settings.samples)), self._centres)
@@ -121,8 +123,8 @@ class TaskClassifier:
         view = view_of(self._model, base, looked_at, likely, supposed)
         if self._unit % _VARIANCE_PERIOD == 0 and self._chains.window is not None:
             self._variance = self._chains.movement_variance()
-        unit = TimeUnit(view, settings.capacity, self._variance, random)
-        for task, feature in self._due(tasks * features, features):
+        unit = TimeUnit(view, capacity, self._variance, random)
+        for task, feature in self._due(tasks * features, features, capacity):
             if view.present[task, feature]:
                 look(view, task, feature)
         self._policy.choose(unit)
@@ -152,14 +154,15 @@ class TaskClassifier:
         """In each class, of values (n, k, h) of the features of a lag: (n, k, C, h)."""
         return _densities(values, self._model.mean, self._model.deviation, lag * values.shape[1])
 
-    def _due(self, streams: int, features: int) -> list[tuple[int, int]]:
+    def _due(self, streams: int, features: int, capacity: int) -> list[tuple[int, int]]:
         """Streams whose turn it is to be looked at in this unit and the one before or after."""
         renew = self._settings.renew
         if renew is None or self._unit % renew > 1:
             return []
         count = min(max(1, self._settings.capacity // 2), streams)
         first = self._unit // renew * count
-        return [divmod((first + i) % streams, features) for i in range(count)]
+        # Under load the turn stays the same, and fewer of it are looked at.
+        return [divmod((first + i) % streams, features) for i in range(min(count, capacity))]
 
     def _learn(self, values: Floats, observed: Bools) -> None:
         if self._chains.window is not None:

@@ -79,9 +79,12 @@ SKEWED = ScaleCase(
     "equi, 30 % on one key", "ab", "a.k = b.k AND abs(a.v - b.v) <= 10", 10_000, 2_000, 1, 10_000, heavy=0.3
 )
 BAND = ScaleCase("theta, a band", "ab", "a.v BETWEEN b.v - 1 AND b.v + 1", 10_000, 500, 2, 10_000)
+SHORT_BAND = ScaleCase(
+    "theta, a short band", "ab", "a.v BETWEEN b.v - 1 AND b.v + 1", 10_000, 500, 0.5, 10_000
+)
 ONE_KEY = ScaleCase("3-way, one key", "abc", "a.k = b.k AND b.k = c.k", 50_000, 5_000, 10, 25_000)
 TWO_KEYS = ScaleCase("3-way, two keys", "abc", "a.k = b.k AND b.v = c.v", 50_000, 5_000, 10, 25_000)
 FOUR = ScaleCase(
     "4-way, two keys", "abcd", "a.k = b.k AND b.k = c.k AND c.v = d.v", 50_000, 5_000, 10, 30_000
 )
-CASES = (UNIFORM, SKEWED, BAND, ONE_KEY, TWO_KEYS, FOUR)
+CASES = (UNIFORM, SKEWED, BAND, SHORT_BAND, ONE_KEY, TWO_KEYS, FOUR)

@@ -1,10 +1,13 @@
 """What each cell of a mill's units costs: workers in this process that note the runs they answer.
 
 Each worker has one cell of a unit, and reads, maps and spreads rows for itself as a process of its own would.
+As in such a process, memory that is freed is kept (`engine.session.WORKER_MEMORY`): getting it from the
+system page by page in every run would be a good part of what is measured.
 """
 
 from __future__ import annotations
 
+import ctypes
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -15,6 +18,7 @@ from typing import cast
 import pyarrow as pa
 
 from slicemill.engine.mill import Mill
+from slicemill.engine.session import WORKER_MEMORY
 from slicemill.engine.task import Worker
 from slicemill.engine.work import RunDone
 from slicemill.engine.workers.events import WorkerAnswer
@@ -24,6 +28,8 @@ from slicemill.plan.placement import AUTO, Placement
 from slicemill_lab.on_engine import MovedClock
 
 _SECOND_US = 1_000_000
+# The numbers that the C library has for its settings.
+_MALLOC = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2, "MALLOC_MMAP_THRESHOLD_": -3}
 
 
 class NotingPool(InlinePool):
@@ -83,6 +89,7 @@ def measured_cells(
     placement: str = AUTO,
 ) -> CellFigures:
     """Feed batches one by one, each run to its end; the first ones are not measured."""
+    _keep_freed_memory()
     pool, clock = NotingPool(cells), MovedClock()
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home:
         mill = Mill(
@@ -113,6 +120,14 @@ def measured_cells(
             )
         finally:
             mill.close(checkpoint=False)
+
+
+def _keep_freed_memory() -> None:
+    """As workers do, where the C library has such settings."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        for name, number in _MALLOC.items():
+            library.mallopt(number, WORKER_MEMORY[name])
 
 
 def _words(placement: Placement) -> str:

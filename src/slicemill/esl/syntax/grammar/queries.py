@@ -158,14 +158,16 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         alias = c.name("an alias", NOT_AN_ALIAS)
     if frame is None and c.looking_at("["):
         frame = windows.bracket(c)
-    partition, changes = None, None
+    partition, changes, late = None, None, None
     if coalesce is not None:
         frame = windows.temporal(c)
         changes_at = c.span()
         changes = at(exp.Var(this="CHANGES"), changes_at) if c.accept("CHANGES") else None
+        late = windows.lateness(c)
         partition = windows.partition_by(c)
     node = nodes.StreamInput(this=this, alias=alias, frame=frame, coalesce=coalesce, partition_by=partition)
     node.set("changes", changes)
+    node.set("late", late)
     return at(node, c.span_from(start))
 
 

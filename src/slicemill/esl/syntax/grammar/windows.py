@@ -67,17 +67,30 @@ def trailing(c: Cursor) -> nodes.FrameClause:
 
 
 def temporal(c: Cursor) -> nodes.FrameClause:
-    """`RANGE 15 MINUTE SLIDES 1 MINUTE` of a temporal query (L6); `RANGE 500 ROWS SLIDES 1 ROWS` counts."""
+    """`RANGE 15 MINUTE SLIDES 1 MINUTE` of a temporal query (L6); `RANGE 500 ROWS SLIDES 1 ROWS` counts.
+
+    `RANGE UNBOUNDED SLIDES 1 MINUTE` is a window of time without a beginning.
+    """
     start = c.span()
     c.expect("RANGE")
-    kind, extent = _counted(c)
+    kind, extent = ("RANGE", None) if c.accept("UNBOUNDED") else _counted(c)
     slide = _slide(c, kind)
     if slide is None:
         c.fail("a temporal query says how often it reports: SLIDES 1 MINUTE")
     return at(nodes.FrameClause(kind=kind, this=extent, slide=slide), c.span_from(start))
 
 
-def _counted(c: Cursor) -> tuple[str, exp.Expression]:
+def lateness(c: Cursor) -> exp.Expression | None:
+    """`LATE 5 MINUTES` of a temporal query: how late a tuple may come and still correct runs (L5)."""
+    if not c.accept("LATE"):
+        return None
+    within = _extent(c)
+    if not isinstance(within, nodes.Duration):
+        raise Mistake("LATE needs a length of time", nodes.span_of(within), "as in LATE 5 MINUTES")
+    return within
+
+
+def _counted(c: Cursor) -> tuple[str, exp.Expression | None]:
     """`15 MINUTES` or `500 ROWS`: the unit tells the kind of window."""
     extent = _extent(c)
     if isinstance(extent, nodes.Duration):

@@ -44,16 +44,7 @@ from slicemill.operators.coalesce.shedding.layout import (
     Rule,
 )
 from slicemill.operators.coalesce.shedding.memory import append, offer, remove, victim
-
-
-@kernel
-def scattered(number: int, seed: int) -> Any:
-    """As `slicemill.shedding.methods.scattered`."""
-    golden = np.uint64(0x9E3779B97F4A7C15)
-    mixed = np.uint64(number) + np.uint64(seed) * golden + golden
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+from slicemill.operators.coalesce.shedding.scattering import scattered
 
 
 @kernel
@@ -134,13 +125,15 @@ def take(
         p[ALIVE], p[CHOSEN], p[SINCE], p[NEW_CODE], p[NEW_RUN] = 1, chosen[i], now, codes[i], run
         if closed and begin >= horizon:
             row = _saw(a, parts, rule, part, begin, now)
-            tie: Any = np.int64(scattered(p[SERIAL], rule.seed) ^ (np.uint64(1) << np.uint64(63)))
+            tie: Any = NONE
+            if not rule.drawn:
+                tie = np.int64(scattered(p[SERIAL], rule.seed) ^ (np.uint64(1) << np.uint64(63)))
             append(a, parts, rule, part, begin, now, p[RUN_CODE], p[LAST_RUN], tie, row)
         elif p[LAST] != NONE:
             offer(a, parts, rule, a.slots[p[LAST], OWNER])
         p[SERIAL] = counts[TUPLES]
         if counts[HELD] > capacity:
-            slot = victim(a)
+            slot = victim(a, rule)
             counts[DROPPED] += 1
             row = a.slots[slot, ROW]
             if row != NONE:

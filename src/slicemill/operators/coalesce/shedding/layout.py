@@ -20,12 +20,13 @@ BEGIN, END, CODE, RUN, TIES, PART, ROW, BEFORE, AFTER, OWNER = range(10)
 STORED = 7
 # Columns of partitions: their chain, their newest tuple, and the last run that is known of them.
 FIRST, LAST, ALIVE, CHOSEN, SINCE, NEW_CODE, NEW_RUN, SERIAL, LAST_RUN, RUN_CODE, RUN_END, SEEN = range(12)
-# Columns of fragments.
-HEAD, TAIL = range(2)
+# Columns of fragments; the shortest tuple is known where any may be dropped.
+HEAD, TAIL, SHORTEST = range(3)
 # Columns of the shadow.
 S_RUN, S_PART, S_CODE, S_BEGIN, S_END, S_LAST, S_LOST = range(7)
 # Counters.
 HELD, FRAGMENTS, ENTRIES, HEAP, SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED = range(10)
+DRAWN = ENTRIES  # where tuples are drawn, a heap has no entries
 
 
 class Arrays(NamedTuple):
@@ -43,8 +44,14 @@ class Arrays(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """The method, in numbers; `threshold` is -1 where there is none."""
+    """The method, in numbers; `threshold` is -1 where there is none.
 
+    `drawn`: a tuple is drawn by its place, which is in the column of ties, and `valid` has slots by place.
+    `inner`: not only the ends of a fragment may be dropped, but its shortest tuple wherever it is.
+    """
+
+    drawn: bool
+    inner: bool
     lost: float
     lookahead: bool
     threshold: int
@@ -60,7 +67,7 @@ def empty(capacity: int, shadow_limit: int) -> Arrays:
     return Arrays(
         slots,
         free,
-        np.full((capacity + 1, 2), NONE, np.int64),
+        np.full((capacity + 1, 3), NONE, np.int64),
         free.copy(),
         np.full(capacity + 1, NONE, np.int64),
         np.zeros(size),

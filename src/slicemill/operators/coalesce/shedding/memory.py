@@ -1,10 +1,15 @@
-"""A memory of tuples that drops those at the ends of runs that cost least, compiled (L16, L21-L23).
+"""A memory of tuples that drops those that cost least, or drawn ones, compiled (L16-L18, L21-L23).
 
-Chooses what `slicemill.shedding.fast` chooses; see there for how. Tuples lie in slots, which are linked by
-partition.
+Chooses what `slicemill.shedding.fast` and `blind` choose; see there for how. Tuples lie in slots, which are
+linked by partition. Where any tuple may be the cheapest, a fragment that loses its shortest one is looked
+through for the next.
 """
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
 
 from slicemill.machine_code.kernel import kernel
 from slicemill.operators.coalesce.shedding.heap import ENTRY, FRAGMENT, SLOT, Ints, pop, push, tidy
@@ -15,6 +20,7 @@ from slicemill.operators.coalesce.shedding.layout import (
     BEGIN,
     CHOSEN,
     CODE,
+    DRAWN,
     DROPPED,
     END,
     ENTRIES,
@@ -33,6 +39,7 @@ from slicemill.operators.coalesce.shedding.layout import (
     RUN,
     RUNS,
     SHADOW,
+    SHORTEST,
     SINCE,
     SLACK,
     TAIL,
@@ -45,6 +52,7 @@ from slicemill.operators.coalesce.shedding.layout import (
     unpacked_shadow,
     unpacked_tuples,
 )
+from slicemill.operators.coalesce.shedding.scattering import scattered
 
 
 @kernel
@@ -60,6 +68,8 @@ def _cost(rule: Rule, dropped: int, length: int, grows: bool) -> float:
 @kernel
 def offer(a: Arrays, parts: Ints, rule: Rule, fragment: int) -> None:
     """A fragment has changed: so has what it offers."""
+    if rule.drawn:
+        return
     slots, counts = a.slots, a.counts
     first, last = a.fragments[fragment, HEAD], a.fragments[fragment, TAIL]
     owner = parts[slots[last, PART]]
@@ -71,8 +81,10 @@ def offer(a: Arrays, parts: Ints, rule: Rule, fragment: int) -> None:
         and owner[NEW_CODE] == slots[last, CODE]
     )
     length = slots[last, END] - slots[first, BEGIN]
+    if rule.inner:
+        first = a.fragments[fragment, SHORTEST]
     cost, chosen = _cost(rule, slots[first, END] - slots[first, BEGIN], length, grows), first
-    if first != last and not grows:
+    if first != last and not grows and not rule.inner:
         other = _cost(rule, slots[last, END] - slots[last, BEGIN], length, grows)
         if other < cost or (other == cost and slots[last, TIES] < slots[first, TIES]):
             cost, chosen = other, last
@@ -85,20 +97,61 @@ def offer(a: Arrays, parts: Ints, rule: Rule, fragment: int) -> None:
 
 
 @kernel
+def _is_shorter(slots: Ints, slot: int, than: int) -> bool:
+    length, other = slots[slot, END] - slots[slot, BEGIN], slots[than, END] - slots[than, BEGIN]
+    return bool(length < other or (length == other and slots[slot, TIES] < slots[than, TIES]))
+
+
+@kernel
+def _look_through(a: Arrays, fragment: int) -> None:
+    """Find the shortest tuple of a fragment, and say whose its tuples are."""
+    slots = a.slots
+    slot = shortest = a.fragments[fragment, HEAD]
+    while True:
+        slots[slot, OWNER] = fragment
+        if _is_shorter(slots, slot, shortest):
+            shortest = slot
+        if slot == a.fragments[fragment, TAIL]:
+            break
+        slot = slots[slot, AFTER]
+    a.fragments[fragment, SHORTEST] = shortest
+
+
+@kernel
+def _split(a: Arrays, parts: Ints, rule: Rule, slot: int) -> None:
+    """A tuple within a fragment goes: what is before it becomes a fragment of its own."""
+    counts, fragment = a.counts, a.slots[slot, OWNER]
+    new = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
+    counts[FRAGMENTS] += 1
+    a.fragments[new, HEAD], a.fragments[new, TAIL] = a.fragments[fragment, HEAD], a.slots[slot, BEFORE]
+    a.fragments[fragment, HEAD] = a.slots[slot, AFTER]
+    for part in (fragment, new):
+        _look_through(a, part)
+        offer(a, parts, rule, part)
+
+
+@kernel
 def remove(a: Arrays, parts: Ints, rule: Rule, slot: int) -> None:
-    """Only ends of fragments are ever dropped, or expire."""
+    """A tuple is dropped, or expires, which only the first of a partition does."""
     slots, counts = a.slots, a.counts
     fragment, before, after = slots[slot, OWNER], slots[slot, BEFORE], slots[slot, AFTER]
-    if a.fragments[fragment, HEAD] == a.fragments[fragment, TAIL]:
+    inside = a.fragments[fragment, HEAD] != slot and a.fragments[fragment, TAIL] != slot
+    if rule.drawn:
+        # The last one takes the place that is free now.
+        place, last = slots[slot, TIES], a.valid[counts[HELD] - 1]
+        a.valid[place], slots[last, TIES] = last, place
+    elif inside:
+        _split(a, parts, rule, slot)
+    elif a.fragments[fragment, HEAD] == a.fragments[fragment, TAIL]:
         a.valid[fragment] = NONE
         counts[FRAGMENTS] -= 1
         a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1] = fragment
     elif a.fragments[fragment, HEAD] == slot:
         a.fragments[fragment, HEAD] = after
-        offer(a, parts, rule, fragment)
+        _lost(a, parts, rule, fragment, slot)
     else:
         a.fragments[fragment, TAIL] = before
-        offer(a, parts, rule, fragment)
+        _lost(a, parts, rule, fragment, slot)
     part = slots[slot, PART]
     if before == NONE:
         parts[part, FIRST] = after
@@ -111,6 +164,14 @@ def remove(a: Arrays, parts: Ints, rule: Rule, slot: int) -> None:
     slots[slot, PART] = NONE
     counts[HELD] -= 1
     a.free_slots[len(a.slots) - counts[HELD] - 1] = slot
+
+
+@kernel
+def _lost(a: Arrays, parts: Ints, rule: Rule, fragment: int, slot: int) -> None:
+    """A fragment is one tuple shorter."""
+    if rule.inner and a.fragments[fragment, SHORTEST] == slot:
+        _look_through(a, fragment)
+    offer(a, parts, rule, fragment)
 
 
 @kernel
@@ -139,24 +200,34 @@ def append(
     else:
         slots[before, AFTER] = slot
     parts[part, LAST] = slot
+    if rule.drawn:
+        if tie == NONE:  # it is new
+            slots[slot, TIES] = counts[HELD] - 1
+        a.valid[slots[slot, TIES]] = slot
+        return
     if before != NONE and slots[before, END] == begin and slots[before, CODE] == code:
         fragment = slots[before, OWNER]
         a.fragments[fragment, TAIL] = slot
+        if _is_shorter(slots, slot, a.fragments[fragment, SHORTEST]):
+            a.fragments[fragment, SHORTEST] = slot
     else:
         if before != NONE:
             offer(a, parts, rule, slots[before, OWNER])  # which grows no more
         fragment = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
         counts[FRAGMENTS] += 1
-        a.fragments[fragment, HEAD] = a.fragments[fragment, TAIL] = slot
+        a.fragments[fragment] = slot
     slots[slot, OWNER] = fragment
     offer(a, parts, rule, fragment)
 
 
 @kernel
-def victim(a: Arrays) -> int:
+def victim(a: Arrays, rule: Rule) -> Any:
+    if rule.drawn:
+        a.counts[DRAWN] += 1
+        return a.valid[np.int64(scattered(a.counts[DRAWN], rule.seed) % np.uint64(a.counts[HELD]))]
     while a.valid[a.heap[0, FRAGMENT]] != a.heap[0, ENTRY]:
         a.counts[HEAP] = pop(a.costs, a.heap, a.counts[HEAP])
-    return int(a.heap[0, SLOT])
+    return a.heap[0, SLOT]
 
 
 def unpacked(stored: Packed, capacity: int, parts: Ints, rule: Rule) -> Arrays:
@@ -166,8 +237,8 @@ def unpacked(stored: Packed, capacity: int, parts: Ints, rule: Rule) -> Arrays:
     a.shadow[: len(shadow)] = shadow
     parts[:, [FIRST, LAST]] = NONE
     _restore(a, parts, rule, unpacked_tuples(stored, shadow))
-    kept = (SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED)
-    a.counts[list(kept)] = stored.counts[list(kept)]
+    kept = [SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED, *([DRAWN] if rule.drawn else [])]
+    a.counts[kept] = stored.counts[kept]
     return a
 
 

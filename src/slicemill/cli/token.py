@@ -1,0 +1,52 @@
+"""`slicemill token add|ls|drop`: who may use a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+token_app = typer.Typer(help="Tokens: who may use the server of a home.", no_args_is_help=True)
+
+HomeFolder = Annotated[Path, typer.Option("--home", help="The home of the server.")]
+
+
+@token_app.command("add", epilog="Example: slicemill token add ann --role operator --home work")
+def add_token(
+    name: Annotated[str, typer.Argument(help="Whose token it is.")],
+    home: HomeFolder,
+    role: Annotated[str, typer.Option(help="reader, operator or admin.")] = "reader",
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", metavar="PATTERN", help="Only what has such a name, as in 'sales_*'."),
+    ] = None,
+) -> None:
+    """Make a token and print it. It is not kept: only its hash is."""
+    from slicemill.server.access import Access
+    from slicemill.time import wall_clock_us
+
+    typer.echo(Access(home).add(name, role, names or (), wall_clock_us()))
+
+
+@token_app.command("ls", epilog="Example: slicemill token ls --home work")
+def list_tokens(home: HomeFolder) -> None:
+    """List who has a token."""
+    from rich.console import Console
+
+    from slicemill.server.access import Access
+    from slicemill.shell.display import rows_table
+
+    rows = [
+        {"name": entry["name"], "role": entry["role"], "names": " ".join(entry["names"]) or "all"}
+        for entry in Access(home).entries()
+    ]
+    Console().print(rows_table(["name", "role", "names"], rows))
+
+
+@token_app.command("drop", epilog="Example: slicemill token drop ann --home work")
+def drop_token(name: Annotated[str, typer.Argument(help="Whose token.")], home: HomeFolder) -> None:
+    """Take a token away, at once."""
+    from slicemill.server.access import Access
+
+    Access(home).drop(name)

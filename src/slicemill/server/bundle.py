@@ -1,0 +1,65 @@
+"""A bundle for support: what somebody who helps needs to see, in one ZIP file; no rows and no tokens."""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import zipfile
+from collections.abc import Callable
+from importlib.metadata import distributions
+
+from slicemill import __version__
+from slicemill.engine.live import problems
+from slicemill.server.service import MillService
+
+
+def support_bundle(service: MillService) -> bytes:
+    """The bundle. A part that cannot be made says why, and the others are there."""
+    mill = service.mill
+    parts: dict[str, Callable[[], str]] = {
+        "about.json": lambda: _json(_about()),
+        "problems.txt": lambda: "\n".join(problems(mill)) or "none",
+        "statements.esl": lambda: ";\n\n".join(
+            entry["text"].rstrip("; \n") for entry in service.statements()
+        ),
+        "history.json": lambda: _json(mill.home.statements),
+        "plan.txt": service.explain,
+        "plan.json": service.explain_json,
+        "metrics.json": lambda: _json(mill.metrics().plain()),
+        "home.json": lambda: _json(_home(service)),
+    }
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as bundle:
+        for name, make in parts.items():
+            try:
+                text = make()
+            except Exception as problem:  # what is broken is why somebody asks
+                text = f"{type(problem).__name__}: {problem}"
+            bundle.writestr(f"slicemill/{name}", text)
+    return content.getvalue()
+
+
+def _about() -> dict[str, object]:
+    return {
+        "slicemill": __version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "packages": {found.name: found.version for found in distributions()},
+    }
+
+
+def _home(service: MillService) -> dict[str, object]:
+    home = service.mill.home
+    return {
+        "epoch": home.epoch,
+        "logs": {
+            name: {"rows": log.rows, "bytes": log.bytes, "epochs": len(log)}
+            for name, log in home.logs.items()
+        },
+        "units": {name: fields.get("placement") for name, fields in home.units.items()},
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, default=str)

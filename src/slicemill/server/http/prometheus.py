@@ -1,0 +1,178 @@
+"""`/metrics`: the figures of a mill as Prometheus reads them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import psutil
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from slicemill.engine.mill import Mill
+from slicemill.engine.query import Query
+from slicemill.metrics.query_metrics import QueryMetrics
+from slicemill.time import END, US, wall_clock_us
+
+_QUANTILES = (0.5, 0.99)
+# name, what it says, its value of a query; those that end in _total only grow.
+_OF_QUERIES: tuple[tuple[str, str, Callable[[QueryMetrics], float | None]], ...] = (
+    ("slicemill_query_rows_total", "Rows that the query has given.", lambda q: q.rows),
+    (
+        "slicemill_query_slowdown",
+        "Mean response time over what it would be alone.",
+        lambda q: q.figures.slowdown.mean,
+    ),
+    (
+        "slicemill_query_staleness_ratio",
+        "Share of time in which a result was missing.",
+        lambda q: q.staleness,
+    ),
+    (
+        "slicemill_query_tardiness_seconds",
+        "Mean time by which results miss the level.",
+        lambda q: q.figures.tardiness.mean,
+    ),
+    ("slicemill_query_rows_waiting", "Rows that wait for the query's unit.", lambda q: q.memory.rows),
+    ("slicemill_query_state_bytes", "Bytes of state of the query's unit.", lambda q: q.memory.state_bytes),
+    (
+        "slicemill_query_unit_cpu_seconds_total",
+        "Processor time of the query's unit, which others may share.",
+        lambda q: q.cpu_s,
+    ),
+    (
+        "slicemill_query_shed_rows_total",
+        "Rows that were dropped to keep a budget.",
+        lambda q: q.shed.dropped if q.shed else None,
+    ),
+    (
+        "slicemill_query_accuracy_ratio",
+        "Accuracy that is left of the query's results.",
+        lambda q: q.shed.accuracy if q.shed else None,
+    ),
+    (
+        "slicemill_query_level_met",
+        "Whether the query keeps its service level.",
+        lambda q: None if q.met is None else float(q.met),
+    ),
+)
+_OF_STREAMS = (
+    ("slicemill_stream_rows_total", "Rows that were read.", "read"),
+    ("slicemill_stream_late_rows_total", "Rows that came too late.", "late"),
+    ("slicemill_stream_unreadable_rows_total", "Rows that could not be read.", "bad"),
+)
+
+
+def prometheus_text(mill: Mill, names: Iterable[str]) -> bytes:
+    """All figures of a mill and of these of its queries, in Prometheus' text format."""
+    registry = CollectorRegistry()
+    registry.register(MillFigures(mill, [mill.queries[name] for name in names if name in mill.queries]))
+    return generate_latest(registry)
+
+
+class MillFigures(Collector):
+    """Reads the figures whenever they are asked for."""
+
+    def __init__(self, mill: Mill, queries: list[Query]) -> None:
+        self._mill = mill
+        self._queries = queries
+
+    def collect(self) -> Iterator[Metric]:
+        figures = {query.name: query.metrics() for query in self._queries}
+        for name, help_text, value_of in _OF_QUERIES:
+            family = _family(name, help_text, ["query"])
+            for query, metrics in figures.items():
+                _add(family, [query], value_of(metrics))
+            yield family
+        yield self._responses(figures)
+        yield self._shares(figures)
+        failed = GaugeMetricFamily(
+            "slicemill_query_failed", "Whether the query has stopped.", labels=["query"]
+        )
+        for handle in self._queries:
+            failed.add_metric([handle.name], float(handle.error is not None))
+        yield failed
+        yield from self._streams()
+        yield from self._mill_itself()
+
+    def _responses(self, figures: dict[str, QueryMetrics]) -> Metric:
+        family = GaugeMetricFamily(
+            "slicemill_query_response_seconds",
+            "Time from an arrival to its result.",
+            labels=["query", "quantile"],
+        )
+        for query, metrics in figures.items():
+            for quantile in _QUANTILES:
+                response_ms = metrics.response_ms(quantile)
+                _add(family, [query, str(quantile)], None if response_ms is None else response_ms / 1000)
+        return family
+
+    def _shares(self, figures: dict[str, QueryMetrics]) -> Metric:
+        """A unit's processor time, shared out evenly among its queries: their sum is what was spent."""
+        family = CounterMetricFamily(
+            "slicemill_query_cpu_share_seconds",
+            "Processor time of the query's unit over the number of its queries.",
+            labels=["query"],
+        )
+        writers = self._mill.dispatcher.running.writers
+        for query, metrics in figures.items():
+            unit = writers.get(query)
+            sharing = len(unit.plan.unit.outputs) if unit is not None else 1
+            family.add_metric([query], metrics.cpu_s / max(1, sharing))
+        return family
+
+    def _streams(self) -> Iterator[Metric]:
+        streams = dict(self._mill.streams)
+        for name, help_text, field in _OF_STREAMS:
+            family = _family(name, help_text, ["stream"])
+            for stream, running in streams.items():
+                family.add_metric([stream], getattr(running.counts, field))
+            yield family
+        failing = GaugeMetricFamily(
+            "slicemill_stream_failing", "Whether the source fails.", labels=["stream"]
+        )
+        lag = GaugeMetricFamily(
+            "slicemill_stream_watermark_lag_seconds", "Clock minus watermark.", labels=["stream"]
+        )
+        now = wall_clock_us()
+        for stream, running in streams.items():
+            failing.add_metric([stream], float(running.error is not None))
+            watermark = self._mill.watermark(stream)
+            _add(lag, [stream], (now - watermark) / US if 0 < watermark < END else None)
+        yield failing
+        yield lag
+
+    def _mill_itself(self) -> Iterator[Metric]:
+        dispatcher = self._mill.dispatcher
+        yield CounterMetricFamily("slicemill_rounds", "Rounds of the dispatcher.", value=dispatcher.rounds)
+        yield GaugeMetricFamily(
+            "slicemill_queries", "Queries that are declared.", value=len(self._mill.queries)
+        )
+        yield GaugeMetricFamily("slicemill_units", "Units that run.", value=len(dispatcher.units))
+        process = psutil.Process()
+        yield GaugeMetricFamily(
+            "slicemill_driver_resident_bytes", "Memory of the driver.", value=process.memory_info().rss
+        )
+        cells = CounterMetricFamily(
+            "slicemill_worker_cpu_seconds", "Processor time of runs.", labels=["worker"]
+        )
+        spent: dict[str, float] = {}
+        for cell in self._mill.metrics().cells:
+            worker = str(cell["worker"])
+            spent[worker] = spent.get(worker, 0.0) + float(cell["cpu_s"])
+        for worker, cpu_s in sorted(spent.items()):
+            cells.add_metric([worker], cpu_s)
+        yield cells
+
+
+def _family(name: str, help_text: str, labels: list[str]) -> CounterMetricFamily | GaugeMetricFamily:
+    if name.endswith("_total"):
+        return CounterMetricFamily(name.removesuffix("_total"), help_text, labels=labels)
+    return GaugeMetricFamily(name, help_text, labels=labels)
+
+
+def _add(family: CounterMetricFamily | GaugeMetricFamily, labels: list[str], value: float | None) -> None:
+    """What there is no figure of yet is left out."""
+    if value is not None and not math.isnan(value):
+        family.add_metric(labels, value)

@@ -1,0 +1,130 @@
+"""What keeps the HTTP side from harm: tokens, hosts, and limits of size, time and rate."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from slicemill.errors import SlicemillError
+from slicemill.server.access import Access
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+
+LARGEST_BODY = 2 << 20
+_BODY_S = 30.0
+# Requests a second of one address: a burst, and what comes back in a second.
+_BURST, _RATE = 1_000, 500.0
+_ADDRESSES = 10_000
+_HERE = frozenset(("127.0.0.1", "localhost", "[::1]", "testserver"))
+
+
+class Unauthenticated(SlicemillError):
+    """A token is needed, and none was shown that is known."""
+
+
+def current_session(request: Request) -> UserSession:
+    """Who sends a request, at the service of its application."""
+    access: Access = request.app.state.access
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    principal = access.principal(token.strip() if scheme.lower() == "bearer" else None)
+    if principal is None:
+        raise Unauthenticated("send a token of this server: Authorization: Bearer …")
+    return UserSession(request.app.state.service, principal, "http")
+
+
+CurrentSession = Annotated[UserSession, Depends(current_session)]
+
+
+def protect(app: FastAPI, service: MillService, access: Access) -> None:
+    """Put limits and the check of hosts around an application, and say who has access to what."""
+    app.state.service = service
+    app.state.access = access
+    app.add_middleware(RequestLimits, access=access)
+
+
+@dataclass(slots=True)
+class RateLimit:
+    """A bucket of requests for each address, which fills again with time."""
+
+    burst: float = _BURST
+    rate: float = _RATE
+    clock: Callable[[], float] = time.monotonic
+    _left: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
+
+    def takes(self, address: str) -> bool:
+        """May one more request come from there now?"""
+        now = self.clock()
+        left, at = self._left.pop(address, (self.burst, now))
+        left = min(self.burst, left + (now - at) * self.rate)
+        self._left[address] = (left - 1 if left >= 1 else left, now)
+        if len(self._left) > _ADDRESSES:
+            self._left.popitem(last=False)
+        return left >= 1
+
+
+class RequestLimits:
+    """Refuses what is too large, too slow or too often, and, without tokens, what a page elsewhere sends.
+
+    A browser sends requests of any page to any address, this machine's too, under the name that the page
+    gave it. Without tokens only names of this machine are served.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, limit: RateLimit | None = None) -> None:
+        self._app = app
+        self._access = access
+        self._limit = limit or RateLimit()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        problem = self._problem(scope)
+        if problem is not None:
+            status, message = problem
+            body = {"errors": [{"message": message, "hint": ""}]}
+            await JSONResponse(body, status)(scope, receive, send)
+            return
+        await self._app(scope, _limited(receive), send)
+
+    def _problem(self, scope: Scope) -> tuple[int, str] | None:
+        headers = dict(scope["headers"])
+        client = scope.get("client")
+        if not self._limit.takes(client[0] if client else ""):
+            return 429, "too many requests; wait a second"
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > LARGEST_BODY:
+            return 413, f"a request has at most {LARGEST_BODY:,} bytes"
+        host = headers.get(b"host", b"").decode("latin-1")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if not self._access.asks and name.lower() not in _HERE:
+            return 421, "without tokens this server answers under the names of its own machine only"
+        return None
+
+
+def _limited(receive: Receive) -> Receive:
+    """A body in parts is counted as it comes, and has to come in time."""
+    taken = 0
+    ends = time.monotonic() + _BODY_S
+    whole = False
+
+    async def limited() -> Message:
+        nonlocal taken, whole
+        if whole:
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), max(0.0, ends - time.monotonic()))
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+        taken += len(message.get("body", b""))
+        whole = not message.get("more_body", False)
+        return {"type": "http.disconnect"} if taken > LARGEST_BODY else message
+
+    return limited

@@ -1,0 +1,167 @@
+"""The network side of a server: one thread with an event loop, in which all ways in are served."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import uvicorn
+
+from slicemill.errors import SlicemillError
+from slicemill.server.access import Access
+from slicemill.server.http.app import create_app
+from slicemill.server.live import LiveResults
+from slicemill.server.postgres.listen import PostgresServer
+from slicemill.server.service import MillService
+
+_STARTED_S = 30.0
+_ENDED_S = 10.0
+_LOGGER = logging.getLogger("slicemill")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The files of a TLS certificate and its key."""
+
+    file: str
+    key: str
+
+
+class Listening:
+    """The sockets of a server. A port that is taken is told when they are made, before anything starts."""
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        postgres_port: int | None = None,
+        certificate: Certificate | None = None,
+    ) -> None:
+        self.certificate = certificate
+        self.http = _bound(host, port, "--port")
+        self.postgres = None if postgres_port is None else _bound(host, postgres_port, "--postgres-port")
+
+    @property
+    def url(self) -> str:
+        return f"http{'s' if self.certificate else ''}://{_shown(self.http)}"
+
+    @property
+    def postgres_url(self) -> str | None:
+        return None if self.postgres is None else f"postgresql://{_shown(self.postgres)}"
+
+
+def check_address(host: str, access: Access) -> None:
+    """Raise if an address would let other machines in although nobody has to show a token."""
+    try:
+        here = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost"
+    if not here and not access.asks:
+        raise SlicemillError(
+            f"{host} can be reached from other machines, and this home has no tokens; make one first: "
+            "slicemill token add NAME --home DIR"
+        )
+
+
+def _bound(host: str, port: int, option: str) -> socket.socket:
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+        found.listen(512)
+        found.setblocking(False)
+    except OSError as problem:
+        found.close()
+        if problem.errno == errno.EADDRINUSE:
+            raise SlicemillError(f"port {port} of {host} is taken; name another one with {option}") from None
+        raise SlicemillError(f"cannot listen at {host}:{port}: {problem.strerror or problem}") from None
+    return found
+
+
+def _shown(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@contextmanager
+def serving(service: MillService, listening: Listening, access: Access | None = None) -> Iterator[str]:
+    """Serve a service in a thread of its own; gives the URL."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    thread = threading.Thread(
+        target=lambda: asyncio.run(_serve(service, listening, access or Access(), started)),
+        name="network",
+        daemon=True,
+    )
+    thread.start()
+    loop, ended = started.result(_STARTED_S)
+    try:
+        yield listening.url
+    finally:
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(ended.set)
+        thread.join(_ENDED_S)
+
+
+async def _serve(
+    service: MillService,
+    listening: Listening,
+    access: Access,
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
+) -> None:
+    try:
+        ended = asyncio.Event()
+        live = LiveResults(service)
+        live.start(asyncio.get_running_loop())
+        certificate = listening.certificate
+        config = uvicorn.Config(
+            create_app(service, live, access),
+            log_config=None,
+            access_log=False,
+            ssl_certfile=certificate.file if certificate else None,
+            ssl_keyfile=certificate.key if certificate else None,
+            timeout_graceful_shutdown=2,
+            lifespan="off",
+        )
+        http = _HttpServer(config)
+        http_task = asyncio.create_task(http.serve([listening.http]))
+        postgres = PostgresServer(service, live, access, _tls(certificate))
+        postgres_server = await postgres.listen(listening.postgres) if listening.postgres else None
+        while not http.started and not http_task.done():
+            await asyncio.sleep(0.01)
+        started.set_result((asyncio.get_running_loop(), ended))
+    except BaseException as problem:
+        started.set_exception(problem)
+        raise
+    await ended.wait()
+    live.stop()
+    if postgres_server is not None:
+        postgres_server.close()
+        postgres.end()
+    http.should_exit = True
+    await http_task
+
+
+class _HttpServer(uvicorn.Server):
+    """Leaves signals to the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _tls(certificate: Certificate | None) -> ssl.SSLContext | None:
+    if certificate is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate.file, certificate.key)
+    return context

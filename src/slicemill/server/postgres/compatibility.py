@@ -1,0 +1,106 @@
+"""What clients ask of a PostgreSQL server before they begin, and cannot do without.
+
+Settings are taken and forgotten, transactions are taken and mean nothing: every statement is a commit.
+Questions about PostgreSQL's own catalog are answered by DuckDB's, which has one for the same reason; what it
+does not have has no rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from slicemill import __version__
+from slicemill.errors import SlicemillError
+from slicemill.server.answer import StatementAnswer
+from slicemill.server.questions import ask, reads_system_tables
+
+SERVER_VERSION = "15.0"  # the PostgreSQL whose protocol and types these are
+SETTINGS = {
+    "server_version": SERVER_VERSION,
+    "server_encoding": "UTF8",
+    "client_encoding": "UTF8",
+    "DateStyle": "ISO, MDY",
+    "TimeZone": "UTC",
+    "integer_datetimes": "on",
+    "standard_conforming_strings": "on",
+    "transaction_isolation": "serializable",
+    "default_transaction_isolation": "serializable",
+    "application_name": "",
+    "search_path": "public",
+    "max_identifier_length": "63",
+}
+VERSION = f"PostgreSQL {SERVER_VERSION} (slicemill {__version__})"
+
+_TRANSACTIONS = {
+    "BEGIN": "BEGIN",
+    "START": "START TRANSACTION",
+    "COMMIT": "COMMIT",
+    "END": "COMMIT",
+    "ROLLBACK": "ROLLBACK",
+    "ABORT": "ROLLBACK",
+    "SAVEPOINT": "SAVEPOINT",
+    "RELEASE": "RELEASE",
+}
+_IGNORED = {"DISCARD": "DISCARD ALL", "RESET": "RESET", "DEALLOCATE": "DEALLOCATE", "UNLISTEN": "UNLISTEN"}
+_SHOW = re.compile(r"SHOW\s+(?:SESSION\s+)?(TRANSACTION\s+ISOLATION\s+LEVEL|\w+)\s*;?\s*$", re.IGNORECASE)
+_FUNCTIONS: dict[str, str | None] = {
+    "version": VERSION,
+    "current_schema": "public",
+    "current_database": "slicemill",
+    "current_catalog": "slicemill",
+    "current_user": "slicemill",
+    "session_user": "slicemill",
+}
+_CALL = re.compile(
+    rf"SELECT\s+(?:pg_catalog\.)?({'|'.join(_FUNCTIONS)})\s*(?:\(\s*\))?\s*(?:AS\s+(\w+))?\s*;?\s*$",
+    re.IGNORECASE,
+)
+
+
+def answered(
+    text: str, words: tuple[str, str], relations: Callable[[], Iterable[tuple[str, pa.Table]]]
+) -> StatementAnswer | None:
+    """The answer to what only clients of PostgreSQL ask; None if it is for the service.
+
+    `relations` are all that a question can name, as tables without rows.
+    """
+    first = words[0]
+    if first in _TRANSACTIONS:
+        return StatementAnswer(_TRANSACTIONS[first])
+    if first in _IGNORED:
+        return StatementAnswer(_IGNORED[first])
+    if first == "SET" and words[1] != "POLICY":
+        return StatementAnswer("SET")
+    if first == "SHOW" and (found := _SHOW.match(text.strip())):
+        name = "transaction_isolation" if " " in found[1].strip() else found[1]
+        known = {setting.lower(): setting for setting in SETTINGS}.get(name.lower())
+        return None if known is None else _one(name.lower(), SETTINGS[known], "SHOW")
+    if found := _CALL.match(text.strip()):
+        name = found[1].lower()
+        return _one(found[2] or name, _FUNCTIONS[name])
+    if first in ("SELECT", "WITH") and reads_system_tables(text):
+        return StatementAnswer("SELECT", table=_system_tables(text, dict(relations())))
+    return None
+
+
+def _one(name: str, value: str | None, tag: str = "SELECT") -> StatementAnswer:
+    return StatementAnswer(tag, table=pa.table({name: pa.array([value], pa.string())}))
+
+
+def _system_tables(sql: str, relations: dict[str, pa.Table]) -> pa.Table:
+    """The answer of DuckDB's own catalog; without rows where it does not understand the question."""
+    try:
+        return ask(sql, relations.__getitem__, listed=relations)
+    except (SlicemillError, KeyError):
+        tree = sqlglot.parse_one(sql, read="postgres")
+        names = (
+            [column.alias_or_name or "?column?" for column in tree.selects]
+            if isinstance(tree, exp.Query)
+            else []
+        )
+        return pa.table({name: pa.array([], pa.string()) for name in names})

@@ -1,0 +1,80 @@
+"""Listening for clients of PostgreSQL, and requests to cancel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import socket
+import ssl
+import struct
+
+from slicemill.server.access import Access
+from slicemill.server.live import LiveResults
+from slicemill.server.postgres.session import CancelKey, PostgresSession
+from slicemill.server.postgres.wire import ProtocolError
+from slicemill.server.service import MillService
+
+_LOGGER = logging.getLogger("slicemill")
+MOST_CLIENTS = 500
+
+
+class PostgresServer:
+    """The sessions of a server, in its event loop."""
+
+    def __init__(
+        self, service: MillService, live: LiveResults, access: Access, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._service = service
+        self._live = live
+        self._access = access
+        self._tls = tls
+        self._sessions: dict[int, PostgresSession] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count(1)
+
+    async def listen(self, listening: socket.socket) -> asyncio.Server:
+        return await asyncio.start_server(self._connected, sock=listening)
+
+    def end(self) -> None:
+        """Cut off all clients."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a connection is served by a task"
+        self._tasks.add(task)
+        number = next(self._numbers)
+        session = PostgresSession(self._service, self._live, self._access, CancelKey(number), reader, writer)
+        try:
+            if len(self._sessions) >= MOST_CLIENTS:
+                raise ProtocolError("too many clients")
+            cancel = await session.start(self._tls)
+            if cancel is not None:
+                self._cancel(cancel[1])
+                return
+            self._sessions[number] = session
+            await session.serve()
+        except (
+            *(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError, TimeoutError),
+            *(ProtocolError, ssl.SSLError),
+        ):
+            pass  # the client has gone, or is sent away
+        except Exception:
+            _LOGGER.exception("a connection of a PostgreSQL client ended with an error of ours")
+        finally:
+            session.interrupted.set()
+            self._sessions.pop(number, None)
+            self._tasks.discard(task)
+            with contextlib.suppress(Exception):
+                writer.close()
+
+    def _cancel(self, content: bytes) -> None:
+        if len(content) != 8:
+            return
+        process, secret = struct.unpack("!ii", content)
+        session = self._sessions.get(process)
+        if session is not None and session.is_meant_by(secret):
+            session.interrupted.set()

@@ -1,0 +1,431 @@
+"""One connection of a PostgreSQL client.
+
+    start: [SSL?] startup → (password = token) → ready
+    then   Q          a text of statements
+           P B D E S  one statement with parameters: parse, bind, describe, execute, sync
+
+After an error in the second form, everything up to the next sync is passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import secrets
+import ssl
+import threading
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.esl import EslError, SourceText
+from slicemill.esl.syntax.pieces import StatementPiece, pieces
+from slicemill.server.access import OWNER, Access, Denied
+from slicemill.server.answer import StatementAnswer
+from slicemill.server.live import Encoder, LiveResults
+from slicemill.server.postgres import wire
+from slicemill.server.postgres.compatibility import SETTINGS, answered
+from slicemill.server.postgres.values import (
+    TEXT,
+    copy_line,
+    describe_columns,
+    encoded_columns,
+    parameter_value,
+)
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+from slicemill.storage.arrow_schema import as_results, with_system_columns
+from slicemill.storage.log import Epoch
+
+_SUBSCRIBE = re.compile(r'\s*SUBSCRIBE\s+("(?:[^"]|"")+"|\w+)(?:\s+SINCE\s+(\d+))?\s*;?\s*$', re.IGNORECASE)
+_COPY = re.compile(r"\s*COPY\s*\((.*)\)\s*TO\s+STDOUT\b(.*)$", re.IGNORECASE | re.DOTALL)
+_PARAMETER = re.compile(r"\$(\d+)")
+_STARTED_S = 30.0
+# A client that takes nothing for so long is cut off; it goes on from the epoch that it has seen.
+_STUCK_S = 30.0
+_ROWS_AT_ONCE = 1_000
+
+
+@dataclass(slots=True)
+class PreparedText:
+    """A statement with parameters, and the types that the client said they have."""
+
+    text: str
+    oids: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Portal:
+    """A statement with values for its parameters; its answer once it has been asked for."""
+
+    text: str
+    values: tuple[object, ...]
+    formats: tuple[int, ...]
+    answer: StatementAnswer | None = None
+    sent: int = 0
+
+
+@dataclass(slots=True)
+class CancelKey:
+    """What a client must show on another connection to end what runs on this one."""
+
+    process: int
+    secret: int = field(default_factory=lambda: secrets.randbits(31))
+
+
+class PostgresSession:
+    """Serves one client until it leaves."""
+
+    def __init__(
+        self,
+        service: MillService,
+        live: LiveResults,
+        access: Access,
+        key: CancelKey,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.key = key
+        self._live = live
+        self._access = access
+        self._reader = reader
+        self._writer = writer
+        self._user = UserSession(service, OWNER, "postgres")
+        self._prepared: dict[str, PreparedText] = {}
+        self._portals: dict[str, Portal] = {}
+        self._transaction = b"I"
+        self._failed = False  # until the next sync
+        self.interrupted = threading.Event()
+
+    # -- starting --------------------------------------------------------------------------------------
+
+    async def start(self, tls: ssl.SSLContext | None) -> tuple[int, bytes] | None:
+        """Greet the client; the process and secret of a request to cancel, which is all that it wanted."""
+        while True:
+            code, content = await asyncio.wait_for(wire.read_startup(self._reader), _STARTED_S)
+            if code == wire.CANCEL_REQUEST:
+                return code, content
+            if code == wire.SSL_REQUEST and tls is not None:
+                self._writer.write(b"S")
+                await self._writer.drain()
+                await self._writer.start_tls(tls)
+            elif code in (wire.SSL_REQUEST, wire.GSS_REQUEST):
+                self._writer.write(b"N")
+                await self._writer.drain()
+            elif code >> 16 == wire.PROTOCOL_3:
+                await self._authenticate(content)
+                return None
+            else:
+                raise wire.ProtocolError("only version 3 of the protocol is spoken here")
+
+    async def _authenticate(self, content: bytes) -> None:
+        options = wire.startup_options(content)
+        token: str | None = None
+        if self._access.asks:
+            self._writer.write(wire.ASK_PASSWORD)
+            await self._writer.drain()
+            answer = await asyncio.wait_for(wire.read_message(self._reader), _STARTED_S)
+            if answer.kind != b"p":
+                raise wire.ProtocolError("a password was expected")
+            token = wire.ContentReader(answer.content).text()
+        principal = self._access.principal(token)
+        if principal is None:
+            self._writer.write(wire.error("the password is no token of this server", "28P01"))
+            await self._writer.drain()
+            raise wire.ProtocolError("no such token")
+        self._user.principal = principal
+        settings = {**SETTINGS, "application_name": options.get("application_name", "")}
+        self._writer.write(
+            wire.AUTHENTICATED
+            + b"".join(wire.parameter(name, value) for name, value in settings.items())
+            + wire.cancel_key(self.key.process, self.key.secret)
+            + wire.ready(self._transaction)
+        )
+        await self._writer.drain()
+
+    # -- serving ---------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Answer messages until the client leaves."""
+        while True:
+            message = await wire.read_message(self._reader)
+            if message.kind == b"X":
+                return
+            self.interrupted.clear()
+            if message.kind == b"Q":
+                await self._simple(wire.ContentReader(message.content).text())
+            elif message.kind == b"S":
+                self._failed = False
+                self._send(wire.ready(self._transaction))
+            elif not self._failed:
+                try:
+                    await self._extended(message)
+                except SlicemillError as problem:
+                    self._failed = True
+                    self._send(_error(problem))
+            await self._drain()
+
+    async def _simple(self, text: str) -> None:
+        found = pieces(SourceText(text))
+        if not found:
+            self._send(wire.EMPTY)
+        for piece in found:
+            try:
+                await self._answer_simple(piece)
+            except SlicemillError as problem:
+                self._send(_error(problem))
+                break
+        self._send(wire.ready(self._transaction))
+
+    async def _answer_simple(self, piece: StatementPiece) -> None:
+        text = piece.alone().text
+        if copied := _COPY.match(text):
+            await self._copy(copied[1])
+        elif subscribed := _SUBSCRIBE.match(text):
+            self._send(wire.row_description(describe_columns(self._result_schema(subscribed))))
+            await self._subscribe(subscribed)
+        else:
+            for answer in await self._answers(text, piece.words):
+                if answer.table is not None:
+                    self._send(wire.row_description(describe_columns(answer.table.schema)))
+                    await self._send_rows(answer.table, ())
+                elif answer.message:
+                    self._send(wire.notice(answer.message))
+                self._send(wire.complete(_tag(answer)))
+
+    async def _answers(
+        self, text: str, words: tuple[str, str], values: Sequence[object] = ()
+    ) -> list[StatementAnswer]:
+        compatible = await asyncio.to_thread(answered, text.strip(), words, self._user.relations)
+        if compatible is not None:
+            self._note_transaction(compatible.tag)
+            return [compatible]
+        return await asyncio.to_thread(lambda: self._user.execute(text, self.interrupted, values))
+
+    def _note_transaction(self, tag: str) -> None:
+        if tag in ("BEGIN", "START TRANSACTION"):
+            self._transaction = b"T"
+        elif tag in ("COMMIT", "ROLLBACK"):
+            self._transaction = b"I"
+
+    async def _copy(self, inner: str) -> None:
+        if subscribed := _SUBSCRIBE.match(inner):
+            self._send(wire.copy_out(len(self._result_schema(subscribed).names)))
+            async for lines in self._follow(subscribed, _as_lines):
+                self._send(lines)
+                await self._drain()
+            self._send(wire.COPY_DONE + wire.complete("COPY"))
+            return
+        (answer,) = await self._answers(inner, pieces(SourceText(inner))[0].words)
+        table = answer.table if answer.table is not None else pa.table({})
+        self._send(wire.copy_out(table.num_columns))
+        for batch in _batches(table):
+            self._send(b"".join(wire.copy_data(copy_line(row)) for row in _rows(batch, ())))
+            await self._drain()
+        self._send(wire.COPY_DONE + wire.complete(f"COPY {table.num_rows}"))
+
+    async def _subscribe(self, subscribed: re.Match[str]) -> None:
+        async for rows in self._follow(subscribed, _as_rows):
+            self._send(rows)
+            await self._drain()
+        self._send(wire.complete("SUBSCRIBE"))
+
+    def _result_schema(self, subscribed: re.Match[str]) -> pa.Schema:
+        query = self._user.query(_name(subscribed))
+        return as_results(with_system_columns(query.log.columns).empty_table()).schema
+
+    async def _follow(self, subscribed: re.Match[str], encode: Encoder) -> AsyncIterator[bytes]:
+        query = self._user.query(_name(subscribed))
+        start = query.log.head + 1 if subscribed[2] is None else int(subscribed[2])
+        async for epoch in self._live.follow(query, start, encode, idle_s=0.5):
+            if self.interrupted.is_set():
+                raise Interrupted("the subscription was cancelled")
+            if self._reader.at_eof():
+                raise ConnectionResetError
+            if epoch.content:
+                yield epoch.content
+
+    async def _send_rows(self, table: pa.Table, formats: Sequence[int]) -> None:
+        for batch in _batches(table):
+            self._send(b"".join(wire.data_row(row) for row in _rows(batch, formats)))
+            await self._drain()
+
+    # -- one statement with parameters -----------------------------------------------------------------
+
+    async def _extended(self, message: wire.ClientMessage) -> None:
+        content = wire.ContentReader(message.content)
+        if message.kind == b"P":
+            name, text = content.text(), content.text()
+            self._prepared[name] = PreparedText(text, tuple(content.int32() for _ in range(content.int16())))
+            self._send(wire.PARSED)
+        elif message.kind == b"B":
+            self._bind(content)
+            self._send(wire.BOUND)
+        elif message.kind == b"D":
+            await self._describe(content.byte(), content.text())
+        elif message.kind == b"E":
+            await self._execute(self._portal(content.text()), content.int32())
+        elif message.kind == b"C":
+            kind, name = content.byte(), content.text()
+            (self._prepared if kind == b"S" else self._portals).pop(name, None)
+            self._send(wire.CLOSED)
+        elif message.kind != b"H":
+            raise SlicemillError(f"a message of type {message.kind!r} is not understood here")
+
+    def _bind(self, content: wire.ContentReader) -> None:
+        portal, name = content.text(), content.text()
+        prepared = self._statement(name)
+        forms = [content.int16() for _ in range(content.int16())]
+        raw = [content.sized() for _ in range(content.int16())]
+        formats = tuple(content.int16() for _ in range(content.int16()))
+        values = []
+        for place, value in enumerate(raw):
+            form = forms[0] if len(forms) == 1 else forms[place] if place < len(forms) else 0
+            oid = prepared.oids[place] if place < len(prepared.oids) else 0
+            values.append(parameter_value(value, oid, form == 1))
+        self._portals[portal] = Portal(prepared.text, tuple(values), formats)
+
+    def _statement(self, name: str) -> PreparedText:
+        found = self._prepared.get(name)
+        if found is None:
+            raise SlicemillError(f"there is no prepared statement {name!r}")
+        return found
+
+    def _portal(self, name: str) -> Portal:
+        found = self._portals.get(name)
+        if found is None:
+            raise SlicemillError(f"there is no portal {name!r}")
+        return found
+
+    async def _describe(self, kind: bytes, name: str) -> None:
+        if kind == b"S":
+            prepared = self._statement(name)
+            count = max((int(number) for number in _PARAMETER.findall(prepared.text)), default=0)
+            oids = [(*prepared.oids, *[0] * count)[place] or TEXT for place in range(count)]
+            self._send(wire.parameter_description(oids))
+            answer = await self._shape_of(prepared.text, count)
+            formats: tuple[int, ...] = ()
+        else:
+            portal = self._portal(name)
+            answer, formats = await self._asked(portal), _formats(portal)
+        text = self._statement(name).text if kind == b"S" else self._portal(name).text
+        if subscribed := _SUBSCRIBE.match(text):
+            self._send(wire.row_description(describe_columns(self._result_schema(subscribed))))
+        elif answer is None or answer.table is None:
+            self._send(wire.NO_DATA)
+        else:
+            self._send(wire.row_description(describe_columns(answer.table.schema), formats))
+
+    async def _shape_of(self, text: str, parameters: int) -> StatementAnswer | None:
+        """The columns that a statement will give: of a question, without its rows; else None."""
+        found = pieces(SourceText(text))
+        if not found or found[0].words[0] not in ("SELECT", "WITH", "VALUES", "SHOW", "DESCRIBE", "EXPLAIN"):
+            return None
+        if found[0].words[0] in ("SELECT", "WITH", "VALUES"):
+            empty = f"SELECT * FROM ({found[0].text}) LIMIT 0"
+            (answer,) = await self._answers(empty, ("SELECT", "*"), (None,) * parameters)
+            return answer
+        (answer,) = await self._answers(text, found[0].words)
+        return answer
+
+    async def _asked(self, portal: Portal) -> StatementAnswer | None:
+        """The answer of a portal; a statement is run once, when it is first described or executed."""
+        if portal.answer is None and not _SUBSCRIBE.match(portal.text):
+            found = pieces(SourceText(portal.text))
+            if not found:
+                return None
+            if len(found) > 1:
+                raise SlicemillError("a statement with parameters stands alone; send others by themselves")
+            answers = await self._answers(found[0].text, found[0].words, portal.values)
+            portal.answer = answers[-1]
+        return portal.answer
+
+    async def _execute(self, portal: Portal, most: int) -> None:
+        if subscribed := _SUBSCRIBE.match(portal.text):
+            await self._subscribe(subscribed)
+            return
+        answer = await self._asked(portal)
+        if answer is None:
+            self._send(wire.EMPTY)
+            return
+        if answer.table is None:
+            if answer.message:
+                self._send(wire.notice(answer.message))
+            self._send(wire.complete(_tag(answer)))
+            return
+        rest = answer.table.slice(portal.sent, most if most > 0 else None)
+        await self._send_rows(rest, _expanded(portal.formats, answer.table.num_columns))
+        portal.sent += rest.num_rows
+        more = portal.sent < answer.table.num_rows
+        self._send(wire.SUSPENDED if more else wire.complete(_tag(answer)))
+
+    # -- writing ---------------------------------------------------------------------------------------
+
+    def _send(self, content: bytes) -> None:
+        self._writer.write(content)
+
+    async def _drain(self) -> None:
+        """Wait until the client has taken most of what was sent; one that is stuck is cut off."""
+        await asyncio.wait_for(self._writer.drain(), _STUCK_S)
+
+    def is_meant_by(self, secret: int) -> bool:
+        return hmac.compare_digest(str(secret), str(self.key.secret))
+
+
+class Interrupted(SlicemillError):
+    """Somebody has asked that a statement end."""
+
+
+def _name(subscribed: re.Match[str]) -> str:
+    return subscribed[1].strip('"').replace('""', '"')
+
+
+def _formats(portal: Portal) -> tuple[int, ...]:
+    columns = portal.answer.table.num_columns if portal.answer and portal.answer.table is not None else 0
+    return _expanded(portal.formats, columns)
+
+
+def _expanded(formats: tuple[int, ...], columns: int) -> tuple[int, ...]:
+    """One format is for all columns."""
+    return formats * columns if len(formats) == 1 else formats
+
+
+def _batches(table: pa.Table) -> list[pa.Table]:
+    return [table.slice(start, _ROWS_AT_ONCE) for start in range(0, table.num_rows, _ROWS_AT_ONCE)]
+
+
+def _rows(table: pa.Table, formats: Sequence[int]) -> list[tuple[bytes | None, ...]]:
+    return list(zip(*encoded_columns(table, formats), strict=True))
+
+
+def _as_rows(table: pa.Table, _: Epoch) -> bytes:
+    return b"".join(wire.data_row(row) for row in _rows(table, ()))
+
+
+def _as_lines(table: pa.Table, _: Epoch) -> bytes:
+    return b"".join(wire.copy_data(copy_line(row)) for row in _rows(table, ()))
+
+
+def _tag(answer: StatementAnswer) -> str:
+    if answer.tag != "SELECT" or answer.table is None:
+        return answer.tag
+    return f"SELECT {answer.table.num_rows}"
+
+
+def _error(problem: SlicemillError) -> bytes:
+    if isinstance(problem, Interrupted):
+        return wire.error(str(problem), "57014")
+    if isinstance(problem, Denied):
+        return wire.error(str(problem), "42501")
+    if not isinstance(problem, EslError):
+        return wire.error(str(problem), "42000")
+    first, *others = problem.diagnostics
+    extra = {b"P": str(first.span.start + 1)}
+    if first.hint:
+        extra[b"H"] = first.hint
+    if others:
+        extra[b"D"] = "; ".join(diagnostic.message for diagnostic in others)
+    return wire.error(first.message, "42601", extra)

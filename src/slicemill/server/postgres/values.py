@@ -1,0 +1,193 @@
+"""Values as PostgreSQL writes them, in text and, for numbers and times, in binary; parameters back."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import cast
+
+import pyarrow as pa
+
+from slicemill.errors import SlicemillError
+from slicemill.server.postgres.wire import ColumnDescription
+
+BOOL, BYTEA, INT8, INT2, INT4, TEXT, JSON = 16, 17, 20, 21, 23, 25, 114
+FLOAT4, FLOAT8, VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = (
+    *(700, 701, 1043, 1082, 1114, 1184),
+    *(1186, 1700),
+)
+UNKNOWN = 705
+
+_PG_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_SIZES = {BOOL: 1, INT2: 2, INT4: 4, FLOAT4: 4, DATE: 4, INT8: 8, FLOAT8: 8, TIMESTAMP: 8, TIMESTAMPTZ: 8}
+Encode = Callable[[object], bytes]
+
+
+def describe_columns(schema: pa.Schema) -> list[ColumnDescription]:
+    """The columns of a table, as PostgreSQL numbers their types."""
+    return [ColumnDescription(field.name, oid := _oid(field.type), _SIZES.get(oid, -1)) for field in schema]
+
+
+def _oid(kind: pa.DataType) -> int:
+    tests: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
+        (pa.types.is_boolean, BOOL),
+        (pa.types.is_decimal, NUMERIC),
+        (pa.types.is_floating, FLOAT8),
+        (pa.types.is_date, DATE),
+        (pa.types.is_timestamp, TIMESTAMPTZ),
+        (pa.types.is_duration, INTERVAL),
+        (pa.types.is_binary, BYTEA),
+        (pa.types.is_large_binary, BYTEA),
+        (pa.types.is_nested, JSON),
+    )
+    for matches, oid in tests:
+        if matches(kind):
+            return oid
+    if pa.types.is_integer(kind):
+        return INT2 if kind.bit_width < 16 else INT4 if kind.bit_width < 32 or kind == pa.int32() else INT8
+    return TEXT
+
+
+def encoded_columns(table: pa.Table, formats: Sequence[int] = ()) -> list[list[bytes | None]]:
+    """The values of each column as bytes; `formats` has 1 where a client wants binary."""
+    found: list[list[bytes | None]] = []
+    for place, column in enumerate(table.columns):
+        binary = place < len(formats) and formats[place] == 1
+        encode = _encoder(_oid(column.type), binary)
+        values = _plain(column)
+        found.append([None if value is None else encode(value) for value in values])
+    return found
+
+
+def _plain(column: pa.ChunkedArray) -> list[object]:
+    if pa.types.is_timestamp(column.type):
+        # As microseconds: a calendar of Python does not have every year.
+        column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+    elif pa.types.is_duration(column.type):
+        column = column.cast(pa.duration("us")).cast(pa.int64())
+    return cast(list[object], column.to_pylist())
+
+
+def _encoder(oid: int, binary: bool) -> Encode:
+    if not binary:
+        return _TEXTS.get(oid, lambda value: str(value).encode())
+    encode = _BINARIES.get(oid)
+    if encode is None:
+        raise SlicemillError("a column of this type is sent as text only; ask for text results")
+    return encode
+
+
+def _instant(value: object) -> bytes:
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cast(int, value))
+    except OverflowError:
+        return b"infinity" if cast(int, value) > 0 else b"-infinity"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.%f+00").encode()
+
+
+def _interval(value: object) -> bytes:
+    seconds, micros = divmod(abs(cast(int, value)), 1_000_000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    sign = "-" if cast(int, value) < 0 else ""
+    return f"{sign}{hours:02d}:{minutes:02d}:{seconds:02d}.{micros:06d}".encode()
+
+
+def _float(value: object) -> bytes:
+    number = cast(float, value)
+    if math.isfinite(number):
+        return repr(number).encode()
+    return b"NaN" if math.isnan(number) else b"Infinity" if number > 0 else b"-Infinity"
+
+
+_TEXTS: dict[int, Encode] = {
+    BOOL: lambda value: b"t" if value else b"f",
+    BYTEA: lambda value: b"\\x" + cast(bytes, value).hex().encode(),
+    FLOAT8: _float,
+    TIMESTAMPTZ: _instant,
+    INTERVAL: _interval,
+    NUMERIC: lambda value: f"{value:f}".encode(),
+    JSON: lambda value: json.dumps(value, default=str, ensure_ascii=False).encode(),
+}
+_PG_EPOCH_US = int(_PG_EPOCH.timestamp()) * 1_000_000
+_BINARIES: dict[int, Encode] = {
+    BOOL: lambda value: b"\x01" if value else b"\x00",
+    BYTEA: lambda value: cast(bytes, value),
+    INT2: lambda value: struct.pack("!h", value),
+    INT4: lambda value: struct.pack("!i", value),
+    INT8: lambda value: struct.pack("!q", value),
+    FLOAT8: lambda value: struct.pack("!d", value),
+    TEXT: lambda value: str(value).encode(),
+    DATE: lambda value: struct.pack("!i", (cast(date, value) - _PG_EPOCH.date()).days),
+    TIMESTAMPTZ: lambda value: struct.pack("!q", cast(int, value) - _PG_EPOCH_US),
+}
+
+
+def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
+    """A parameter as Python has it. What has no type is text, or a number where it looks like one."""
+    if content is None:
+        return None
+    try:
+        if binary:
+            return _FROM_BINARY[oid](content)
+        return _FROM_TEXT.get(oid, _guessed)(content.decode())
+    except KeyError:
+        raise SlicemillError(f"parameters of type {oid} are not taken in binary; send them as text") from None
+    except (ValueError, struct.error, InvalidOperation, UnicodeDecodeError) as problem:
+        raise SlicemillError(f"a parameter cannot be read: {problem}") from None
+
+
+def _guessed(text: str) -> object:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+_FROM_TEXT: dict[int, Callable[[str], object]] = {
+    BOOL: lambda text: text.lower() in ("t", "true", "on", "1"),
+    INT2: int,
+    INT4: int,
+    INT8: int,
+    FLOAT4: float,
+    FLOAT8: float,
+    NUMERIC: Decimal,
+    TEXT: str,
+    VARCHAR: str,
+    DATE: date.fromisoformat,
+    TIMESTAMP: datetime.fromisoformat,
+    TIMESTAMPTZ: datetime.fromisoformat,
+    BYTEA: lambda text: bytes.fromhex(text.removeprefix("\\x")),
+}
+_FROM_BINARY: dict[int, Callable[[bytes], object]] = {
+    BOOL: lambda content: content != b"\0",
+    INT2: lambda content: struct.unpack("!h", content)[0],
+    INT4: lambda content: struct.unpack("!i", content)[0],
+    INT8: lambda content: struct.unpack("!q", content)[0],
+    FLOAT4: lambda content: struct.unpack("!f", content)[0],
+    FLOAT8: lambda content: struct.unpack("!d", content)[0],
+    TEXT: lambda content: content.decode(),
+    VARCHAR: lambda content: content.decode(),
+    UNKNOWN: lambda content: content.decode(),
+    BYTEA: lambda content: content,
+    DATE: lambda content: _PG_EPOCH.date() + timedelta(days=struct.unpack("!i", content)[0]),
+    TIMESTAMP: lambda content: _PG_EPOCH + timedelta(microseconds=struct.unpack("!q", content)[0]),
+    TIMESTAMPTZ: lambda content: _PG_EPOCH + timedelta(microseconds=struct.unpack("!q", content)[0]),
+}
+
+
+def copy_line(values: Sequence[bytes | None]) -> bytes:
+    """A row as COPY TO STDOUT writes it."""
+    return b"\t".join(b"\\N" if value is None else _escaped(value) for value in values) + b"\n"
+
+
+def _escaped(value: bytes) -> bytes:
+    for plain, written in ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r")):
+        value = value.replace(plain, written)
+    return value

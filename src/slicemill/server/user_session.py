@@ -1,0 +1,215 @@
+"""Somebody at the service: every call asks whether they may, and what they change is noted.
+
+Statements come in three kinds. Declarations change the catalog; those that stand together are run all or
+none. Commands (SHOW, DESCRIBE, EXPLAIN) ask about it. Questions (SELECT …) are answered at once from what is
+there; only `CREATE QUERY` makes one that stays.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from slicemill.engine.changing.statements import Entry
+from slicemill.engine.query import Query
+from slicemill.errors import SlicemillError
+from slicemill.esl import EslError, SourceText
+from slicemill.esl.binder import bind_script
+from slicemill.esl.syntax.errors import Diagnostic
+from slicemill.esl.syntax.grammar.commands import STARTS, read_command
+from slicemill.esl.syntax.pieces import StatementPiece, pieces
+from slicemill.esl.types.catalog import DroppedName, Setting, Statement
+from slicemill.esl.types.command import Command, Describe, Show, ShowCreate
+from slicemill.explain.statements import describe
+from slicemill.server.access import OWNER, Denied, Principal, UserRole
+from slicemill.server.answer import StatementAnswer
+from slicemill.server.listings import columns_of, listing, statement_of
+from slicemill.server.permissions import relations_read_by
+from slicemill.server.questions import ask
+from slicemill.server.service import MillService, ResultPage
+
+_QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
+
+
+@dataclass(slots=True)
+class UserSession:
+    """A principal at a service; `way` is how they came in, for the audit log."""
+
+    service: MillService
+    principal: Principal = OWNER
+    way: str = "python"
+
+    def execute(
+        self,
+        text: str,
+        interrupted: threading.Event | None = None,
+        parameters: Sequence[object] = (),
+    ) -> list[StatementAnswer]:
+        """Run the statements of a text, one after another; questions may have `parameters` for $1, $2, …"""
+        answers: list[StatementAnswer] = []
+        for piece in _together(pieces(SourceText(text))):
+            try:
+                answers += self._run(piece, interrupted, parameters)
+            except EslError as error:  # with the text as it was written
+                raise EslError(piece.source, error.diagnostics) from None
+        return answers
+
+    def check(self, text: str) -> None:
+        """Raise EslError with all mistakes of a text; nothing is run, none of its code."""
+        source = SourceText(text)
+        catalog = self.service.mill.catalog
+        found: list[Diagnostic] = []
+        for piece in _together(pieces(source)):
+            if piece.words[0] in STARTS:
+                read_command(piece.alone())
+            elif piece.words[0] not in _QUESTIONS:
+                bound = bind_script(piece.alone(), catalog, imports=False)
+                catalog = bound.catalog
+                found += bound.diagnostics
+        if found:
+            raise EslError(source, found)
+
+    def _run(
+        self, piece: StatementPiece, interrupted: threading.Event | None, parameters: Sequence[object]
+    ) -> list[StatementAnswer]:
+        first = piece.words[0]
+        if first in STARTS:
+            return [self._command(read_command(piece.alone()))]
+        if first in _QUESTIONS:
+            return [StatementAnswer("SELECT", table=ask(piece.text, self.rows_of, interrupted, parameters))]
+        if parameters:
+            raise SlicemillError("only questions (SELECT …) have parameters; write the values into the text")
+        return [_done(statement) for statement in self._declare(piece)]
+
+    def _declare(self, piece: StatementPiece) -> list[Statement]:
+        outcome = "refused"
+        try:
+            self.principal.require(UserRole.OPERATOR, "changing what is declared")
+            self._check_allowed(piece)
+            made = self.service.declare(piece.alone(), self.principal.name)
+            outcome = "done"
+            return made
+        except Denied:
+            outcome = "denied"
+            raise
+        finally:
+            self.service.audit.note(self.principal.name, self.way, piece.text, outcome)
+
+    def _check_allowed(self, piece: StatementPiece) -> None:
+        """Before any code that a statement names is run, or a file that it names is looked at."""
+        allowed = self.service.allowed
+        if allowed is None and not self.principal.names:
+            return
+        bound = bind_script(piece.alone(), self.service.mill.catalog, imports=False)
+        if bound.diagnostics:
+            raise EslError(piece.source, bound.diagnostics)
+        statements = [statement for statement, _ in bound.statements]
+        if allowed is not None:
+            allowed.check(statements)
+        for name in names_used(statements):
+            self.principal.require_name(name)
+
+    def _command(self, command: Command) -> StatementAnswer:
+        mill = self.service.mill
+        if isinstance(command, Show):
+            return StatementAnswer(
+                f"SHOW {command.listing}", table=self._visible(listing(mill, command.listing))
+            )
+        if isinstance(command, ShowCreate):
+            self.principal.require_name(command.name)
+            text = statement_of(mill, command.name)
+            return StatementAnswer("SHOW CREATE", table=pa.table({"statement": [text]}))
+        if isinstance(command, Describe):
+            self.principal.require_name(command.name)
+            return StatementAnswer("DESCRIBE", table=columns_of(mill, command.name))
+        return StatementAnswer("EXPLAIN", table=pa.table({"plan": self.explain(command.name).splitlines()}))
+
+    def _visible(self, table: pa.Table) -> pa.Table:
+        """The rows of a listing whose names somebody may see."""
+        if not self.principal.names:
+            return table
+        seen = [self.principal.may_name(name) for name in table.column("name").to_pylist()]
+        return table.filter(pa.array(seen, pa.bool_()))
+
+    def query(self, name: str) -> Query:
+        """The handle of a continuous query, to read from."""
+        self.principal.require_name(name)
+        return self.service.query(name)
+
+    def queries(self) -> list[str]:
+        """The names of the queries that somebody may see, in lower case."""
+        return sorted(name for name in self.service.mill.catalog.queries if self.principal.may_name(name))
+
+    def results(self, name: str, since: int = 0, most_rows: int = 10_000) -> ResultPage:
+        self.principal.require_name(name)
+        return self.service.results(name, since, most_rows)
+
+    def rows_of(self, name: str) -> pa.Table:
+        self.principal.require_name(name)
+        return self.service.rows_of(name)
+
+    def relations(self) -> Iterator[tuple[str, pa.Table]]:
+        """All that a question of theirs can name, as tables without rows."""
+        return ((name, rows) for name, rows in self.service.relations() if self.principal.may_name(name))
+
+    def statements(self) -> list[Entry]:
+        """The statements in force that somebody may see."""
+        return [entry for entry in self.service.statements() if self.principal.may_name(entry["name"])]
+
+    def explain(self, name: str | None = None, form: str = "text") -> str:
+        """How a query runs, or all of them: as text, json or svg."""
+        self._require_all_names(name)
+        forms = {
+            "text": self.service.explain,
+            "json": self.service.explain_json,
+            "svg": self.service.explain_svg,
+        }
+        return forms[form](name)
+
+    def _require_all_names(self, name: str | None) -> None:
+        """What is about all queries is for those who may see all of them."""
+        if name is not None:
+            self.principal.require_name(name)
+        elif self.principal.names:
+            raise Denied(f"{self.principal.name} may see some names only; ask for a query of these")
+
+    def metrics(self) -> dict[str, object]:
+        """All figures of the mill."""
+        self._require_all_names(None)
+        return self.service.mill.metrics().plain()
+
+
+def names_used(statements: Iterable[Statement]) -> Iterator[str]:
+    """The names that statements declare, drop or read."""
+    for statement in statements:
+        if not isinstance(statement, Setting):
+            yield statement.name
+        yield from relations_read_by(statement)
+
+
+def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
+    """Pieces, with declarations that follow each other as one."""
+    declared: StatementPiece | None = None
+    for piece in found:
+        if piece.words[0] in (*STARTS, *_QUESTIONS):
+            if declared is not None:
+                yield declared
+            declared = None
+            yield piece
+        else:
+            declared = piece if declared is None else declared.to(piece)
+    if declared is not None:
+        yield declared
+
+
+def _done(statement: Statement) -> StatementAnswer:
+    kind, what = describe(statement)
+    if isinstance(statement, DroppedName):
+        dropped = f"{statement.kind.lower()} {statement.name} is dropped"
+        return StatementAnswer(f"DROP {statement.kind}", dropped)
+    if isinstance(statement, Setting):
+        return StatementAnswer("SET", f"{statement.name} is {what}")
+    return StatementAnswer(f"CREATE {kind.upper()}", f"{kind} {statement.name}: {what}")

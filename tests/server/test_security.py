@@ -1,0 +1,261 @@
+"""Who may do what: every way in, with every role, without a token and with a wrong one."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from server.conftest import bid
+from slicemill.cli import app
+from slicemill.errors import SlicemillError
+from slicemill.server.access import Access, Denied, Principal, UserRole
+from slicemill.server.audit import AuditLog
+from slicemill.server.http.protection import LARGEST_BODY, RateLimit
+from slicemill.server.network import Listening, check_address, serving
+from slicemill.server.permissions import Allowed
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+
+CREATE = "CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 5"
+READS = [
+    ("GET", "/v1/catalog", None),
+    ("GET", "/v1/queries", None),
+    ("GET", "/v1/queries/dear", None),
+    ("GET", "/v1/queries/dear/results", None),
+    ("GET", "/v1/queries/dear/explain", None),
+    ("GET", "/v1/explain", None),
+    ("GET", "/v1/metrics", None),
+    ("POST", "/v1/check", {"text": CREATE}),
+    ("POST", "/v1/statements", {"text": "SHOW QUERIES; SELECT * FROM dear; DESCRIBE dear; EXPLAIN"}),
+]
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Access:
+    return Access(tmp_path / "home")
+
+
+@pytest.fixture
+def tokens(access: Access) -> dict[str, str]:
+    made = {role.word: access.add(role.word, role.word, (), 0) for role in UserRole}
+    return {**made, "limited": access.add("limited", "operator", ["sales_*"], 0)}
+
+
+@pytest.fixture
+def listening(service: MillService, access: Access, tokens: dict[str, str]) -> Iterator[Listening]:
+    made = Listening(postgres_port=0)
+    with serving(service, made, access):
+        yield made
+
+
+def client(listening: Listening, token: str | None) -> httpx.Client:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=listening.url, headers=headers)
+
+
+@pytest.mark.parametrize("token", [None, "wrong", "x" * 5000])
+def test_nothing_is_told_without_a_token(listening: Listening, token: str | None) -> None:
+    with client(listening, token) as made:
+        for method, path, body in (*READS, ("GET", "/v1/queries/dear/live", None)):
+            response = made.request(method, path, json=body)
+            assert response.status_code == 401, path
+            assert "dear" not in response.text
+        assert made.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize("role", [role.word for role in UserRole])
+def test_every_role_reads_and_operators_change(
+    listening: Listening, tokens: dict[str, str], role: str
+) -> None:
+    with client(listening, tokens[role]) as made:
+        for method, path, body in READS:
+            assert made.request(method, path, json=body).status_code == 200, path
+        changes = [made.post("/v1/statements", json={"text": text}) for text in (CREATE, "DROP QUERY cheap")]
+        changes.append(made.post("/v1/statements", json={"text": "SET policy = 'hnr'"}))
+        expected = 403 if role == "reader" else 200
+        assert [change.status_code for change in changes] == [expected] * 3
+
+
+def test_who_is_limited_to_names_sees_and_changes_only_these(
+    listening: Listening, tokens: dict[str, str], service: MillService
+) -> None:
+    UserSession(service).execute("CREATE STREAM sales_bid AS SELECT item, price FROM bid")
+    with client(listening, tokens["limited"]) as made:
+
+        def sent(text: str) -> int:
+            return made.post("/v1/statements", json={"text": text}).status_code
+
+        assert sent("CREATE QUERY sales_q AS SELECT item FROM sales_bid") == 200
+        for text in (
+            "CREATE QUERY mine AS SELECT item FROM sales_bid",
+            "CREATE QUERY sales_r AS SELECT item FROM bid",
+            "DROP QUERY dear",
+            "SELECT * FROM dear",
+            "DESCRIBE dear",
+            "SHOW CREATE dear",
+            "EXPLAIN",
+        ):
+            assert sent(text) == 403, text
+        assert [entry["name"] for entry in made.get("/v1/queries").json()] == ["sales_q"]
+        assert {entry["name"] for entry in made.get("/v1/catalog").json()} == {"sales_q", "sales_bid"}
+        for path in ("/v1/queries/dear/results", "/v1/queries/dear/live", "/v1/explain", "/v1/metrics"):
+            assert made.get(path).status_code == 403, path
+
+
+def test_clients_of_postgresql_show_their_token_as_password(
+    listening: Listening, tokens: dict[str, str]
+) -> None:
+    assert listening.postgres is not None
+    port = listening.postgres.getsockname()[1]
+
+    def connected(token: str) -> psycopg.Connection:
+        return psycopg.connect(
+            host="127.0.0.1", port=port, user="x", dbname="x", password=token, autocommit=True
+        )
+
+    with pytest.raises(psycopg.OperationalError, match="no token of this server"):
+        connected("wrong")
+    with connected(tokens["reader"]) as made:
+        assert made.execute("SELECT count(*) FROM dear").fetchone() == (0,)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            made.execute(CREATE)
+    with connected(tokens["limited"]) as made:
+        for text in ("SELECT * FROM dear", "SUBSCRIBE dear", "COPY (SELECT * FROM dear) TO STDOUT"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                made.execute(text)
+        listed = made.execute("SELECT table_name FROM information_schema.tables").fetchall()
+        assert ("dear",) not in listed
+    with connected(tokens["operator"]) as made:
+        made.execute(CREATE)
+
+
+def test_a_token_is_kept_as_a_hash_and_goes_at_once(access: Access, tokens: dict[str, str]) -> None:
+    assert access.principal(tokens["reader"]) == Principal("reader", UserRole.READER)
+    stored = next((Path(access._file.parent)).glob("tokens.json"))  # type: ignore[union-attr]
+    assert tokens["reader"] not in stored.read_text()
+    assert stored.stat().st_mode & 0o077 == 0
+    access.drop("reader")
+    assert access.principal(tokens["reader"]) is None
+    with pytest.raises(SlicemillError, match="already"):
+        access.add("admin", "reader", (), 0)
+    with pytest.raises(SlicemillError, match="did you mean reader"):
+        access.add("bob", "reeder", (), 0)
+
+
+def test_other_machines_are_let_in_only_with_tokens(tmp_path: Path) -> None:
+    access = Access(tmp_path)
+    for host in ("127.0.0.1", "::1", "localhost"):
+        check_address(host, access)
+    with pytest.raises(SlicemillError, match="slicemill token add"):
+        check_address("0.0.0.0", access)
+    access.add("ann", "admin", (), 0)
+    check_address("0.0.0.0", access)
+
+
+STATEMENTS = {
+    "python": "CREATE FUNCTION f(x int) RETURNS int LANGUAGE PYTHON AS 'os:getpid'",
+    "file": "CREATE STREAM s (a int) SOURCE 'file:/etc/passwd?format=csv'",
+    "path": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '/etc/passwd')",
+    "climb": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{folder}/../../etc/passwd')",
+    "tcp": "CREATE STREAM s (a int) SOURCE 'tcp://localhost:4445'",
+    "kafka": "CREATE STREAM s (a int) SOURCE 'kafka://host:9092/topic'",
+    "sink": "CREATE QUERY q WITH (sink = 'json:{folder}/%2e%2e/out') AS SELECT item FROM bid",
+    "postgres": "CREATE QUERY q WITH (sink = 'postgres://host/db') AS SELECT item FROM bid",
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_code_files_and_addresses_are_the_operators_to_allow(
+    name: str, service: MillService, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    service.allowed = Allowed((folder,))
+    with pytest.raises(Denied, match="start the server with --allow"):
+        UserSession(service).execute(STATEMENTS[name].format(folder=folder))
+
+
+def test_what_is_allowed_is_done(service: MillService, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "t.csv").write_text("a\nx\n")
+    (tmp_path / "data" / "out").symlink_to("/etc")
+    service.allowed = Allowed((tmp_path / "data",), frozenset(("tcp",)), python=True)
+    user = UserSession(service)
+    user.execute(f"CREATE TABLE t (a varchar) USING csv OPTIONS (path '{tmp_path}/data/t.csv', header true)")
+    user.execute(STATEMENTS["tcp"])
+    with pytest.raises(Denied):
+        user.execute(f"CREATE TABLE u (a varchar) USING csv OPTIONS (path '{tmp_path}/data/out/passwd')")
+
+
+def test_changes_are_in_the_audit_log(service: MillService, tmp_path: Path) -> None:
+    service.audit = AuditLog(tmp_path, clock=lambda: 7)
+    UserSession(service, Principal("ann", UserRole.OPERATOR), "http").execute(CREATE)
+    with pytest.raises(Denied):
+        UserSession(service, Principal("bob", UserRole.READER), "http").execute("DROP QUERY cheap")
+    lines = (tmp_path / "access" / "audit.jsonl").read_text().splitlines()
+    assert [(entry["by"], entry["outcome"]) for entry in map(json.loads, lines)] == [
+        ("ann", "done"),
+        ("bob", "denied"),
+    ]
+
+
+def test_a_page_elsewhere_cannot_use_a_server_without_tokens(client: httpx.Client) -> None:
+    response = client.get("/v1/queries", headers={"host": "evil.example:8080"})
+    assert response.status_code == 421
+
+
+def test_what_is_too_large_is_refused(client: httpx.Client, service: MillService) -> None:
+    assert client.post("/v1/statements", content=b"x" * (LARGEST_BODY + 1)).status_code == 413
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(40):
+            yield b" " * (LARGEST_BODY // 20)
+
+    with pytest.raises((httpx.HTTPError, AssertionError)):
+        response = client.post("/v1/statements", content=parts())
+        assert response.status_code < 400
+    bid(service, (1, 20, 1))
+    assert client.get("/health").status_code == 200
+
+
+def test_too_many_requests_of_one_address_have_to_wait() -> None:
+    now = [0.0]
+    limit = RateLimit(burst=2, rate=1, clock=lambda: now[0])
+    assert [limit.takes("a") for _ in range(3)] == [True, True, False]
+    assert limit.takes("b")
+    now[0] = 1.0
+    assert [limit.takes("a"), limit.takes("a")] == [True, False]
+
+
+def test_a_client_that_says_nothing_holds_up_nobody(client: httpx.Client) -> None:
+    port = client.base_url.port
+    assert port is not None
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
+    for one in silent:
+        one.sendall(b"POST /v1/statements HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
+    began = time.monotonic()
+    assert client.get("/health").status_code == 200
+    assert time.monotonic() - began < 20
+    for one in silent:
+        one.close()
+
+
+def test_tokens_are_kept_from_the_command_line(tmp_path: Path) -> None:
+    def told(*arguments: str, status: int = 0) -> str:
+        done = CliRunner().invoke(app, ("token", *arguments, "--home", str(tmp_path)))
+        assert done.exit_code == status, done.output
+        return done.output
+
+    token = told("add", "ann", "--role", "operator", "--name", "sales_*").strip()
+    assert Access(tmp_path).principal(token) == Principal("ann", UserRole.OPERATOR, ("sales_*",))
+    assert "sales_*" in told("ls")
+    told("drop", "ann")
+    assert Access(tmp_path).entries() == []
