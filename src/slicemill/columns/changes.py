@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from slicemill.columns.keys import Column, Keys, comparable, distinct_keys, whole
 from slicemill.esl.types.schema import OP, OPS, Schema
-from slicemill.scalar.vectors import numbers
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = (np.int8(place) for place in range(len(OPS)))
 
@@ -32,7 +31,7 @@ Places = NDArray[np.int64]
 
 
 def ops_of(table: pa.Table) -> Ops:
-    return np.asarray(numbers(whole(table.column(OP))))
+    return np.asarray(whole(table.column(OP)).to_numpy(zero_copy_only=False), np.int8)
 
 
 def adds(ops: Ops) -> Mask:
@@ -109,7 +108,7 @@ def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
     stored = table.column(OP)
     in_words = pa.types.is_string(stored.type)
     places = pc.index_in(whole(stored), value_set=pa.array(OPS)) if in_words else whole(stored)
-    ops = np.asarray(numbers(places)).astype(np.int8)
+    ops = np.asarray(places.to_numpy(zero_copy_only=False), np.int8)
     rows = table.drop_columns([OP])
     names = schema.own.names if schema.key is None else schema.key
     columns = [table.column(name) for name in names]
