@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from slicemill.esl import bind
+from slicemill.explain.model_text import explain_model, models_named
 from slicemill.model import expression
 from slicemill.model.flow import FlowStep, flow, run
 from slicemill.model.graphs.canonical import blocking_graph
 from slicemill.model.graphs.graph import ModelEdge, ModelGraph, ModelNode, Op
 from slicemill.model.graphs.interpret import Instance
 from slicemill.model.graphs.interpret import run as run_graph
+from slicemill.model.letters import from_letters
 from slicemill.model.rules import RULES, merge_equal
 
 VECTORS = st.lists(st.fractions(-9, 9, max_denominator=4), min_size=2, max_size=6).map(tuple)
@@ -104,3 +107,39 @@ def test_r9_equal_parts_of_a_graph_are_merged(x: list[int], y: int) -> None:
 
 def test_r9_finds_nothing_where_cores_are_shared_already() -> None:
     assert merge_equal.rewrite(blocking_graph(expression("sum(x*x)/n + sum(x^2)"))) is None
+
+
+# Letters of which the compiler makes something else by a rule, and an expression for R9.
+FIRES = {
+    "R1": "Ac[+] · T[x + 1] · T[x^3]",
+    "R2": "Ac[×] · T[x + 1] · M(X, P[reverse])",
+    "R3": "Ac[+] · M(X, F[oldest 1])",
+    "R4": "A[max] · F[rest 1] · T[x^2]",
+    "R5": "Ac[×] · T[x^2] · P[rotate]",
+    "R6": "Ac[+] · P[sort]",
+    "R7": "A[min] · T[3 - x]",
+    "R8": "Ac[+] · F[where x > 0]",
+    "R9": "T[x^2] · Ac[+] · M(X, X)",
+    "R10": "Ac[+] · T[x/4]",
+}
+
+
+@pytest.mark.parametrize(("rule", "text"), FIRES.items())
+@settings(max_examples=15)
+@given(x=VECTORS)
+def test_every_rule_is_used_by_the_compiler_and_changes_no_value(
+    rule: str, text: str, x: tuple[Fraction, ...]
+) -> None:
+    model = expression(text, ["x"])
+    used = {*from_letters(text).rules, *(name for name, _ in model.rewrites)}
+    assert rule in used and used <= set(FIRES)
+    assert model.value([{"x": value} for value in x]) == run(flow(text), {"X": x})[0]
+
+
+@pytest.mark.parametrize("rule", FIRES)
+def test_the_effect_of_a_rule_is_told(rule: str) -> None:
+    catalog = bind(f"CREATE MODEL m(x REAL) AS {FIRES[rule]};").catalog
+    (definition,) = models_named("m", catalog)
+    lines = explain_model(definition, catalog).splitlines()
+    told = next(place for place, line in enumerate(lines) if line.startswith(f"  by {rule}: "))
+    assert lines[told + 1].startswith("    ")

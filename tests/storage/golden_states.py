@@ -80,6 +80,7 @@ CASES = (
     "joins/three_streams",
     "joins/window_over_a_join",
     "models/composed",
+    "models/lettered",
     "models/slides",
     "relations/count_window",
     "relations/count_window_slide",
@@ -88,6 +89,7 @@ CASES = (
     "temporal/nulls",
     "unions/slide_over_a_union",
     "views/last_tuple",
+    "windows/average_built_in",
     "windows/whole_history",
 )
 
@@ -106,6 +108,7 @@ def main() -> None:
     _keep("by-hand", _by_hand())
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
     _keep("changelog", {"columns": t.changelog((t.Column("i", t.INT),), ("i",))})
+    _keep("calls", {"input": _call()})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})
 
@@ -156,6 +159,12 @@ def _of_aggregate(of_table: str, form: str) -> object:
     state = uda.start()
     uda.run(state, tuples_of([(0, 0, 1.5), (1, 1, None), (3, 0, 2.5)], [t.DOUBLE]))
     return state
+
+
+def _call() -> RelationInput:
+    """The second version of an input may be a call, with arguments."""
+    rows = t.Schema((t.Column("x", t.DOUBLE),))
+    return RelationInput("f", "r", rows, None, (("a", ColumnRef("x", t.DOUBLE)),))
 
 
 def _by_hand() -> dict[str, object]:

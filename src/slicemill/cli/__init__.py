@@ -14,7 +14,21 @@ from typing import Annotated
 import typer
 
 from slicemill import __version__
-from slicemill.cli import check, explain, home, lab, log, query, run, serve, simulate, sql, state, token
+from slicemill.cli import (
+    calibrate,
+    check,
+    explain,
+    home,
+    lab,
+    log,
+    query,
+    run,
+    serve,
+    simulate,
+    sql,
+    state,
+    token,
+)
 from slicemill.errors import SlicemillError
 
 EXIT_STATUS = (
@@ -40,6 +54,7 @@ app.command(
     epilog="Examples: slicemill simulate examples/auction.esl --rate 500/s --policy fcfs --policy hnr; "
     "slicemill simulate FILE --rate bid=5000/s:bursty --rate 100/s --cores 8 --for 1h --save costs.json"
 )(simulate.simulate)
+app.command(epilog="Example: slicemill calibrate")(calibrate.calibrate)
 app.command(epilog='Examples: slicemill sql; slicemill sql http://host:8080 -c "SHOW QUERIES"')(sql.sql)
 app.add_typer(query.query_app, name="query")
 app.add_typer(token.token_app, name="token")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slicemill.cli.common import File, read, seconds_of
+from slicemill.cli.common import File, read, seconds_of, tell_warnings
 from slicemill.errors import SlicemillError
 from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
 
@@ -83,7 +83,9 @@ def run(
     if metrics is not None:
         _check_writable(metrics)
     if engine is EngineName.reference:
-        _run_reference(bind(source).catalog, rows, as_json)
+        bound = bind(source)
+        tell_warnings(bound)
+        _run_reference(bound.catalog, rows, as_json)
         return
     from slicemill.engine.session import begin_session, check_master
 

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
@@ -27,12 +27,13 @@ from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.engine.adapting.placing import Placing
 from slicemill.engine.adapting.replacing import Replacing
 from slicemill.engine.changing.joining import complete_from_of, with_logs, without_log
-from slicemill.engine.changing.statements import KeptStatements, new_entries
+from slicemill.engine.changing.statements import KeptStatements, log_warnings, new_entries
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.changing.unit_changes import UnitChanges
 from slicemill.engine.changing.views import answer, held_now, passed_by
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.measuring import Measuring
+from slicemill.engine.model_view import model_values_of
 from slicemill.engine.query import Query
 from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
@@ -203,6 +204,7 @@ class Mill:
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
         bound = bind(esl, self.catalog, lambda: kept.catalog)
         catalog, same = kept.agreed(bound)
+        log_warnings(bound)
         statements = [statement for statement, _ in bound.statements]
         if all(isinstance(statement, Setting) for statement in statements):
             self.catalog = catalog  # nothing else changes, so nobody has to wait for a run to end
@@ -554,8 +556,7 @@ class Mill:
         self._collected_s = time.monotonic()
         if not self._opened:
             return  # who reads what is not known yet
-        units = [unit.needed_from for unit in self.dispatcher.units.values()]
-        cursors = [*units, *self.sinks.cursors()]
+        cursors = [*(unit.needed_from for unit in self.dispatcher.units.values()), *self.sinks.cursors()]
         # A stream says itself what it holds back, and a view what its window holds.
         views = {view.name: view for view in views_to_answer(self.catalog)}
         others = {name + HELD for name in self.streams} | views.keys()
@@ -587,10 +588,13 @@ class Mill:
             self.checkpoint()
             return [held for held in slices_of(self.home) if query.name in held.wanted]
 
-        counted = self._measuring.begin(query)
+        def values() -> list[dict[str, Any]]:
+            self.checkpoint()
+            return model_values_of(self.home, query.name)
+
+        log, counted = self.home.logs[query.name], self._measuring.begin(query)
 
         def metrics() -> QueryMetrics:
             return self._measuring.now(counted, self._plan.graph)
 
-        log = self.home.logs[query.name]
-        return Query(query.name, query.schema, log, stop, explain, complete_from, state, metrics)
+        return Query(query.name, query.schema, log, stop, explain, complete_from, state, values, metrics)

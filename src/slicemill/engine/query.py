@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ class Query:
         explain: Callable[[], str],
         complete_from: Callable[[], int | None],
         state: Callable[[], list[StoredSlice]],
+        model_values: Callable[[], list[dict[str, Any]]],
         metrics: Callable[[], QueryMetrics],
     ) -> None:
         self.name = name
@@ -46,6 +47,7 @@ class Query:
         self._explain = explain
         self._complete_from = complete_from
         self._state = state
+        self._model_values = model_values
         self._metrics = metrics
 
     def to_arrow(self) -> pa.Table:
@@ -125,6 +127,13 @@ class Query:
     def state(self) -> list[StoredSlice]:
         """The slices of state that hold rows for this query, as last committed."""
         return self._state()
+
+    def model_values(self) -> list[dict[str, Any]]:
+        """What its models with OVER have come to, for JSON: by call and partition, the value of each core.
+
+        The values are those after all tuples that have been committed.
+        """
+        return self._model_values()
 
     def delivered(self) -> None:
         """Called by the mill after a commit that added rows to the log."""

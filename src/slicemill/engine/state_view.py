@@ -29,7 +29,7 @@ from slicemill.storage.home_reader import HomeReader
 T = TypeVar("T")
 
 # What one operator keeps in one cell: unit, node, cell and state.
-_Look: TypeAlias = Callable[[str, str, int, Inspectable], Iterable[T]]
+Look: TypeAlias = Callable[[str, str, int, object], Iterable[T]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class StoredSlice:
 
 def slices_of(home: Path | Home) -> list[StoredSlice]:
     """The slices of all units in a home, as of their last checkpoints."""
-    return _looked(home, _slices)
+    return looked_at(home, _inspected(_slices))
 
 
 def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[StoredSlice]:
@@ -64,13 +64,17 @@ def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[St
 
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
     """Unit by unit and cell by cell, where slices are cut and why."""
-    return _looked(home, lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
+    return looked_at(
+        home, _inspected(lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
+    )
 
 
 def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
     """A graph whose shared joins know what has been measured of them in a home."""
     parts: dict[str, list[Statistics]] = {}
-    for node_id, statistics in _looked(home, lambda _, node, __, state: [(node, state.statistics())]):
+    for node_id, statistics in looked_at(
+        home, _inspected(lambda _, node, __, state: [(node, state.statistics())])
+    ):
         if statistics is not None:
             parts.setdefault(node_id, []).append(statistics)
     nodes = {
@@ -99,13 +103,20 @@ def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
     }
 
 
-def _looked(home: Path | Home, look: _Look[T]) -> list[T]:
-    """What is seen of all operators that can tell what they keep, unit by unit."""
+def looked_at(home: Path | Home, look: Look[T]) -> list[T]:
+    """What is seen of all states, unit by unit, as of their last checkpoints."""
     opened = HomeReader(home) if isinstance(home, Path) else home
-    return [seen for unit in sorted(opened.units) for seen in _looked_at(opened, unit, look)]
+    return [seen for unit in sorted(opened.units) for seen in _looked(opened, unit, look)]
 
 
-def _looked_at(home: Home | HomeReader, unit: str, look: _Look[T]) -> list[T]:
+def _inspected(look: Callable[[str, str, int, Inspectable], Iterable[T]]) -> Look[T]:
+    """Looks only at operators that can tell what they keep."""
+    return lambda unit, node, cell, state: (
+        look(unit, node, cell, state) if isinstance(state, Inspectable) else ()
+    )
+
+
+def _looked(home: Home | HomeReader, unit: str, look: Look[T]) -> list[T]:
     folder = home.checkpoint_folder(unit)
     while True:
         cells = _files(home, unit)
@@ -114,7 +125,6 @@ def _looked_at(home: Home | HomeReader, unit: str, look: _Look[T]) -> list[T]:
                 seen
                 for cell, files in enumerate(cells)
                 for node, state in read_checkpoint(folder, files).items()
-                if isinstance(state, Inspectable)
                 for seen in look(unit, node, cell, state)
             ]
         except StorageError:

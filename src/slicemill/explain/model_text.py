@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from slicemill.errors import SlicemillError, counted, did_you_mean
@@ -12,9 +13,11 @@ from slicemill.esl.types.model import PREDEFINED, ModelDefinition, ModelTemplate
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.explain.model_svg import Use
 from slicemill.model.core import Core
-from slicemill.model.cost import SlideCost, cost_table, estimate, ways_table
+from slicemill.model.core_costs import CoreCosts, core_costs
+from slicemill.model.cost import SlideCost, cost_table, estimate, priced, priced_table, ways_table
 from slicemill.model.graphs.canonical import blocking_graph
 from slicemill.model.graphs.kept import kept_graph
+from slicemill.model.letters import rewritten, written_flow
 from slicemill.model.model import Model
 from slicemill.model.rules import rule_words
 from slicemill.model.terms import DIMENSION, WindowAggregation, walk
@@ -48,11 +51,12 @@ def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
 
 def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
     """All that is known before anything runs, as text."""
+    costs = core_costs()
     model, found = definition.model, definition.model.classification
     lines = [
         f"{definition.name}{definition.arguments} = {model.text}",
         *([f"letters {definition.letters}"] if definition.letters else []),
-        *(f"  by {name}: {rule_words(name)}" for name in definition.rules),
+        *_rewrites(definition),
         "",
         f"class   {found.kind}: {found.reason}",
         f"state   {found.state_text} beside the elements of the window",
@@ -69,11 +73,32 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
     for use in uses_of(definition.name, catalog):
         lines += ["", f"calls in a slide, {use.words}: n = {use.n}, d = {use.d}"]
         lines += _table(cost_table(model, use.n, use.d))
-        if not estimate(model, use.n, use.d).pays:
-            lines.append("Reading such windows again would take no more calls.")
+        lines += ["", f"nanoseconds in a slide, {_origin(costs)}"]
+        lines += _table(priced_table(model, use.n, use.d, costs))
         lines += ["", "what each way of keeping one sum would take"]
         lines += _table(ways_table(use.n, use.d))
     return "\n".join(lines) + "\n"
+
+
+def _origin(costs: CoreCosts) -> str:
+    return (
+        "as measured on this machine" if costs.measured else "as assumed: slicemill calibrate measures them"
+    )
+
+
+def _rewrites(definition: ModelDefinition) -> list[str]:
+    """The rules that have been used, what they say, and what came out."""
+    steps: list[tuple[str, str]] = []
+    if definition.letters:
+        steps += ((rule, f"→ {flow}") for rule, flow in rewritten(written_flow(definition.letters))[1])
+    steps += definition.model.rewrites
+    lines: list[str] = []
+    said: set[str] = set()
+    for rule, effect in steps:
+        words = "" if rule in said else f": {rule_words(rule)}"
+        lines += [f"  by {rule}{words}", f"    {effect}"]
+        said.add(rule)
+    return lines
 
 
 def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
@@ -81,8 +106,8 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
 
     `name`, `text`, `parameters`, `class`, `reason`, `state`, `result`; `cores`, each with `core`, `notation`,
     `class`, `reason`, `way`, `state`, `per_element` and `also_in`; `costs`, each with `window`, `n`, `d`,
-    and `blocking` and `incremental` calls; `graph`, the record of the graph that is run, and
-    `blocking_graph`, that of the one that reads the window again.
+    `blocking` and `incremental` calls, and by core the `ways` with nanoseconds and the choice; `graph`, the
+    record of the graph that is run, and `blocking_graph`, that of the one that reads the window again.
     """
     model = definition.model
     record: dict[str, Any] = {
@@ -91,6 +116,7 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
         "text": model.text,
         "letters": definition.letters or None,
         "rules": list(definition.rules),
+        "rewrites": [{"rule": rule, "effect": effect} for rule, effect in model.rewrites],
         "parameters": list(definition.arguments.names),
         "class": model.classification.kind,
         "reason": model.classification.reason,
@@ -126,7 +152,10 @@ def _cost_record(use: Use, model: Model) -> dict[str, Any]:
         return {name: getattr(cost, name) for name in names}
 
     sizes = {"window": use.words, "n": use.n, "d": use.d}
-    return {**sizes, "blocking": calls(both.blocking), "incremental": calls(both.incremental)}
+    costs = core_costs()
+    ways = [asdict(core) for core in priced(model, use.n, use.d, costs)]
+    counted_calls = {"blocking": calls(both.blocking), "incremental": calls(both.incremental)}
+    return {**sizes, **counted_calls, "measured": costs.measured, "ways": ways}
 
 
 def _used(model: Model) -> int:

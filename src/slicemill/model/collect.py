@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from slicemill.model.algebra import Monomial, canonical, monomial_expression, polynomial
 from slicemill.model.core import Core
+from slicemill.model.flow import in_letters
 from slicemill.model.terms import (
     AGE,
     CONDITIONS,
@@ -39,17 +40,28 @@ _PLACES = frozenset({"i", "j", "age"})
 class CollectedCores:
     """Cores in order of first use; `result` is an expression over their values, `Symbol("c0")` and so on.
 
-    `lets` are the values that blocked cores need, in the order in which they can be computed.
+    `lets` are the values that blocked cores need, in the order in which they can be computed. `effects` are
+    those of the rules R9 and R10, in words.
     """
 
     cores: list[Core] = field(default_factory=list)
     lets: dict[str, Expr] = field(default_factory=dict)
     result: Expr = ZERO
+    effects: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def reference(self, core: Core) -> Expr:
         if core not in self.cores:
             self.cores.append(core)
+        else:
+            self.effects["R9", f"{'n' if core.counts else core} is kept once"] = None
         return Symbol(f"c{self.cores.index(core)}")
+
+    def pulled(self, factor: Expr, core: Core) -> None:
+        """What stood inside a sum stands before it."""
+        if factor != ONE:
+            written = WindowAggregation("sum", multiply(factor, core.argument))
+            before = multiply(factor, Symbol("n") if core.counts else Symbol(str(core)))
+            self.effects["R10", f"{shown(written)} is {shown(before)}"] = None
 
 
 def collect(expr: Expr) -> CollectedCores:
@@ -107,6 +119,9 @@ def _scalar(expr: Expr, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
 
 
 def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
+    if in_letters(expr.name):
+        reason = "letters that no expression says: the window is read as a vector"
+        return into.reference(Core(expr.name, canonical(expr.argument), blocked=reason))
     if expr.name == "sum" and _cancels(expr.argument):
         return into.reference(Core(expr.name, expr.argument))
     if expr.name == "sum":
@@ -117,6 +132,7 @@ def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: Collecte
             for part in parts:
                 assert not isinstance(part, str)
                 outside, core = part
+                into.pulled(outside, core)
                 scaled = multiply(_scalar(outside, lets, into), into.reference(core))
                 result = scaled if result == ZERO else add(result, scaled)
             return _tidy(result)

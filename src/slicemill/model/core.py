@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from slicemill.model.flow import in_letters
 from slicemill.model.operators import ACCUMULATORS, SEARCHES, Accumulation, Search
 from slicemill.model.terms import ONE, Apply, Expr, Parameter, WindowAggregation, shown, walk
 from slicemill.model.weights import Weight
@@ -52,6 +53,8 @@ class Core:
     @property
     def symbol(self) -> str:
         """In the paper's notation: Ac[+]·T[x^2], A[max]·T[x]."""
+        if in_letters(self.aggregate):
+            return str(self)
         accumulator = self.accumulator
         head = f"A[{self.aggregate}]" if accumulator is None else f"Ac[{accumulator.symbol}]"
         return f"{head}·T[{shown(self.argument)}]"

@@ -6,10 +6,14 @@ count of additions for a blocking sum is 1; it is n - 1.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from slicemill.model.centring import centred
 from slicemill.model.classify import Classification, CoreKind, CoreMethod
+from slicemill.model.core_costs import CoreCosts
 from slicemill.model.model import Model
+from slicemill.model.terms import Symbol, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,48 @@ def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
     for name, cost in (("incremental", total.incremental), ("blocking", total.blocking)):
         numbers = (cost.transforms, cost.combinations, cost.inverses, cost.stored)
         rows.append((name, "", *map(str, numbers)))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class PricedCore:
+    """Nanoseconds of a slide, both ways, and which is taken; `kept` is None where there is no such way."""
+
+    core: str
+    way: str
+    kept_ns: float | None
+    blocking_ns: float
+    chosen: str
+
+
+def priced(model: Model, n: int, d: int, costs: CoreCosts) -> list[PricedCore]:
+    """What distances from a pivot are summed of is kept up, whatever it costs (C24)."""
+    found = []
+    about_pivots = _about_pivots(model)
+    for number, (core, of_core) in enumerate(zip(model.cores, model.classes, strict=True)):
+        kept = costs.kept(of_core, n, d)
+        pinned = number in about_pivots
+        chosen = of_core.way if pinned else costs.choice(core, of_core, n, d)
+        name = f"{core} about a pivot" if pinned else str(core)
+        known = None if math.isinf(kept) else kept
+        found.append(PricedCore(name, of_core.way, known, costs.again(core, n, d), chosen))
+    return found
+
+
+def _about_pivots(model: Model) -> set[int]:
+    formulas = [
+        centred(formula, model.cores) for formula in (model.result, *(value for _, value in model.lets))
+    ]
+    names = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
+    return {number for number in range(len(model.cores)) if f"d{number}" in names}
+
+
+def priced_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[str, ...]]:
+    """For people: each core, its price kept up and read again, and the choice."""
+    rows: list[tuple[str, ...]] = [("core", "kept by", "ns", "blocking ns", "chosen")]
+    for core in priced(model, n, d, costs):
+        kept = "-" if core.kept_ns is None else f"{core.kept_ns:.0f}"
+        rows.append((core.core, core.way, kept, f"{core.blocking_ns:.0f}", core.chosen))
     return rows
 
 

@@ -15,8 +15,9 @@ A flow is a tree: inputs are vectors by name (X where none is written), operator
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from slicemill.model.graphs import vectors
@@ -75,6 +76,46 @@ class FlowStep:
 
 
 Flow: TypeAlias = FlowInput | FlowStep
+
+
+_BEGIN = re.compile(r"\s*(?:(?:T|Ac|A|F|P)\s*\[|M\s*\()")
+
+
+def in_letters(text: str) -> bool:
+    """Does a text begin as the paper writes?
+
+    >>> in_letters("Ac[+] · T[x^2]"), in_letters("sum(x^2)")
+    (True, False)
+    """
+    return _BEGIN.match(text) is not None
+
+
+def steps_of(of: Flow) -> Iterator[FlowStep]:
+    """All operators of a flow, the last one first."""
+    if isinstance(of, FlowStep):
+        yield of
+        for inner in of.inputs:
+            yield from steps_of(inner)
+
+
+def before_transforms(of: Flow) -> Flow:
+    """What the last T's of a flow are given."""
+    while isinstance(of, FlowStep) and of.op is Op.T:
+        of = of.inputs[0]
+    return of
+
+
+def accumulates(of: Flow) -> bool:
+    """Does a flow give exactly one number, also where the window is empty?"""
+    core = before_transforms(of)
+    return isinstance(core, FlowStep) and core.op is Op.AC
+
+
+def gives_value(of: Flow) -> bool:
+    """Does a flow give one number, or none where a search finds none?"""
+    core = before_transforms(of)
+    search = isinstance(core, FlowStep) and core.op is Op.A and not core.text.startswith("where ")
+    return search or accumulates(of)
 
 
 def transform(function: Expr, of: Flow) -> FlowStep:
@@ -146,6 +187,24 @@ def run(of: Flow, given: Mapping[str, Vector]) -> Vector:
     return _applied(of, inputs)
 
 
+@cache
+def _parsed_flow(letters: str) -> Flow:
+    return flow(letters)
+
+
+def value_of(letters: str, window: Sequence[object]) -> object:
+    """The value of a flow over one window; None where a step has none, or F takes more than there is."""
+    try:
+        found = run(_parsed_flow(letters), {"X": tuple(window)})
+    except _NoValue:
+        return None
+    return found[0] if found else None
+
+
+class _NoValue(ModelError):
+    """Of some element a function has no value, or there are too few elements."""
+
+
 def _applied(of: FlowStep, inputs: list[Vector]) -> Vector:
     first = inputs[0]
     word, _, argument = of.text.partition(" ")
@@ -153,7 +212,10 @@ def _applied(of: FlowStep, inputs: list[Vector]) -> Vector:
         case Op.M:
             return vectors.merge(*inputs)
         case Op.T:
-            return vectors.transform(first, [_function(f) for f in of.functions], tail=of.tail)
+            images = vectors.transform(first, [_function(f) for f in of.functions], tail=of.tail)
+            if any(image is None for image in images):
+                raise _NoValue(f"T[{of.text}] has no value for some element")
+            return images
         case Op.AC:
             return (of.accumulator.fold(first),)
         case Op.A if of.text in SEARCHES:
@@ -163,6 +225,8 @@ def _applied(of: FlowStep, inputs: list[Vector]) -> Vector:
         case Op.F if word == "where":
             return vectors.filter_where(first, _function(parse(argument)))[0]
         case Op.F:
+            if int(argument) > len(first):
+                raise _NoValue(f"F[{of.text}] of a vector of dimension {len(first)}: there are not as many")
             return vectors.filter_oldest(first, int(argument))[word == "rest"]
     return vectors.permute(first, of.text)
 

@@ -57,15 +57,16 @@ class FilteredCore:
 class JointModels:
     """What is kept for several models.
 
-    `places[m]` are where the cores of model m are kept; `results` and `lets` are formulas in which `c0`, `c1`
-    and so on are the values of what is kept, and `u0` that of the sum 0 with distances from a pivot. Names in
-    `lets` say what they stand for.
+    `places[m]` are where the cores of model m are kept, whose numbers in it are `numbers[m]`; `results` and
+    `lets` are formulas in which `c0`, `c1` and so on are the values of what is kept, and `u0` that of the sum
+    0 with distances from a pivot. Names in `lets` say what they stand for.
     """
 
     models: tuple[Model, ...]
     kept: list[FilteredCore] = field(default_factory=list)
     conditions: list[frozenset[Condition]] = field(default_factory=list)  # of each model
     places: list[list[int]] = field(default_factory=list)
+    numbers: list[list[int]] = field(default_factory=list)
     lets: dict[str, Expr] = field(default_factory=dict)
     results: list[Expr] = field(default_factory=list)
 
@@ -114,6 +115,7 @@ class _Placing:
             for near in (False, True)
             if near == (Symbol(f"d{number}") in asked) or (not near and Symbol(f"c{number}") in asked)
         ]
+        self._into.numbers.append([number for number, _ in wanted])
         self._into.places.append([self._core(number, near) for number, near in wanted])
         self._into.results.append(self._named(self._result))
 

@@ -2,7 +2,8 @@
 
     T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]      R5, R6: order does not matter to +      sqrt(sum(x^2))
 
-What comes out is a value, so the last operator but for T is an accumulator or a search.
+What comes out is a value, so the last operator but for T is an accumulator or a search. What has no form as
+an expression stays a flow: an aggregate by the name of its letters, which is blocking (C14).
 """
 
 from __future__ import annotations
@@ -12,25 +13,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from slicemill.model.flow import Flow, FlowInput, FlowStep, flow, step
+from slicemill.model.flow import Flow, FlowInput, FlowStep, accumulates, flow, gives_value, step, steps_of
 from slicemill.model.graphs.graph import Op
+from slicemill.model.graphs.vectors import ORDERS
 from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.parse import parse
 from slicemill.model.rules import RULES
 from slicemill.model.rules.fuse_transforms import composed
 from slicemill.model.terms import (
+    PI,
     POSITION,
     Apply,
     Expr,
     ModelError,
     Number,
     Parameter,
+    Symbol,
     WindowAggregation,
     number,
     transformed,
+    walk,
 )
 
-_BEGIN = re.compile(r"\s*(?:(?:T|Ac|A|F|P)\s*\[|M\s*\()")
 _NAMES = {accumulator.symbol: name for name, accumulator in ACCUMULATORS.items()}
 _IDENTITIES: dict[str, Expr] = {
     "+": number(0),
@@ -42,49 +46,75 @@ _IDENTITIES: dict[str, Expr] = {
 }
 _TOGETHER = {"+": "+", "×": "*", "and": "and", "or": "or"}
 _ORDERED = frozenset({"first", "last", "lag", "argmax", "argmin"})  # searches to which order matters
-# R10 is what collecting cores does in any case; R4 would only move F below T.
-_USED = ("R1", "R2", "R5", "R6", "R3", "R7", "R8")
+# R9 is about graphs, and about cores (`collect`).
+_USED = ("R1", "R2", "R4", "R5", "R6", "R3", "R7", "R8", "R10")
 _MOST_STEPS = 1000
 
 
-def in_letters(text: str) -> bool:
-    """Does a text begin as the paper writes?
-
-    >>> in_letters("Ac[+] · T[x^2]"), in_letters("sum(x^2)")
-    (True, False)
-    """
-    return _BEGIN.match(text) is not None
+class _NoExpression(ModelError):
+    """Letters that have a value, but no expression says it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterModel:
-    """What letters mean as an expression; `rules` were used on the way, in this order."""
+    """What letters mean as an expression; `steps` are the rules used on the way, each with what it gave."""
 
     expr: Expr
-    rules: tuple[str, ...]
+    steps: tuple[tuple[str, Flow], ...]
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Each once, in the order of first use."""
+        return tuple(dict.fromkeys(rule for rule, _ in self.steps))
 
 
 def from_letters(text: str, parameters: Sequence[str] = ("x",)) -> LetterModel:
     """
-    >>> from_letters("T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]")
-    LetterModel(expr=sqrt(sum(x^2)), rules=('R5', 'R6'))
+    >>> found = from_letters("T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]")
+    >>> found.expr, found.rules
+    (sqrt(sum(x^2)), ('R5', 'R6'))
     """
-    found, rules = rewritten(flow(re.sub(r"\s+(?=\[)", "", text)))
-    expr = _value(found)
+    try:
+        found, steps = rewritten(written_flow(text))
+        _check(found)
+        try:
+            expr = _value(found)
+        except _NoExpression:
+            expr = _as_flow(found)
+    except RecursionError:
+        raise ModelError("there are too many letters: take some of them as models of their own") from None
     if "x" not in parameters and parameters:
         named = Parameter(parameters[0])
         expr = transformed(expr, lambda part: named if part == Parameter("x") else None)
-    return LetterModel(expr, tuple(dict.fromkeys(rules)))
+    return LetterModel(expr, tuple(steps))
 
 
-def rewritten(of: Flow) -> tuple[Flow, list[str]]:
-    """The flow as far as rules change it, and which did."""
-    used: list[str] = []
+def _as_flow(found: Flow) -> Expr:
+    """A flow that no expression says. Its functions see one value, and neither its place nor the window."""
+    for part in steps_of(found):
+        texts = [part.text.partition(" ")[2]] if part.op in (Op.A, Op.F) and " " in part.text else []
+        conditions = [parse(text) for text in texts if not text.isdigit()]
+        for name in (part for expr in (*part.functions, *conditions) for part in walk(expr)):
+            if isinstance(name, (Parameter, Symbol)) and name not in (Parameter("x"), PI):
+                raise ModelError(f"{name} means nothing in {part.op}[{part.text}]: there, x is what comes in")
+    return WindowAggregation(str(found), Parameter("x"))
+
+
+def written_flow(text: str) -> Flow:
+    """The flow of a text in which blanks may stand before brackets."""
+    return flow(re.sub(r"\s+(?=\[)", "", text))
+
+
+def rewritten(of: Flow) -> tuple[Flow, list[tuple[str, Flow]]]:
+    """The flow as far as rules change it, and which did, each with the whole flow that it gave."""
+    steps: list[tuple[str, Flow]] = []
     for _ in range(_MOST_STEPS):
+        used: list[str] = []
         changed = _rewritten_once(of, used)
         if changed is None:
-            return of, used
+            return of, steps
         of = changed
+        steps.append((used[0], of))
     raise ModelError(f"{of} goes on changing")  # a mistake in the rules
 
 
@@ -108,42 +138,46 @@ def _transform(of: FlowStep, inner: Flow) -> FlowStep:
     return FlowStep(Op.T, of.text, (inner,), of.functions, of.tail)
 
 
-def _is_value(of: Flow) -> bool:
-    """Does a flow give one number, whatever the window?"""
-    while isinstance(of, FlowStep) and of.op is Op.T:
-        of = of.inputs[0]
-    return isinstance(of, FlowStep) and of.op in (Op.AC, Op.A)
+def _check(of: Flow) -> None:
+    """Refuses what has no value, however it is run."""
+    if not gives_value(of):
+        raise ModelError(f"{of} gives a vector: put an accumulator or a search in front, as in Ac[+] · {of}")
+    for part in steps_of(of):
+        for name in (given.name for given in part.inputs if isinstance(given, FlowInput)):
+            if name != "X":
+                raise ModelError(f"there is no vector {name}: the window is X")
+        if part.op is Op.T and not part.tail:
+            raise ModelError(f"T[{part.text}] has no function for longer windows: end it with ; …")
+        if part.op is Op.AC and part.text not in _NAMES:
+            raise ModelError(f"Ac[{part.text}] gives no number")
+        if part.op is Op.P and part.text not in ORDERS:
+            raise ModelError(f"P has no order {part.text}; it has {', '.join(ORDERS)}")
+        if part.op is Op.A and part.text in SEARCHES and SEARCHES[part.text].options:
+            raise ModelError(f"A[{part.text}] needs a number: write it as an expression, {part.text}(x, …)")
 
 
 def _value(of: Flow) -> Expr:
-    if isinstance(of, FlowInput) or not _is_value(of):
-        raise ModelError(f"{of} gives a vector: put an accumulator or a search in front, as in Ac[+] · {of}")
+    assert isinstance(of, FlowStep), "it gives a value"
     inner = of.inputs[0]
     if of.op is Op.T:
-        if not of.uniform:
-            raise ModelError(f"T[{of.text}] stands behind a single value: one function is enough")
         return composed(of.functions[0], _value(inner))
     if of.op is Op.A:
         return _search(of, inner)
-    if isinstance(inner, FlowStep) and inner.op is Op.M and all(map(_is_value, inner.inputs)):
+    if isinstance(inner, FlowStep) and inner.op is Op.M and all(map(accumulates, inner.inputs)):
         if of.text not in _TOGETHER:
-            raise ModelError(f"Ac[{of.text}] over M has no form as an expression: accumulate one vector")
+            raise _NoExpression(f"Ac[{of.text}] over M")
         left, right = (_value(part) for part in inner.inputs)
         return Apply(_TOGETHER[of.text], (left, right))
-    if of.text not in _NAMES:
-        raise ModelError(f"Ac[{of.text}] gives no number")
     elements = _elements(inner, ordered=not of.accumulator.commutative)
     return WindowAggregation(_NAMES[of.text], elements.or_else(_IDENTITIES[of.text]))
 
 
 def _search(of: FlowStep, inner: Flow) -> Expr:
     if of.text not in SEARCHES or SEARCHES[of.text].options:
-        raise ModelError(
-            f"A[{of.text}] has no form as an expression: search with A[max], A[min], A[median], A[first], …"
-        )
+        raise _NoExpression(f"A[{of.text}] by a condition")
     elements = _elements(inner, ordered=of.text in _ORDERED)
     if elements.condition is not None:
-        raise ModelError(f"F before A[{of.text}] leaves elements out, which a search cannot: use WHERE")
+        raise _NoExpression(f"F before A[{of.text}] leaves elements out, which a search cannot: use WHERE")
     return WindowAggregation(of.text, elements.image)
 
 
@@ -169,27 +203,25 @@ class _Elements:
 
 def _elements(of: Flow, ordered: bool) -> _Elements:
     if isinstance(of, FlowInput):
-        if of.name != "X":
-            raise ModelError(f"there is no vector {of.name}: the window is X")
         return _Elements(Parameter("x"))
     if of.op is Op.M:
-        raise ModelError("M makes a window of two, and what stands before it needs one")
+        raise _NoExpression("M makes a window of two, and what stands before it needs one")
     if of.op in (Op.AC, Op.A):
-        raise ModelError(f"{of} is a value, and no vector")
+        raise _NoExpression(f"{of} is a value, and no vector")
     inner = _elements(of.inputs[0], ordered)
     word, _, rest = of.text.partition(" ")
     if of.op is Op.P:
         if ordered:
-            raise ModelError(f"P[{of.text}] changes the order, which matters to what stands before it")
+            raise _NoExpression(f"P[{of.text}] changes the order, which matters to what stands before it")
         return replace(inner, permuted=True)
     if of.op is Op.T and of.uniform:
         return replace(inner, image=composed(of.functions[0], inner.image))
     if of.op is Op.F and not of.by_index:
         return inner.only(composed(parse(rest), inner.image))
     if inner.condition is not None:
-        raise ModelError(f"{of.op}[{of.text}] goes by place, and F before it has left places out")
+        raise _NoExpression(f"{of.op}[{of.text}] goes by place, and F before it has left places out")
     if inner.permuted:
-        raise ModelError(f"{of.op}[{of.text}] goes by place, and P before it has changed places")
+        raise _NoExpression(f"{of.op}[{of.text}] goes by place, and P before it has changed places")
     if of.op is Op.F:
         return inner.only(Apply("<=" if word == "oldest" else ">", (POSITION, Number(Fraction(rest)))))
     return _Elements(_by_position(of, inner.image))
@@ -197,8 +229,6 @@ def _elements(of: Flow, ordered: bool) -> _Elements:
 
 def _by_position(of: FlowStep, image: Expr) -> Expr:
     """T with a function for each place (C6)."""
-    if not of.tail:
-        raise ModelError(f"T[{of.text}] has no function for longer windows: end it with ; …")
     *firsts, last = (composed(function, image) for function in of.functions)
     found: Expr = last
     for place in range(len(firsts), 0, -1):

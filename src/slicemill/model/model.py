@@ -11,6 +11,7 @@ from slicemill.model import naive
 from slicemill.model.classify import Classification, classify, worst
 from slicemill.model.collect import collect
 from slicemill.model.core import Core
+from slicemill.model.flow import in_letters
 from slicemill.model.naive import Nulls
 from slicemill.model.parse import RESERVED, parse
 from slicemill.model.scalars import Value
@@ -60,6 +61,11 @@ class Model:
         return tuple(classify(core) for core in self.cores)
 
     @cached_property
+    def rewrites(self) -> tuple[tuple[str, str], ...]:
+        """The rules that its cores were found by (C22), each with what it did."""
+        return tuple(collect(self.parsed).effects)
+
+    @cached_property
     def classification(self) -> Classification:
         return worst(self.classes)
 
@@ -82,7 +88,7 @@ class Model:
     def is_condition(self) -> bool:
         """Is its value true or false, not a number?"""
         if isinstance(self.parsed, WindowAggregation):
-            return self.parsed.name in ("all", "any")
+            return self.parsed.name in ("all", "any") or self.parsed.name.startswith(("Ac[and]", "Ac[or]"))
         return isinstance(self.parsed, Apply) and self.parsed.function in CONDITIONS
 
     @property
@@ -117,9 +123,17 @@ def expression(
 ) -> Model:
     """The model that a text describes. Without `parameters` these are its columns, in order of appearance.
 
-    `constants` are numbers that the text has names for.
+    `constants` are numbers that the text has names for. The paper's letters are a text too.
     """
-    parsed = parse(text, constants)
+    if in_letters(text):
+        from slicemill.model.letters import from_letters
+
+        parsed = from_letters(text, parameters or ("x",)).expr
+        if not any(map(in_letters, _aggregate_names(parsed))):
+            text = shown(parsed)
+            parsed = parse(text, constants)
+    else:
+        parsed = parse(text, constants)
     used = tuple(dict.fromkeys(part.name for part in walk(parsed) if isinstance(part, Parameter)))
     wanted = used if parameters is None else tuple(parameters)
     if len(set(wanted)) < len(wanted):
@@ -135,6 +149,10 @@ def expression(
     cores = tuple(collected.cores)
     lets, named = tuple(collected.lets.items()), tuple((constants or {}).items())
     return Model(text, parsed, wanted, Nulls(nulls), cores, collected.result, lets, named)
+
+
+def _aggregate_names(expr: Expr) -> list[str]:
+    return [part.name for part in walk(expr) if isinstance(part, WindowAggregation)]
 
 
 def shared_cores(models: Sequence[Model]) -> tuple[Core, ...]:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import cast
 
+from slicemill.model.flow import in_letters, value_of
 from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.scalars import Value, evaluate, exact
 from slicemill.model.terms import Apply, Expr, Let, Parameter, Symbol, WindowAggregation, children, walk
@@ -69,6 +70,8 @@ def accumulated(aggregate: str, values: Sequence[Value], options: Sequence[Fract
     """Ac or A over the values of a window."""
     if any(found is None for found in values):
         return None
+    if in_letters(aggregate):
+        return cast(Value, value_of(aggregate, values))
     if aggregate in ACCUMULATORS:
         return cast(Value, ACCUMULATORS[aggregate].fold(values))
     return cast(Value, SEARCHES[aggregate].find(values, *options))

@@ -159,6 +159,8 @@ def _text(expr: Expr) -> tuple[str, int]:
         case Parameter(name) | Symbol(name):
             return name, _STRONGEST
         case WindowAggregation(name, argument, options):
+            if "·" in name:  # the paper's letters
+                return name if argument == Parameter("x") else f"{name} = {shown(argument)}", _STRONGEST
             return f"{name}({', '.join([shown(argument), *map(plain_number, options)])})", _STRONGEST
         case Let(name, value, body):
             return f"let {name} = {shown(value)} in {shown(body)}", 0

@@ -25,6 +25,7 @@ from slicemill.operators.panes import spec as panes
 from slicemill.operators.part import spec as part
 from slicemill.operators.select import spec as select
 from slicemill.operators.streams import spec as streams
+from slicemill.operators.table_call import spec as table_call
 from slicemill.operators.topn import spec as topn
 from slicemill.operators.union import spec as union
 from slicemill.operators.window_top import spec as window_top
@@ -36,6 +37,7 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *drop.KINDS,
     *union.KINDS,
     *lookup.KINDS,
+    *table_call.KINDS,
     *join.KINDS,
     *multijoin.KINDS,
     *group.KINDS,

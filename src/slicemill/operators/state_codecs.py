@@ -15,6 +15,7 @@ from slicemill.aggregate.model_calls import Asked
 from slicemill.esl.types import expression, query, relation
 from slicemill.esl.types import schema as types
 from slicemill.esl.types.load_budget import LoadBudget
+from slicemill.model.core_costs import CoreCosts
 from slicemill.model.model import Model
 from slicemill.model.model import expression as model_of
 from slicemill.operators.registry import KINDS, imported
@@ -33,13 +34,13 @@ _CLASSES: dict[str, type] = {
     "expr.query": expression.ScalarQuery,
     "expr.exists": expression.ExistsQuery,
     "relation.query": relation.RelationQuery,
-    "relation.input": relation.RelationInput,
     "item": relation.SelectItem,
     "aggregate.call": relation.AggregateCall,
     "frame": query.FrameUnit,
     "window": query.Window,
     "window.call": query.WindowCall,
     "model.asked": Asked,
+    "model.core_costs": CoreCosts,
     "plan.load_budget": LoadBudget,
 }
 
@@ -52,6 +53,9 @@ for _name, _class in _CLASSES.items():
 
 stored_as("schema", version=2, upgrade={1: lambda plain: {**plain, "changelog": False, "key": None}})(
     types.Schema
+)
+stored_as("relation.input", version=2, upgrade={1: lambda plain: {**plain, "arguments": None}})(
+    relation.RelationInput
 )
 stored_as("type", version=2, upgrade={1: lambda plain: {**plain, "unit": None}})(types.Type)
 

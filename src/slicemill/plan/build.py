@@ -15,9 +15,9 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
+from slicemill.esl.types.expression import ColumnRef, Expr, as_in_input, columns_of, conjunction, conjuncts
 from slicemill.esl.types.query import Continuous, FrameUnit, QueryInput, SelectQuery, UnionQuery
-from slicemill.esl.types.relation import RelationQuery, SelectItem
+from slicemill.esl.types.relation import RelationInput, RelationQuery, SelectItem
 from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
 from slicemill.operators.classify.spec import Classify
 from slicemill.operators.coalesce.spec import Coalesce
@@ -29,6 +29,7 @@ from slicemill.operators.operator import Operator
 from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.select.spec import Filter, Project
 from slicemill.operators.streams.spec import QueryResults, Scan, Source
+from slicemill.operators.table_call.spec import TableCall
 from slicemill.operators.union.spec import Merge
 from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.changing_results import changing_groups, first_rows, projected, told
@@ -163,6 +164,10 @@ class _Builder:
             node = self._join(select, streams, node, pending, name)
             stream_alias = ""
         for entry in (entry for entry in select.inputs if entry.finite):
+            if entry.call is not None:
+                node = self._table_call(entry, entry.call, node, stream_alias, pending, name)
+                stream_alias = ""
+                continue
             right = self._input(entry, name)
             schema = Schema((*_qualified(stream_alias, node.schema), *_qualified(entry.alias, right.schema)))
             condition = entry.left_on if entry.left_on is not None else _take(pending, schema)
@@ -170,6 +175,21 @@ class _Builder:
             node = self.add(f"{name}: look up {entry.alias}", lookup, (node, right), schema, node.kind)
             stream_alias = ""
         return self._filter(node, conjunction(tuple(pending)), f"{name}: where")
+
+    def _table_call(
+        self, entry: QueryInput, call: RelationInput, node: Node, alias: str, pending: list[Expr], name: str
+    ) -> Node:
+        """Conditions that need nothing of the call run before it: it is not made for what they drop."""
+        before = Schema(_qualified(alias, node.schema))
+        own = _take(pending, before)
+        if own is not None:
+            below = as_in_input(own) if alias else own
+            node = self._filter(node, below, f"{name}: before {entry.alias}")
+        schema = Schema((*before, *_qualified(entry.alias, entry.schema)))
+        assert call.query is not None and call.arguments is not None, "it is a call"
+        operator = TableCall(alias, entry.alias, call.relation, call.query, call.arguments)
+        node = self.add(f"{name}: call {entry.alias}", operator, (node,), schema, node.kind)
+        return self._filter(node, _take(pending, schema), f"{name}: of {entry.alias}")
 
     def _join(
         self, select: SelectQuery, streams: list[QueryInput], first: Node, pending: list[Expr], name: str

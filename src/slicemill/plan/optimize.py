@@ -17,6 +17,7 @@ from slicemill.plan.rules.name_by_content import name_by_content
 from slicemill.plan.rules.push_selections import push_selections
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.share_models import share_models
+from slicemill.plan.rules.share_over import share_over
 from slicemill.plan.rules.share_windows import share_windows
 from slicemill.plan.rules.split_joins import split_joins
 
@@ -30,6 +31,7 @@ SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
     share_joins,
     share_windows,
     share_models,
+    share_over,
 )
 
 

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 from slicemill.aggregate.definition import RowCall, comparable
 from slicemill.aggregate.frame import WindowFrame
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup
+from slicemill.aggregate.interpreter.relations import compile_table_call
 from slicemill.esl.types.catalog import ERRORS, Catalog
 from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import WindowCall as WindowCallSyntax
@@ -35,6 +37,7 @@ from slicemill.operators.registry import kind_of
 from slicemill.operators.row_operator import RowOperator, predicate, row_of_expressions, row_of_items
 from slicemill.operators.select import spec as select
 from slicemill.operators.streams.spec import Scan, Source
+from slicemill.operators.table_call import spec as table_call
 from slicemill.operators.topn import spec as topn
 from slicemill.operators.union import spec as union
 from slicemill.operators.window_top import spec as window_top
@@ -53,6 +56,7 @@ from slicemill.reference.operators.classify import ClassifyOperator
 from slicemill.reference.operators.coalesce import CoalesceOperator, LateRows
 from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
 from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
+from slicemill.reference.operators.table_call import TableCallOperator
 from slicemill.reference.operators.table_join import TableJoin
 from slicemill.reference.operators.view_join import ViewJoin
 from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
@@ -204,6 +208,14 @@ def _emit(operator: emit.Emit, context: StepContext) -> RowOperator:
     return EmitOperator(operator, key)
 
 
+def _table_call(operator: table_call.TableCall, context: StepContext) -> RowOperator:
+    call = compile_table_call(operator.query, aggregate_lookup(context.catalog, context.rows_of))
+    names = [name for name, _ in operator.arguments]
+    columns = context.node.schema.columns[: len(context.schemas[0])]
+    values = row_of_expressions([value for _, value in operator.arguments], Schema(columns))
+    return TableCallOperator(lambda row: call(context.rows_of, dict(zip(names, values(row), strict=True))))
+
+
 Twin: TypeAlias = Callable[[Any, StepContext], RowOperator]
 
 TWINS: Mapping[type, Twin] = {
@@ -211,6 +223,7 @@ TWINS: Mapping[type, Twin] = {
     select.Project: _project,
     union.Merge: lambda _, context: Union(len(context.schemas)),
     lookup.Lookup: _lookup,
+    table_call.TableCall: _table_call,
     join.WindowJoin: lambda operator, context: join_rows(operator, context.node.schema),
     group.GroupAggregate: _group,
     group_changes.GroupChanges: _group_changes,

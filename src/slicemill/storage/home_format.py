@@ -9,7 +9,7 @@ from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError
 from slicemill.storage.journal import JOURNAL
 
 FORMAT = "FORMAT"
-CURRENT = 4
+CURRENT = 5
 
 _PARTS = (JOURNAL, LOGS, CHECKPOINTS)
 

@@ -42,6 +42,7 @@ CREATE AGGREGATE lowest(x bigint) : bigint
   INITIALIZE : { INSERT INTO st VALUES (x); }
   ITERATE : { UPDATE st SET n = x WHERE x < n; }
   TERMINATE : { INSERT INTO RETURN SELECT n FROM st; } };
+CREATE FUNCTION names_of(w int) RETURNS TABLE (name varchar) AS SELECT name FROM t WHERE k = w;
 CREATE MODEL spread(x REAL) AS sum(x^2)/n - (sum(x)/n)^2;
 -- Streams are read from the beginning, whoever comes later.
 CREATE QUERY no_s AS SELECT k FROM s WHERE v < 0;
@@ -81,7 +82,8 @@ class Kind:
 
     @property
     def reads_table(self) -> bool:
-        return " t " in f"{self.select} ".replace(",", " ") or "named" in self.select
+        words = f"{self.select} ".replace(",", " ").replace("(", " ").split()
+        return not {"t", "named", "names_of"}.isdisjoint(words)
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -106,6 +108,10 @@ KINDS = {
     "merged_mixed": Kind("SELECT k, v FROM i UNION SELECT k, w FROM r WHERE w > 1"),
     "table": Kind("SELECT s.k, t.name FROM s, t WHERE s.k = t.k"),
     "table_left": Kind("SELECT s.v, n.name FROM s LEFT JOIN named AS n ON s.k = n.k"),
+    "called": Kind("SELECT s.k, c.name FROM s, TABLE(names_of(s.k)) AS c WHERE s.v > 1"),
+    "over_called": Kind(
+        "SELECT count(*) OVER (PARTITION BY s.k ROWS 2 PRECEDING) AS n FROM s, TABLE(names_of(s.k)) AS c"
+    ),
     "view": Kind("SELECT s.k, s.v, q.w FROM s, recent AS q WHERE s.k = q.k", uses=("recent",)),
     "view_rows": Kind("SELECT i.k, q.m FROM i, newest AS q WHERE i.k = q.k", uses=("newest",)),
     "from_derived": Kind("SELECT k, v FROM big WHERE v < 5", uses=("big",)),

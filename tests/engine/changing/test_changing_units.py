@@ -144,8 +144,8 @@ def test_a_unit_without_those_that_are_joining_has_only_the_nodes_of_the_others(
     text = "".join(f"CREATE QUERY {name} AS {select};" for name, select in SELECTS.items())
     plan = Planner().plan(bind(DECLARED + text).catalog)
     (unit,) = plan.units
-    reduced, graph = without_outputs(unit, plan.graph, SELECTS.keys() - {"latest", "pane"})
-    assert sorted(graph[node].owner for node in reduced.stateful_nodes) == ["", "latest"]
+    reduced, graph = without_outputs(unit, plan.graph, SELECTS.keys() - {"grouped", "pane"})
+    assert sorted(graph[node].owner for node in reduced.stateful_nodes) == ["", "grouped"]
     assert set(reduced.stateful_nodes) < set(unit.stateful_nodes)
     changes = node_changes(reduced.stateful_nodes, unit)
     assert set(changes.kept) == set(reduced.stateful_nodes) and not changes.gone

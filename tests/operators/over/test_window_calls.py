@@ -24,6 +24,7 @@ from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
 from slicemill.esl.types.expression import Expr
+from slicemill.model.core_costs import CoreCosts
 from slicemill.operators.over import routines
 from slicemill.operators.over.routines import CallsState
 from slicemill.plan.build import build_graph
@@ -145,9 +146,12 @@ OVER = "OVER (PARTITION BY k ROWS 2 PRECEDING)"
 
 @cache
 def calls_as_python(
-    asked: tuple[Asked, ...], frame: WindowFrame | None, arguments: tuple[Expr, ...] | None = None
+    asked: tuple[Asked, ...],
+    frame: WindowFrame | None,
+    arguments: tuple[Expr, ...] | None = None,
+    costs: CoreCosts | None = None,
 ) -> ModelCalls:
-    return ModelCalls(asked, frame, arguments, PYTHON)
+    return ModelCalls(asked, frame, arguments, PYTHON, costs)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ NAMES = (
     "join",
     "latency",
     "many",
+    "mixed",
     "model",
     "over",
     "pacing",

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from slicemill.aggregate.calls import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.compiler import support as ops
 from slicemill.aggregate.compiler.layout import MACHINE, PYTHON, dtype_of
+from slicemill.aggregate.compiler.models.looking import ModelValue, values_of_models
 from slicemill.aggregate.compiler.module import GeneratedRoutine, Module
 from slicemill.aggregate.compiler.state import CompiledState, allow_nulls, make_room, move, start
 from slicemill.aggregate.frame import WindowFrame
@@ -131,6 +132,10 @@ class CompiledCall:
             groups = np.zeros(1, np.int64)
         count, out = self._execute(module, module.finish, state, {"codes": groups}, len(groups), ())
         return Results(out["out_number"][:count], self._columns(module, state, out, count))
+
+    def values_of_models(self, state: CompiledState, place: int) -> list[ModelValue]:
+        """What the models of the call have come to in the partition with that number (C19)."""
+        return list(values_of_models(self._variants[state.nullable], state.arrays, place))
 
     def due(self, state: CompiledState) -> int | None:
         if not self._timed or not state.waiting:

@@ -25,6 +25,9 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
+from slicemill.model.classify import CoreMethod
+from slicemill.model.core_costs import CoreCosts
+from slicemill.model.model import Model
 
 _MANY = 256
 
@@ -41,9 +44,10 @@ class ModelCalls:
         frame: WindowFrame | None,
         arguments: Sequence[Expr] | None = None,
         form: str = MACHINE,
+        costs: CoreCosts | None = None,
     ) -> None:
         self.asked = tuple(asked)
-        self._frame, self._form = frame, form
+        self._frame, self._form, self._costs = frame, form, costs
         self.arguments = _all_arguments(asked) if arguments is None else tuple(arguments)
         types = tuple(argument.type for argument in self.arguments)
         base, window = (self._definition(windowed) for windowed in (False, True))
@@ -60,7 +64,9 @@ class ModelCalls:
     def only(self, wanted: Collection[Asked], state: CompiledState) -> ModelCalls:
         """Those of the calls that are still wanted; what is kept for the others goes from the state."""
         numbers = [number for number, each in enumerate(self.asked) if each in wanted]
-        left = ModelCalls([self.asked[n] for n in numbers], self._frame, self.arguments, form=self._form)
+        left = ModelCalls(
+            [self.asked[n] for n in numbers], self._frame, self.arguments, self._form, self._costs
+        )
         left.uda.take_over(state, self.uda, numbers)
         return left
 
@@ -76,16 +82,55 @@ class ModelCalls:
             for number, model in enumerate(models)
         )
         return AggregateDefinition(
-            "models", Schema(tuple(columns)), Schema(returns), windowed, algebraic=False, models=models
+            "models",
+            Schema(tuple(columns)),
+            Schema(returns),
+            windowed,
+            algebraic=False,
+            models=models,
+            read_again=self._read_again(models) if windowed else frozenset(),
         )
+
+    def _read_again(self, models: Sequence[Model]) -> frozenset[str]:
+        """The cores that are cheaper to read again, each by itself, whoever else asks for it."""
+        sizes = None if self._frame is None or self._costs is None else slide_of(self._frame)
+        if sizes is None or self._costs is None:
+            return frozenset()
+        found = {
+            core: of_core
+            for model in models
+            for core, of_core in zip(model.cores, model.classes, strict=True)
+        }
+        return frozenset(
+            str(core)
+            for core, of_core in found.items()
+            if self._costs.choice(core, of_core, *sizes) is CoreMethod.RECOMPUTE
+        )
+
+
+_SUPPOSED = 1000  # elements of a window of time: for most ways only their share in a slide counts
+
+
+def slide_of(frame: WindowFrame) -> tuple[int, int] | None:
+    """How many elements a window has and how many a slide brings; None where only data tell."""
+    if frame.length is None:
+        return None
+    if frame.unit == "ROWS":
+        return frame.length, min(frame.slide or 1, frame.length)
+    if frame.slide is None:
+        return None
+    return _SUPPOSED, max(1, min(round(_SUPPOSED * frame.slide / frame.length), _SUPPOSED))
 
 
 @lru_cache(_MANY)
 def model_calls(
-    asked: tuple[Asked, ...], frame: WindowFrame | None, arguments: tuple[Expr, ...] | None = None
+    asked: tuple[Asked, ...],
+    frame: WindowFrame | None,
+    arguments: tuple[Expr, ...] | None = None,
+    costs: CoreCosts | None = None,
 ) -> ModelCalls:
     """Calls of models, made once for all who ask in this process."""
-    return ModelCalls(asked, frame, arguments)
+    return ModelCalls(asked, frame, arguments, costs=costs)
 
 
 def _all_arguments(asked: Sequence[Asked]) -> tuple[Expr, ...]:

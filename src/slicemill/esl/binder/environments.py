@@ -140,6 +140,7 @@ class SelectEnvironment:
         if not is_aggregate(call.name, self.context.catalog):
             if call.name.lower() in self.context.broken:
                 raise Unknowable
+            self.context.refuse_later(call.name, span_of(call))
             hint = did_you_mean(call.name, self.call_names()) or "OVER goes with aggregates"
             raise Mistake(f"there is no aggregate {call.name}", span_of(call), hint)
         if self.place or not self.windows_allowed:

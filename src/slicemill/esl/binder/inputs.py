@@ -9,13 +9,15 @@ from sqlglot import exp
 
 from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
+from slicemill.esl.binder.functions.tables import returned_rows
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.catalog import Catalog, Relation, Stream
-from slicemill.esl.types.query import QueryInput, SelectQuery, UnionQuery
+from slicemill.esl.types.catalog import Catalog, DerivedStream, Relation, Stream
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 
 
@@ -35,6 +37,13 @@ def from_entries(node: exp.Select) -> list[tuple[nodes.StreamInput, nodes.JoinIn
         join = entry if isinstance(entry, nodes.JoinInput) else None
         entries.append((join.this if join is not None else entry, join))
     return entries
+
+
+def alias_of_call(entry: nodes.StreamInput) -> str:
+    alias = child(entry, "alias")
+    if alias is None:
+        raise Mistake("TABLE(…) in FROM needs a name", span_of(entry), "add AS name")
+    return str(alias.name)
 
 
 def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
@@ -73,7 +82,12 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
     window = durations.from_window(frame, reports) if frame is not None else None
     on = child(join, "on") if join is not None else None
     left = join is not None and child(join, "side") == "LEFT"
-    if isinstance(entry.this, exp.Identifier):
+    if isinstance(entry.this, nodes.TableFunctionCall):
+        if left:
+            raise Mistake("LEFT JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN")
+        rows = returned_rows(entry.this, context)
+        made = QueryInput(alias_of_call(entry), rows, window=window, finite=True)
+    elif isinstance(entry.this, exp.Identifier):
         relation = context.relation(entry.this)
         alias = alias_node.name if alias_node is not None else entry.this.name
         if isinstance(relation, (SelectQuery, UnionQuery)):
@@ -110,9 +124,27 @@ def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog
     """The columns that carry the timestamp, as they are read in this SELECT."""
     found = set()
     for entry in inputs:
-        stream = catalog.relation(entry.relation) if entry.relation is not None else None
-        if isinstance(stream, Stream) and stream.time_column is not None:
-            column = stream.schema.find(stream.time_column)
+        stream = catalog.relation(entry.relation) if entry.relation is not None else entry.query
+        for name in _time_columns(stream, catalog):
+            column = entry.schema.find(name)
             assert column is not None, "the binder has found it"
             found.add(scope.read_as(entry.alias, column).name)
     return frozenset(found)
+
+
+def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> list[str]:
+    """The columns of a stream that carry its timestamp: its own, or what a derived one has of that column."""
+    if isinstance(stream, Stream):
+        return [] if stream.time_column is None else [stream.time_column]
+    query = stream.query if isinstance(stream, DerivedStream) else stream
+    if (
+        not isinstance(query, SelectQuery)
+        or len(query.inputs) != 1
+        or query.aggregates
+        or query.coalesce is not None
+        or any(call.window.active for call in query.window_calls)  # a tuple that leaves answers later
+    ):
+        return []
+    scope = Scope(tuple((entry.alias, entry.schema) for entry in query.inputs), qualified=False)
+    inner = time_columns_of(query.inputs, scope, catalog)
+    return [item.name for item in query.items if isinstance(item.expr, ColumnRef) and item.expr.name in inner]

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from slicemill.errors import did_you_mean
 from slicemill.esl.binder.calls import field_of
+from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import ScalarEnvironment, bind
 from slicemill.esl.binder.scope import Scope
@@ -88,6 +89,18 @@ def with_unique_names(items: Sequence[SelectItem]) -> tuple[SelectItem, ...]:
         taken.add(name.lower())
         unique.append(SelectItem(name, item.expr))
     return tuple(unique)
+
+
+def warn_of_equal_names(items: Sequence[tuple[SelectItem, exp.Expression]], context: Context) -> None:
+    """A name that is asked for and not given, because a column before has it."""
+    unique = with_unique_names([item for item, _ in items])
+    for (item, node), named in zip(items, unique, strict=True):
+        if isinstance(node, exp.Alias) and item.name != named.name:
+            context.warn(
+                f"a column before is called {item.name} too: this one is called {named.name}",
+                span_of(node),
+                "give it another name",
+            )
 
 
 def schema_of_items(items: Sequence[SelectItem]) -> Schema:

@@ -19,14 +19,15 @@ from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.model import ModelDefinition, ModelResult, ModelTemplate
 from slicemill.esl.types.schema import DOUBLE, Schema
-from slicemill.model.letters import from_letters, in_letters
+from slicemill.model.flow import in_letters
+from slicemill.model.letters import from_letters
 from slicemill.model.macros import MACROS
 from slicemill.model.model import Model, expression
 from slicemill.model.naive import Nulls
 from slicemill.model.operators import ACCUMULATORS, SEARCHES
 from slicemill.model.parse import RESERVED, parse
 from slicemill.model.scalars import FUNCTIONS
-from slicemill.model.terms import Expr, ModelError, children, shown
+from slicemill.model.terms import Expr, ModelError, children
 from slicemill.scalar.signatures import SCALARS
 
 MOST_RESULTS = 256
@@ -169,7 +170,7 @@ def _expression(
 
     short, written = node.name, node.meta["written"]
     if in_letters(short):
-        short = written = _said(node, arguments)
+        return _of_letters(node, arguments, nulls)
     short, written = _WORD.sub(small, short), _WORD.sub(small, written)
     try:
         _check_height(written, node, constants)
@@ -180,10 +181,9 @@ def _expression(
     return expression(short, arguments.names, nulls=nulls, constants=constants)
 
 
-def _said(node: exp.Var, arguments: Schema) -> str:
-    """The paper's letters as an expression."""
+def _of_letters(node: exp.Var, arguments: Schema, nulls: Nulls) -> Model:
     try:
-        return shown(from_letters(node.name, arguments.names).expr)
+        return expression(node.name, arguments.names, nulls=nulls)
     except ModelError as error:
         raise Mistake(error.what, span_of(node), error.hint) from None
 

@@ -10,6 +10,7 @@ from slicemill.esl.binder.changing.changelogs import as_changes, refuse_open_ran
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
+from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
@@ -42,7 +43,7 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
         with problems.noting():
             if isinstance(entry.this, exp.Identifier):
                 streams |= not is_finite(context.relation(entry.this))
-            else:
+            elif not isinstance(entry.this, nodes.TableFunctionCall):
                 streams |= not isinstance(bind_query(entry.this, context), RelationQuery)
     problems.raise_any()
     return streams

@@ -64,7 +64,9 @@ class Scope:
     def _unknown(self, node: exp.Column, qualifier: str, name: str) -> Mistake:
         aliases = [alias for scope in self._chain() for alias, _ in scope.relations]
         if qualifier and qualifier.lower() not in {alias.lower() for alias in aliases}:
-            hint = did_you_mean(qualifier, aliases) or f"FROM names {one_of(aliases)}"
+            hint = did_you_mean(qualifier, aliases) or (
+                f"FROM names {one_of(aliases)}" if aliases else "nothing stands before this in FROM"
+            )
             return Mistake(f"there is no {qualifier} in FROM", span_of(node), hint)
         columns = [
             column.name

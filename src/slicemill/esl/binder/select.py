@@ -12,12 +12,14 @@ from slicemill.esl.binder.changing.changelogs import refuse_changes, refuse_last
 from slicemill.esl.binder.changing.first_rows import bind_first_rows
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
+from slicemill.esl.binder.functions.tables import bind_table_call
 from slicemill.esl.binder.inputs import BoundInput, bind_inputs, time_columns_of
 from slicemill.esl.binder.items import (
     bind_items,
     read_groups,
     refuse_null_columns,
     schema_of_items,
+    warn_of_equal_names,
     with_unique_names,
 )
 from slicemill.esl.binder.model_windows import check_positions
@@ -29,7 +31,7 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
+from slicemill.esl.types.expression import ColumnRef, Expr, conjunction, walk
 from slicemill.esl.types.query import FrameUnit, QueryInput, SelectQuery
 from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import Schema
@@ -40,12 +42,16 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     entries = bind_inputs(node, context)
     refuse_changes(node, entries)
     if any(child(entry.node, "coalesce") for entry in entries):
+        _refuse(node, "distinct", "runs of equal attributes are one already")
+        _refuse(node, "order", "results already come in timestamp order")
+        _refuse(node, "limit", "a continuous query ends when you drop it")
         return bind_temporal(node, entries, context)
     inputs = _windowed(entries, node)
     scope = Scope(tuple((i.alias, i.schema.own) for i in inputs), qualified=len(inputs) > 1)
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     problems = Problems()
 
+    inputs = _with_calls(entries, inputs, env, problems)
     where, inputs = _bind_conditions(node, entries, inputs, env, problems)
     groups = _bind_groups(node, env, problems)
     env.bounds_allowed = any(i.window is not None and i.window.slide is not None for i in inputs)
@@ -74,6 +80,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
+    warn_of_equal_names(bound, context)
     query = SelectQuery(
         inputs=tuple(inputs),
         where=where,
@@ -95,6 +102,17 @@ def _changing(env: SelectEnvironment, groups: list[SelectItem], inputs: list[Que
     windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
     blocking = all(resolved.blocking for resolved in env.resolved.values())
     return bool(env.resolved or groups) and blocking and not windowed
+
+
+_BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
+
+
+def _refuse(node: exp.Select, key: str, hint: str) -> None:
+    """What SQL needs the whole input for: it would never answer on a stream."""
+    clause = child(node, key)
+    if clause is not None:
+        place = span_of(clause) if span_of(clause).end else span_of(node)
+        raise Mistake(f"{_BLOCKING[key]} needs the end of the input, and a stream has none", place, hint)
 
 
 def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
@@ -125,6 +143,33 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
     if len(slides) > 1:
         raise Mistake("the windows of one query slide together", span_of(node), "give one SLIDE for all")
     return inputs
+
+
+def _with_calls(
+    entries: list[BoundInput], inputs: list[QueryInput], env: SelectEnvironment, problems: Problems
+) -> list[QueryInput]:
+    """Calls in FROM with their arguments, which read streams, and the finite relations before them."""
+    made: list[QueryInput] = []
+    env.place = "TABLE(…)"
+    for entry, bound in zip(entries, inputs, strict=True):
+        if isinstance(entry.node.this, nodes.TableFunctionCall):
+            with problems.noting():
+                call = bind_table_call(
+                    entry.node.this, bound.alias, env.context, lambda node: bind(node, env)
+                )
+                known = {i.alias for i in (*made, *(i for i in inputs if not i.finite))}
+                for part in (part for _, value in call.arguments or () for part in walk(value)):
+                    owner = part.origin.input if isinstance(part, ColumnRef) and part.origin else None
+                    if owner is not None and owner not in known:
+                        raise Mistake(
+                            f"{owner} stands behind the call that reads it",
+                            span_of(entry.node),
+                            f"name {owner} before it in FROM",
+                        )
+                bound = replace(bound, call=call)
+        made.append(bound)
+    env.place = ""
+    return made
 
 
 def _bind_conditions(

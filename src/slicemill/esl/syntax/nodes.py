@@ -110,6 +110,12 @@ class StreamInput(exp.Expression):
     }
 
 
+class TableFunctionCall(exp.Expression):
+    """`TABLE(f(…))` in FROM: the rows that a function returns."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 class JoinInput(exp.Expression):
     """`[INNER|LEFT] JOIN input ON condition`."""
 
@@ -201,7 +207,10 @@ class ModelResults(exp.Expression):
 
 
 class CreateFunction(exp.Expression):
-    """A scalar function: its `body` is an expression, or `external` names a function in Python."""
+    """A function: its `body` is an expression, or `external` names a function in Python.
+
+    One that returns rows has a list of columns as `returns`, and a query as `body`.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,

@@ -158,7 +158,8 @@ class EslGenerator(Generator):
         return f"EXISTS{self._wrapped(e.this)}"
 
     def streaminput_sql(self, e: nodes.StreamInput) -> str:
-        sql = self.sql(e, "this") if isinstance(e.this, exp.Identifier) else self._wrapped(e.this)
+        named = isinstance(e.this, (exp.Identifier, nodes.TableFunctionCall))
+        sql = self.sql(e, "this") if named else self._wrapped(e.this)
         frame, coalesce = child(e, "frame"), child(e, "coalesce")
         if coalesce:
             sql += f"({self._listing(coalesce)})"
@@ -175,6 +176,9 @@ class EslGenerator(Generator):
             if child(e, "partition_by"):
                 sql += f" PARTITION BY {self._listing(child(e, 'partition_by'))}"
         return sql
+
+    def tablefunctioncall_sql(self, e: nodes.TableFunctionCall) -> str:
+        return f"TABLE({self.sql(e, 'this')})"
 
     def joininput_sql(self, e: nodes.JoinInput) -> str:
         side = "LEFT " if child(e, "side") else ""
@@ -235,7 +239,9 @@ class EslGenerator(Generator):
         head = f"CREATE FUNCTION {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))})"
         external = child(e, "external") is not None
         value = f"LANGUAGE PYTHON AS {self.sql(e, 'external')}" if external else f"AS {self.sql(e, 'body')}"
-        return f"{head} RETURNS {self.sql(e, 'returns')} {value}"
+        columns = child(e, "returns")
+        returns = f"TABLE ({self._listing(columns)})" if isinstance(columns, list) else self.sql(columns)
+        return f"{head} RETURNS {returns} {value}"
 
     def dropobject_sql(self, e: nodes.DropObject) -> str:
         return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"

@@ -31,8 +31,20 @@ _CLAUSE_STARTS = """
 NOT_AN_ALIAS = RESERVED | frozenset(_CLAUSE_STARTS.split())
 
 
+# Signs as books print them.
+PRINTED_SIGNS = {"≤": "<=", "≥": ">=", "≠": "<>"}
+PRINTED_QUOTES = "‘’"
+
+
 class EslTokenizer(Tokenizer):
-    QUOTES: ClassVar = ["'"]
+    QUOTES: ClassVar = ["'", ("‘", "’"), ("’", "’")]
+    SINGLE_TOKENS: ClassVar = {
+        **Tokenizer.SINGLE_TOKENS,
+        "≤": TokenType.LTE,
+        "≥": TokenType.GTE,
+        "≠": TokenType.NEQ,
+        **dict.fromkeys(PRINTED_QUOTES, TokenType.UNKNOWN),
+    }
     IDENTIFIERS: ClassVar = ['"', "`"]
     COMMENTS: ClassVar = ["--", ("/*", "*/")]
     KEYWORDS: ClassVar = {
@@ -53,8 +65,10 @@ def tokenize(text: str) -> list[Token]:
         tokens = list(EslTokenizer().tokenize(text))
     except TokenError:
         opening, start = unclosed(text)
-        what = {"'": "string", '"': "quoted name", "`": "quoted name"}.get(opening, "comment")
-        closing = _COMMENTS.get(opening, opening)
+        what = {"'": "string", "‘": "string", "’": "string", '"': "quoted name", "`": "quoted name"}.get(
+            opening, "comment"
+        )
+        closing = _COMMENTS.get(opening, opening).replace("‘", "’")
         end = text.find("\n", start)
         raise Mistake(
             f"this {what} is never closed",
@@ -65,6 +79,7 @@ def tokenize(text: str) -> list[Token]:
         if token.token_type is TokenType.NATIONAL_STRING:
             # SQL's N'…': every string is Unicode here.
             token.token_type = TokenType.STRING
+        token.text = PRINTED_SIGNS.get(token.text, token.text)
     return tokens
 
 
@@ -97,8 +112,8 @@ def unclosed(text: str) -> tuple[str, int]:
             if end < 0:
                 return suspect or (opening, i)
             i = end
-        elif text[i] in "'\"`":
-            end = text.find(text[i], i + 1)
+        elif text[i] in f"'\"`{PRINTED_QUOTES}":
+            end = text.find(text[i].replace("‘", "’"), i + 1)
             if suspect is None and "\n" in text[i:end]:
                 suspect = text[i], i
             if end < 0:

@@ -83,7 +83,7 @@ class AggregateDefinition:
     """One CREATE AGGREGATE. The base and the window version of a name are two definitions.
 
     In place of the bodies, `external` names a Python class `module:class`, or `models` are formulas, one for
-    each column that is returned.
+    each column that is returned; `read_again` are those of their cores that are cheaper to read again (C18).
     """
 
     name: str
@@ -96,6 +96,7 @@ class AggregateDefinition:
     external: str | None = None
     external_terminates: bool = False
     models: tuple[Model, ...] = ()
+    read_again: frozenset[str] = frozenset()
 
     @property
     def model(self) -> Model | None:
@@ -114,7 +115,3 @@ class AggregateDefinition:
             return True
         statements = changes_in(self.bodies.get(BodyState.EXPIRE, ()))
         return any(isinstance(s, Insert) and s.table == RETURN for s in statements)
-
-    @property
-    def loops(self) -> bool:
-        return any(isinstance(s, While) for statements in self.bodies.values() for s in statements)

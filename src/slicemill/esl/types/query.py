@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from slicemill.esl.types.budget import Budget
 from slicemill.esl.types.expression import ColumnRef, Expr
-from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.esl.types.relation import AggregateCall, RelationInput, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.time import format_us
 
@@ -58,7 +58,7 @@ class QueryInput:
 
     `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
     and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
-    finite input optional: without a match its columns are NULL.
+    finite input optional: without a match its columns are NULL. `call` is `TABLE(f(…))`, finite too.
     """
 
     alias: str
@@ -68,6 +68,7 @@ class QueryInput:
     window: Window | None = None
     finite: bool = False
     left_on: Expr | None = None
+    call: RelationInput | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,16 @@ from collections.abc import Sequence
 
 from slicemill.model.classify import CoreKind
 from slicemill.model.core import Core
+from slicemill.model.flow import Flow, FlowInput, FlowStep, flow, in_letters
 from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
 from slicemill.model.model import Model
+from slicemill.model.operators import ACCUMULATORS, SEARCHES
+from slicemill.model.parse import parse
+from slicemill.model.rules.fuse_transforms import composed
 from slicemill.model.terms import Expr, ModelError, Symbol, shown, transformed, walk
 
 _WORKING = {"storage": Storage.WORKING.value}
+_LATER = InstancePhase.SUCCESSIVE
 
 
 def blocking_graph(model: Model) -> ModelGraph:
@@ -38,7 +43,14 @@ def blocking_graph(model: Model) -> ModelGraph:
     ]
     ends = []
     for number, core in enumerate(model.cores):
-        t, ac = _named("t", number), _named("ac", number)
+        if in_letters(core.aggregate):
+            more_nodes, more_edges, end = flow_nodes(
+                core, number, [("s", 0, InstancePhase.INITIAL), ("f", 1, _LATER)]
+            )
+            nodes, edges = [*nodes, *more_nodes], [*edges, *more_edges]
+            ends.append(end)
+            continue
+        t, ac = named("t", number), named("ac", number)
         nodes += [ModelNode(t, Op.T, *transform(model, core), number), _accumulator(ac, core, number)]
         edges += [
             ModelEdge("s", t, phase=InstancePhase.INITIAL),
@@ -48,6 +60,54 @@ def blocking_graph(model: Model) -> ModelGraph:
         ends.append(ac)
     more_nodes, more_edges = let_values(model, ends, "t")
     return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
+
+
+def flow_nodes(
+    core: Core, number: int, window: Sequence[tuple[str, int, InstancePhase]]
+) -> tuple[list[ModelNode], list[ModelEdge], str]:
+    """Letters as they are written, a node for each; `window` is who has the window, when."""
+    nodes: list[ModelNode] = []
+    edges: list[ModelEdge] = []
+    element = core.transform
+
+    def add(of: Flow) -> list[tuple[str, int, InstancePhase]]:
+        if isinstance(of, FlowInput):
+            return list(window)
+        inputs = [add(inner) for inner in of.inputs]
+        name = named("ac", number) if of is whole else f"{of.op.lower()}{number}_{len(nodes)}"
+        nodes.append(ModelNode(name, of.op, _params(of, element), of.text, number))
+        for port, sources in enumerate(inputs):
+            edges.extend(ModelEdge(src, name, place, port, phase) for src, place, phase in sources)
+        return [(name, int(of.op is Op.F and of.text.startswith("rest ")), InstancePhase.BOTH)]
+
+    whole = flow(core.aggregate)
+    ((end, _, _),) = add(whole)
+    return nodes, edges, end
+
+
+def _params(of: FlowStep, element: Expr) -> dict[str, object]:
+    """What a letter of a flow is given in a graph, where an element has the name of the model's column."""
+    word, _, argument = of.text.partition(" ")
+
+    def of_element(function: Expr) -> str:
+        return shown(composed(function, element))
+
+    match of.op:
+        case Op.T:
+            return {"fs": [of_element(function) for function in of.functions], "tail": True}
+        case Op.AC:
+            return {"op": next(name for name, known in ACCUMULATORS.items() if known.symbol == of.text)}
+        case Op.A if of.text in SEARCHES:
+            return {"search": of.text, "options": [], "optional": True}
+        case Op.A:
+            return {"where": of_element(parse(argument)), "first": word == "first"}
+        case Op.F if word == "where":
+            return {"where": [of_element(parse(argument))]}
+        case Op.F:
+            return {"oldest": int(argument)}
+        case Op.P:
+            return {"order": of.text}
+    return {}
 
 
 def window_loop() -> tuple[list[ModelNode], list[ModelEdge]]:
@@ -80,12 +140,12 @@ def incremental_graph(model: Model) -> ModelGraph:
         more_nodes, more_edges = _loop(model, core, number)
         nodes += more_nodes
         edges += more_edges
-        ends.append(_named("ac", number))
+        ends.append(named("ac", number))
     return finished(model, nodes, edges, ends, lower=True)
 
 
 def _loop(model: Model, core: Core, number: int) -> tuple[list[ModelNode], list[ModelEdge]]:
-    to, tn, ti, m2, m3, ac, wv = (_named(name, number) for name in ("to", "tn", "ti", "m2", "m3", "ac", "wv"))
+    to, tn, ti, m2, m3, ac, wv = (named(name, number) for name in ("to", "tn", "ti", "m2", "m3", "ac", "wv"))
     params, text = transform(model, core)
     nodes = [
         ModelNode(to, Op.T, {**params, "lift": core.aggregate}, text, number),
@@ -144,7 +204,7 @@ def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[Mod
         for number, core in enumerate(model.cores):
             scalars = _scalars(model, core)
             if name in scalars:
-                edges.append(ModelEdge(let, _named(reader, number), dst_port=1 + scalars.index(name)))
+                edges.append(ModelEdge(let, named(reader, number), dst_port=1 + scalars.index(name)))
     return nodes, edges
 
 
@@ -186,7 +246,8 @@ def _merged(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[Mod
     return nodes, edges, last
 
 
-def _named(name: str, number: int) -> str:
+def named(name: str, number: int) -> str:
+    """The id of a node of a core."""
     return name if number == 0 else f"{name}_{number}"
 
 

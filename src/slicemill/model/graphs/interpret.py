@@ -76,10 +76,25 @@ def run(graph: ModelGraph, instances: Iterable[Instance], work: Work | None = No
     >>> [int(value) for value in run(squares, [Instance((1, 2, 3, 4)), Instance((5,), leaving=1)])]
     [30, 54]
     """
-    graph.validate()
-    registers: dict[str, Vector] = {node.id: () for node in graph.registers}
-    phase = InstancePhase.INITIAL
+    running = RunningGraph(graph)
     for instance in instances:
+        yield running.slide(instance, work)
+
+
+class RunningGraph:
+    """A graph between two instances: `registers` have what was written to them; None before the first."""
+
+    def __init__(self, graph: ModelGraph) -> None:
+        graph.validate()
+        self.graph = graph
+        self.registers: dict[str, Vector] | None = None
+
+    def slide(self, instance: Instance, work: Work | None = None) -> Any:
+        """The value at the next instance."""
+        graph = self.graph
+        first = self.registers is None
+        registers = {node.id: () for node in graph.registers} if self.registers is None else self.registers
+        phase = InstancePhase.INITIAL if first else InstancePhase.SUCCESSIVE
         outputs: dict[tuple[str, int], Vector] = {}
         written = dict(registers)
         for node in graph.order(phase):
@@ -95,9 +110,8 @@ def run(graph: ModelGraph, instances: Iterable[Instance], work: Work | None = No
                     work.count(node, given.get(0, ()))
                 fired = _fire(node, given, instance, graph)
                 outputs |= {(node.id, port): vector for port, vector in enumerate(fired)}
-        registers, phase = written, InstancePhase.SUCCESSIVE
-        (value,) = outputs[graph.result, 0]
-        yield value
+        self.registers = written
+        return next(iter(outputs[graph.result, 0]), None)
 
 
 def _fire(
@@ -123,7 +137,8 @@ def _fire(
         case Op.A if "search" in params:
             options = [Fraction(option) for option in params["options"]]
             # What is not found keeps its place among the values of the cores.
-            return (vectors.search(first, params["search"], options) or (None,),)
+            nothing = () if params.get("optional") else (None,)
+            return (vectors.search(first, params["search"], options) or nothing,)
         case Op.A:
             return (vectors.search_where(first, _function(params["where"], graph), first=params["first"]),)
         case Op.AC if params.get("lifted"):
@@ -143,6 +158,8 @@ def _transformed(node: ModelNode, vector: Vector, scalars: Mapping[str, Vector],
             raise ModelError(f"{node.id} (T) is to undo {params['inverse']}, which has no inverse")
         return vectors.uniform(vector, inverse)
     if "gather" in params:
+        if len(vector) < len(params["gather"]):
+            return (None,)
         if "lower" in params:
             vector = tuple(
                 ACCUMULATORS[name].lower(v) for name, v in zip(params["lower"], vector, strict=True)

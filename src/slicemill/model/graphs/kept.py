@@ -16,7 +16,8 @@ from itertools import pairwise
 
 from slicemill.model.classify import Classification, CoreKind, CoreMethod
 from slicemill.model.core import Core
-from slicemill.model.graphs.canonical import finished, let_values, transform, window_loop
+from slicemill.model.flow import in_letters
+from slicemill.model.graphs.canonical import finished, flow_nodes, let_values, named, transform, window_loop
 from slicemill.model.graphs.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op, Storage
 from slicemill.model.model import Model
 
@@ -28,16 +29,16 @@ def kept_graph(model: Model) -> ModelGraph:
     nodes, edges = window_loop()
     ends = []
     for number, (core, found) in enumerate(zip(model.cores, model.classes, strict=True)):
-        more_nodes, more_edges = _core(model, core, found, number)
+        end = named("ac", number)
+        if in_letters(core.aggregate):
+            more_nodes, more_edges, end = flow_nodes(core, number, [("m1", 0, InstancePhase.BOTH)])
+        else:
+            more_nodes, more_edges = _core(model, core, found, number)
         nodes += more_nodes
         edges += more_edges
-        ends.append(_named("ac", number))
+        ends.append(end)
     more_nodes, more_edges = let_values(model, ends, "tn")
     return finished(model, [*nodes, *more_nodes], [*edges, *more_edges], ends, lower=False)
-
-
-def _named(name: str, number: int) -> str:
-    return name if number == 0 else f"{name}_{number}"
 
 
 def _core(
@@ -45,7 +46,7 @@ def _core(
 ) -> tuple[list[ModelNode], list[ModelEdge]]:
     params, text = transform(model, core)
     names = ("to", "tn", "ti", "ts", "fv", "m2", "m3", "ac", "wv")
-    to, tn, ti, ts, fv, m2, m3, ac, wv = (_named(name, number) for name in names)
+    to, tn, ti, ts, fv, m2, m3, ac, wv = (named(name, number) for name in names)
     coming = ModelNode(tn, Op.T, params, text, number)
     store = ModelNode(wv, Op.W, _WORKING, found.state_text, number)
     end = _end(core, ac, number)

@@ -104,7 +104,7 @@ def accumulate(vector: Vector, name: str) -> Vector:
     return (ACCUMULATORS[name].fold(vector),)
 
 
-_ORDERS: dict[str, Callable[[Vector], Vector]] = {
+ORDERS: dict[str, Callable[[Vector], Vector]] = {
     "reverse": lambda vector: vector[::-1],
     "sort": lambda vector: tuple(sorted(vector)),
     "rotate": lambda vector: (*vector[1:], *vector[:1]),
@@ -118,9 +118,9 @@ def permute(vector: Vector, order: str | Sequence[int]) -> Vector:
     ((3, 2, 1), (8, 9, 7))
     """
     if isinstance(order, str):
-        if order not in _ORDERS:
-            raise ModelError(f"P has no order {order!r}; it has {', '.join(_ORDERS)}")
-        return _ORDERS[order](vector)
+        if order not in ORDERS:
+            raise ModelError(f"P has no order {order!r}; it has {', '.join(ORDERS)}")
+        return ORDERS[order](vector)
     if sorted(order) != list(range(1, len(vector) + 1)):
         raise ModelError(f"P[{', '.join(map(str, order))}] does not name each of {len(vector)} places once")
     return tuple(vector[place - 1] for place in order)

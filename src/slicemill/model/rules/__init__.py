@@ -1,6 +1,7 @@
 """Rewrite rules of flows (C22), one per module: what a rule gives has the same value, or it gives None.
 
-R9, which merges equal parts, is about graphs; the others are about flows.
+R9, which merges equal parts, is about graphs, and about the cores of models (`model.collect`); the others are
+about flows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from slicemill.model.rules import (
     accumulate_permuted,
     filter_as_transform,
     fuse_transforms,
+    merge_equal,
     pull_factor,
     search_transformed,
     transform_filtered,
@@ -26,7 +28,8 @@ Rule = Callable[[FlowStep], Flow | None]
 
 def rule_words(name: str) -> str:
     """What a rule says, in one line."""
-    words = str(sys.modules[RULES[name].__module__].__doc__).partition("\n")[0]
+    module = merge_equal.__name__ if name == "R9" else RULES[name].__module__
+    words = str(sys.modules[module].__doc__).partition("\n")[0]
     return words.partition(": ")[2].strip()
 
 

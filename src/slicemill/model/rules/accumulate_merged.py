@@ -6,7 +6,7 @@ results again: 0 is a product, and true and false are conditions.
 
 from __future__ import annotations
 
-from slicemill.model.flow import Flow, FlowStep, step
+from slicemill.model.flow import Flow, FlowStep, accumulates, step
 from slicemill.model.graphs.graph import Op
 
 # What these take is not what they give: a list of lists is no list of elements.
@@ -19,7 +19,7 @@ def rewrite(of: FlowStep) -> Flow | None:
         return None
     if not of.accumulator.associative or of.text in _OTHER_DOMAIN:
         return None
-    if all(isinstance(part, FlowStep) and part.op is Op.AC for part in inner.inputs):
+    if all(map(accumulates, inner.inputs)):
         return None  # done already
     left, right = (step(Op.AC, of.text, part) for part in inner.inputs)
     return step(Op.AC, of.text, step(Op.M, "", left, right))

@@ -8,6 +8,7 @@ from slicemill.aggregate.model_calls import Asked, go_together, jointly
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall
 from slicemill.esl.types.schema import Column
+from slicemill.model.core_costs import CoreCosts
 from slicemill.operators.description import Description, call_text, many, partition, preceding, window_calls
 from slicemill.operators.kind import ColumnsRead, MemberKind, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import SharedOperator
@@ -30,10 +31,14 @@ class ModelMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedModels(SharedOperator):
-    """Models with OVER of one input and by the same keys, run as one: equal cores are kept once (C14)."""
+    """Models with OVER of one input and by the same keys, run as one: equal cores are kept once (C14).
+
+    By `costs` it is chosen how the cores of those that begin now are computed (C18).
+    """
 
     keys: tuple[Expr, ...]
     members: tuple[ModelMember, ...]
+    costs: CoreCosts | None = None
 
     @property
     def calls(self) -> tuple[WindowCall, ...]:

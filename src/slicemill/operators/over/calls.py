@@ -21,7 +21,7 @@ from slicemill.columns.keys import Keys, distinct_keys, whole
 from slicemill.columns.order import ranked
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.query import Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.esl.types.schema import Schema
 from slicemill.metrics.due import released_by_time
 from slicemill.operators.over.events import (
@@ -45,6 +45,7 @@ from slicemill.operators.over.groups import (
     WindowAnswers,
     pane_of,
 )
+from slicemill.operators.over.spec import is_plain
 from slicemill.scalar.columns import compile_many
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type, numbers
@@ -97,8 +98,13 @@ class WindowCalls:
         schema: Schema,
         state: WindowState | None = None,
         seq_bits: int = SEQ_BITS,
+        *,
+        apart: bool = False,
     ) -> None:
+        """`apart`: an argument that has no value stops only the calls that have it, which `failed` tells."""
         self._calls = calls
+        self._apart = apart
+        self.failed: dict[Expr, ExpressionError] = {}
         self._seq_bits = seq_bits
         self._names = list(schema.names)
         self._types = [arrow_type(call.columns[0].type) for call in calls]
@@ -160,11 +166,16 @@ class WindowCalls:
     def _evaluated(self, table: pa.Table) -> tuple[list[list[pa.Array]], list[pa.Array]]:
         """The keys of rows for each PARTITION BY, and all arguments."""
         found = []
-        for outcome in self._evaluate(table):
-            if isinstance(outcome, ExpressionError):
-                raise outcome
-            found.append(whole(outcome))
         of_keys = sum(self._partition_sizes)
+        for place, outcome in enumerate(self._evaluate(table)):
+            if not isinstance(outcome, ExpressionError):
+                found.append(whole(outcome))
+            elif not self._apart or place < of_keys:
+                raise outcome
+            else:
+                expr = self._columns[place - of_keys]
+                self.failed[expr] = outcome
+                found.append(pa.nulls(len(table), arrow_type(expr.type)))
         keys, start = [], 0
         for size in self._partition_sizes:
             keys.append(found[start : start + size])
@@ -303,16 +314,20 @@ def _grouped(
     columns: Sequence[Expr],
     arguments: Sequence[tuple[Expr, ...]],
 ) -> list[Placed]:
-    """Calls by PARTITION BY and window; without a beginning, or in panes of rows, each keeps its own past."""
-    members: dict[tuple[int, Window, int | None], list[int]] = {}
+    """Calls by PARTITION BY and window; without a beginning, or in panes of rows, each keeps its own past.
+
+    Plain ones keep the same rows, those of the longest window of time, or of rows.
+    """
+    members: dict[tuple[int, Window | FrameUnit, int | None], list[int]] = {}
     for place, call in enumerate(calls):
         apart = call.window.extent is None or pane_of(call.window, [call]) is not None
         alone = place if apart else None
-        members.setdefault((partitions.index(call.partition_by), call.window, alone), []).append(place)
+        window = call.window.frame if is_plain(call) else call.window
+        members.setdefault((partitions.index(call.partition_by), window, alone), []).append(place)
     placed = []
-    for (partitioning, window, _), found in members.items():
+    for (partitioning, _, _), found in members.items():
         used = [[columns.index(expr) for expr in arguments[place]] for place in found]
-        placed.append(Placed(Group(window, [calls[p] for p in found], used), partitioning, tuple(found)))
+        placed.append(Placed(Group([calls[p] for p in found], used), partitioning, tuple(found)))
     return placed
 
 

@@ -14,6 +14,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
+from slicemill.model.core_costs import CoreCosts
 from slicemill.operators.assembly import Assembly
 from slicemill.operators.context import StepContext
 from slicemill.operators.models.spec import SharedModels
@@ -90,9 +91,11 @@ class CallsOfMember:
 class SharedCallsStep:
     """`agg(args) OVER (…)` for the members of one node: a part for each."""
 
-    def __init__(self, members: Mapping[str, RoutineMember], context: StepContext) -> None:
+    def __init__(
+        self, members: Mapping[str, RoutineMember], context: StepContext, costs: CoreCosts | None = None
+    ) -> None:
         self.state = context.state if isinstance(context.state, CallsState) else CallsState()
-        self.state.adopt(members, list(context.newcomers), context.catalog)
+        self.state.adopt(members, list(context.newcomers), context.catalog, costs)
         tables = context.rows_of
         self._routines = {
             number: Routine(state, context.catalog, tables) for number, state in self.state.routines.items()
@@ -184,4 +187,4 @@ def shared_models(operator: SharedModels, context: StepContext) -> SharedCallsSt
     members = {
         member.name: RoutineMember(member.operator.calls, member.columns) for member in operator.members
     }
-    return SharedCallsStep(members, context)
+    return SharedCallsStep(members, context, operator.costs)

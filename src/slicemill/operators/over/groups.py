@@ -102,10 +102,14 @@ class Sorted:
 
 
 class Group:
-    """Evaluates the calls of one window; `places` says which columns are each call's arguments."""
+    """Evaluates calls that keep the same rows; `places` says which columns are each call's arguments.
 
-    def __init__(self, window: Window, calls: Sequence[WindowCall], places: Sequence[Sequence[int]]) -> None:
-        self.window = window
+    Their windows are one, or plain ones (`is_plain`) of several lengths: then rows are kept for the longest.
+    """
+
+    def __init__(self, calls: Sequence[WindowCall], places: Sequence[Sequence[int]]) -> None:
+        self.window = window = max((call.window for call in calls), key=_reach)
+        self._windows = [call.window for call in calls]
         self._functions = [function_of(call) for call in calls]
         self._places = places
         self.columns = sorted({column for of_call in places for column in of_call})
@@ -121,13 +125,15 @@ class Group:
     def run(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
         """`new` has the columns TIME, SEQUENCE, those of arguments and, to expire actively, of tuples."""
         rows = self._sorted(state, span, new)
-        starts = self._starts(rows)
         asked, overtaken = self._asked(rows, span)
         seen = self._rows(rows, self._summaries(state, rows))
-        windows = Windows(starts[asked], asked + 1)
+        windows = {
+            window: Windows(self._starts(rows, window)[asked], asked + 1)
+            for window in dict.fromkeys(self._windows)
+        }
         answers = WindowAnswers(
             _numpy(rows.table, SEQUENCE)[rows.order[asked]],
-            self._values(seen, windows),
+            self._values(seen, [windows[window] for window in self._windows]),
             _numpy(rows.table, SEQUENCE)[rows.order[overtaken]],
             *self._expired(rows, span, seen),
         )
@@ -151,7 +157,7 @@ class Group:
 
     @property
     def _extent(self) -> int:
-        return FOREVER if self.window.extent is None else min(self.window.extent, FOREVER)
+        return _reach(self.window)
 
     # -- rows ------------------------------------------------------------------------------------------
 
@@ -225,8 +231,8 @@ class Group:
             )
         return seen
 
-    def _values(self, seen: Sequence[Rows], windows: Windows) -> list[pa.Array]:
-        return [f.answers(rows, windows) for f, rows in zip(self._functions, seen, strict=True)]
+    def _values(self, seen: Sequence[Rows], windows: Sequence[Windows]) -> list[pa.Array]:
+        return [f.answers(rows, own) for f, rows, own in zip(self._functions, seen, windows, strict=True)]
 
     def _summaries(self, state: OverGroupState, rows: Sorted) -> NDArray[np.object_] | None:
         if state.summaries is None:
@@ -237,18 +243,18 @@ class Group:
 
     # -- windows ---------------------------------------------------------------------------------------
 
-    def _starts(self, rows: Sorted) -> Places:
-        window = self.window
+    def _starts(self, rows: Sorted, window: Window) -> Places:
+        extent = _reach(window)
         if window.extent is None:
             return rows.head
         if self.pane is not None:
             # Windows begin where a pane does: which of its rows stands for it makes no difference.
             assert rows.numbers is not None
-            return starts_from(rows.head, rows.numbers, rows.numbers - self._extent)
+            return starts_from(rows.head, rows.numbers, rows.numbers - extent)
         if self.by_rows:
-            return np.maximum(np.arange(len(rows.order)) - self._extent, rows.head)
+            return np.maximum(np.arange(len(rows.order)) - extent, rows.head)
         latest = rows.ts if window.slide is None else _slot_end(rows.ts, window.slide)
-        return starts_from(rows.head, rows.ts, latest - self._extent)
+        return starts_from(rows.head, rows.ts, latest - extent)
 
     def _asked(self, rows: Sorted, span: GroupSpan) -> tuple[Places, Places]:
         """The rows that are answered now, and those of which it is known that they are not."""
@@ -275,7 +281,7 @@ class Group:
         # Nothing comes out when the window is empty then (X13).
         going = (leaves >= span.before) & (leaves < span.now) & (ends > np.arange(len(ends)) + 1)
         places = np.flatnonzero(going)
-        values = self._values(seen, Windows(places + 1, ends[places]))
+        values = self._values(seen, [Windows(places + 1, ends[places])] * len(seen))
         return rows.table.take(pa.array(rows.order[places])), values
 
     # -- what is kept ----------------------------------------------------------------------------------
@@ -362,6 +368,10 @@ class Group:
         candidate = (_slot_end(rows.ts, window.slide) > span.now) & last_of_each(rows.partitions)
         reached: Mask = in_window | candidate
         return reached
+
+
+def _reach(window: Window) -> int:
+    return FOREVER if window.extent is None else min(window.extent, FOREVER)
 
 
 def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:

@@ -13,7 +13,7 @@ from typing import Any
 from slicemill.aggregate.calls import Uda
 from slicemill.aggregate.compiler.prepare import prepare
 from slicemill.aggregate.compiler.source import NoCompiledForm
-from slicemill.aggregate.compiler.together import model_calls
+from slicemill.aggregate.compiler.together import ModelCalls, model_calls
 from slicemill.aggregate.frame import frame_over
 from slicemill.aggregate.interpreter.relations import Source
 from slicemill.aggregate.model_calls import Asked, asked_by, go_together
@@ -22,6 +22,7 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import Window, WindowCall
 from slicemill.esl.types.schema import Column
+from slicemill.model.core_costs import CoreCosts
 from slicemill.operators.assembly import AssemblyState
 from slicemill.storage.codec import stored_as
 
@@ -35,10 +36,13 @@ class RoutineMember:
     columns: tuple[Column, ...]
 
 
-@stored_as("calls.routine", version=1)
+@stored_as("calls.routine", version=2, upgrade={1: lambda plain: {**plain, "costs": None}})
 @dataclass(slots=True)
 class RoutineState:
-    """A routine for a call of one member, or for the models that are `asked`."""
+    """A routine for a call of one member, or for the models that are `asked`.
+
+    It goes on by the `costs` that it began with: what is kept follows from them.
+    """
 
     partition_by: tuple[Expr, ...]
     window: Window
@@ -46,6 +50,13 @@ class RoutineState:
     asked: tuple[Asked, ...] = ()
     arguments: tuple[Expr, ...] = ()
     kept: Any = None
+    costs: CoreCosts | None = None
+
+    @property
+    def model_calls(self) -> ModelCalls:
+        """What runs the models that are asked."""
+        frame = frame_over(self.window)
+        return model_calls(self.asked, frame, self.arguments or None, self.costs)
 
 
 @stored_as("calls.member_state", version=1)
@@ -68,7 +79,13 @@ class CallsState:
     routines: dict[int, RoutineState] = field(default_factory=dict)
     begun: int = 0  # how many routines there have been
 
-    def adopt(self, members: Mapping[str, RoutineMember], newcomers: Sequence[str], catalog: Catalog) -> None:
+    def adopt(
+        self,
+        members: Mapping[str, RoutineMember],
+        newcomers: Sequence[str],
+        catalog: Catalog,
+        costs: CoreCosts | None = None,
+    ) -> None:
         """Go on with these members: those that are new begin together, and what only others had is gone."""
         known = {
             name: state
@@ -78,7 +95,7 @@ class CallsState:
         first = self.begun
         self.members = {
             name: known.get(name)
-            or RoutineMemberState(member, [self._begin(call, first, catalog) for call in member.calls])
+            or RoutineMemberState(member, [self._begin(call, first, catalog, costs) for call in member.calls])
             for name, member in members.items()
         }
         wanted: dict[int, list[Asked]] = {}
@@ -89,7 +106,9 @@ class CallsState:
         for number, asked_still in wanted.items():
             _forget(self.routines[number], asked_still)
 
-    def _begin(self, call: WindowCall, first: int, catalog: Catalog) -> tuple[int, Asked | None]:
+    def _begin(
+        self, call: WindowCall, first: int, catalog: Catalog, costs: CoreCosts | None
+    ) -> tuple[int, Asked | None]:
         """The routine for a new call, which may be one that has begun just now, from number `first` on."""
         asked = asked_by(call, catalog)
         if asked is None or not _has_machine_code(asked, call.window):
@@ -99,7 +118,7 @@ class CallsState:
             if number >= first and _takes(routine, asked, call):
                 break
         else:
-            number = self._add(RoutineState(call.partition_by, call.window, None))
+            number = self._add(RoutineState(call.partition_by, call.window, None, costs=costs))
         routine = self.routines[number]
         routine.asked = tuple(dict.fromkeys((*routine.asked, asked)))
         return number, asked
@@ -129,8 +148,7 @@ def _forget(routine: RoutineState, wanted: Sequence[Asked]) -> None:
     """Let go of the models that nobody asks any more."""
     if routine.kept is None or all(asked in wanted for asked in routine.asked):
         return
-    calls = model_calls(routine.asked, frame_over(routine.window), routine.arguments)
-    routine.asked = calls.only(wanted, routine.kept).asked
+    routine.asked = routine.model_calls.only(wanted, routine.kept).asked
 
 
 class Routine:
@@ -142,7 +160,7 @@ class Routine:
         if state.call is not None:
             self.uda = prepare(state.call, catalog, tables)
         else:
-            calls = model_calls(state.asked, frame_over(state.window), state.arguments or None)
+            calls = state.model_calls
             state.arguments = calls.arguments
             self.uda = calls.uda
         if state.kept is None:

@@ -9,9 +9,10 @@ from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, WindowCall
-from slicemill.operators.description import Description, window_calls
-from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, UnitOf, longest_us
-from slicemill.operators.operator import Operator
+from slicemill.esl.types.schema import Column
+from slicemill.operators.description import Description, many, partition, window_calls
+from slicemill.operators.kind import ColumnsRead, Keys, MemberKind, OperatorKind, Role, UnitOf, longest_us
+from slicemill.operators.operator import Operator, SharedOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,37 @@ class WindowAggregate(Operator):
     """Aggregates with OVER: a row per tuple, or per yield tuple of a slide, with a column per call (M37)."""
 
     calls: tuple[WindowCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverMember:
+    """One of the window aggregates that keep rows together; `columns` are those that are read of its rows."""
+
+    name: str
+    operator: WindowAggregate
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedOver(SharedOperator):
+    """Plain built-in aggregates with OVER of one input and by the same keys: rows are kept once for all."""
+
+    keys: tuple[Expr, ...]
+    members: tuple[OverMember, ...]
+
+    @property
+    def calls(self) -> tuple[WindowCall, ...]:
+        return tuple(call for member in self.members for call in member.operator.calls)
+
+
+_COUNTING_FOREVER = ("priority_sample", "approx_count_if")
+
+
+def is_plain(call: WindowCall) -> bool:
+    """A call whose window is a stretch of the newest rows, and which keeps nothing but these."""
+    window = call.window
+    stretch = window.extent is not None and window.slide is None and not window.active
+    return stretch and call.name.lower() not in _COUNTING_FOREVER
 
 
 def has_expiries(calls: Sequence[WindowCall]) -> bool:
@@ -47,6 +79,17 @@ def _keys(over: WindowAggregate) -> tuple[Keys, ...] | None:
     return tuple(partitions) if len(partitions) == 1 else None
 
 
+def _shared_words(shared: SharedOver) -> Description:
+    facts = (*window_calls(shared.calls), *partition(shared.keys))
+    return Description("γ", f"Rows of {many(len(shared.members), 'window aggregate')}", facts)
+
+
+def _columns_of_members(shared: SharedOver) -> ColumnsRead:
+    arguments = (argument for call in shared.calls for argument in call.arguments)
+    names = {column.name for member in shared.members for column in member.columns}
+    return ColumnsRead([*shared.keys, *arguments], names)
+
+
 def _columns_read(over: WindowAggregate) -> list[Expr]:
     return [part for call in over.calls for part in (*call.arguments, *call.partition_by)]
 
@@ -65,5 +108,19 @@ KINDS = (
         seq_bits=bits_of_calls,
         stored={"plan.window_aggregate": WindowAggregate},
         step="slicemill.operators.over.step:over",
+    ),
+    OperatorKind(
+        spec=SharedOver,
+        role=Role.STATEFUL,
+        words=lambda shared, *_: _shared_words(shared),
+        columns_read=lambda shared, *_: _columns_of_members(shared),
+        unit=UnitOf.KEYS,
+        keys=lambda shared: (shared.keys,),
+        member=MemberKind(
+            words=lambda member: Description("γ", "Window aggregate", window_calls(member.operator.calls)),
+            history_us=lambda member: longest_us(call.window for call in member.operator.calls),
+            seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
+        ),
+        step="slicemill.operators.over.shared_step:shared_over",
     ),
 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from slicemill.aggregate.model_calls import asked_by
 from slicemill.esl.types.catalog import Catalog
+from slicemill.model.core_costs import core_costs
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.models.spec import ModelMember, SharedModels
 from slicemill.operators.over.spec import WindowAggregate
@@ -43,5 +44,6 @@ def share_models(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
         columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
         member = ModelMember(node.id, node.owner, node.operator, models, columns)
         parts[node.id] = found.add(node, columns, member)
-    made = {one.id: one.node(SharedModels(one.keys, tuple(one.members))) for one in shared.values()}
+    costs = core_costs()
+    made = {one.id: one.node(SharedModels(one.keys, tuple(one.members), costs)) for one in shared.values()}
     return with_parts(graph, made, parts)

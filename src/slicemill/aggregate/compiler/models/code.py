@@ -18,6 +18,7 @@ from slicemill.aggregate.compiler.models.accumulators import (
     simple_accumulator,
 )
 from slicemill.aggregate.compiler.models.expressions import Formulas, Pair
+from slicemill.aggregate.compiler.models.lettered import LetteredCore
 from slicemill.aggregate.compiler.models.pivots import PivotCode
 from slicemill.aggregate.compiler.models.recomputed import RecomputedCore
 from slicemill.aggregate.compiler.models.weighted import Weighted, WeightedStacks
@@ -26,6 +27,7 @@ from slicemill.aggregate.compiler.version import Version
 from slicemill.esl.types.aggregate import BodyState
 from slicemill.model.centring import core_number, powers
 from slicemill.model.classify import CoreMethod, classify
+from slicemill.model.flow import in_letters
 from slicemill.model.joint import Condition, FilteredCore, joint
 from slicemill.model.naive import Nulls
 from slicemill.model.terms import Expr, Number, Parameter, Symbol, walk
@@ -59,13 +61,17 @@ class ModelCode:
         core, way = kept.core, classify(kept.core).way
         count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
         place = AccumulatorPlace(self.out, self.record, number, count, self._make_room)
-        if way is CoreMethod.RECOMPUTE:
-            return RecomputedCore(core, place)
+        if way is CoreMethod.RECOMPUTE or self._is_read_again(kept):
+            return LetteredCore(core, place) if in_letters(core.aggregate) else RecomputedCore(core, place)
         if core.weight is None:
             return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
         # Nothing leaves a base version: there any weight can be kept.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, place) if stacked else Weighted(core, place)
+
+    def _is_read_again(self, kept: FilteredCore) -> bool:
+        """Whether that is cheaper than keeping it up (C18). Distances from a pivot are always kept up."""
+        return self.windowed and not kept.centred and str(kept.core) in self.definition.read_again
 
     def _pivots(self) -> dict[tuple[frozenset[Condition], Expr], PivotCode]:
         """One for each expression of which centred sums are made, by the elements that it is of."""
@@ -395,6 +401,12 @@ class ModelCode:
             out.line(f"answer{number}_null = {null}")
             codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
         self.version.give(codes)
+
+    def written_values(self) -> tuple[list[Pair], Formulas]:
+        """Writes what everything that is kept comes to; then formulas of that can be written."""
+        values = self._values()
+        pairs = [values[Symbol(f"c{number}")] for number in range(len(self.accumulators))]
+        return pairs, Formulas(self.out, values, rounded=True)
 
     def _values(self) -> dict[Expr, Pair]:
         """What the cores come to, and the values of the whole window that some of them need first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from slicemill.aggregate.compiler.layout import RecordColumns
 from slicemill.aggregate.compiler.models.accumulators import AccumulatorCode, AccumulatorPlace, drop_first
@@ -51,9 +51,18 @@ class RecomputedCore(AccumulatorCode):
         drop_first(self.place, self.place.name(self._pool))
 
     def value(self) -> Pair:
-        place, out, aggregate = self.place, self.place.out, self.core.aggregate
-        pool = place.name(self._pool)
-        rows = f"{place.record}.{pool}_rows"
+        pool = self.place.name(self._pool)
+        rows = f"{self.place.record}.{pool}_rows"
+        h, low = self.folded(self.core.aggregate, rows, lambda: self._image(pool, rows))
+        for scalar in self.core.scalars:
+            known = self.names[Symbol(scalar)][0]
+            with self.place.out.block(f"if {known} != {known}:"):
+                self.place.out.line(f"{h} = np.nan")
+        return h, low
+
+    def folded(self, aggregate: str, rows: str, image: Callable[[], Pair]) -> Pair:
+        """Writes the loop of an aggregate over so many values, of which `image` writes that with number q."""
+        out = self.place.out
         name = out.fresh("again")
         h, low = f"{name}h", f"{name}l"
         out.line(f"{h}, {low} = {_BEGIN.get(aggregate, 'np.nan')}, 0.0")
@@ -64,16 +73,11 @@ class RecomputedCore(AccumulatorCode):
         if aggregate in _SORTING:
             out.line(f"{name} = np.empty({rows})")
         with out.block(f"for q in range({rows}):"):
-            image = self._image(pool, rows)
-            self._accumulate(name, image)
+            self._accumulate(aggregate, name, image(), rows)
         if aggregate in _SORTING:
-            self._ranked(name, rows)
+            self._ranked(aggregate, name, rows)
         if aggregate in _WHOLE:
             out.line(f"{h} += float({name}whole)")
-        for scalar in self.core.scalars:
-            known = self.names[Symbol(scalar)][0]
-            with out.block(f"if {known} != {known}:"):
-                out.line(f"{h} = np.nan")
         return h, low
 
     def _image(self, pool: str, rows: str) -> Pair:
@@ -92,11 +96,11 @@ class RecomputedCore(AccumulatorCode):
             names[AGE] = "age", "0.0"
         return Formulas(out, {**self.names, **names}).pair(self.core.argument)
 
-    def _accumulate(self, name: str, image: Pair) -> None:
+    def _accumulate(self, aggregate: str, name: str, image: Pair, rows: str) -> None:
         out = self.place.out
         h, low = f"{name}h", f"{name}l"
         x, rest = image
-        match self.core.aggregate:
+        match aggregate:
             case "sum":
                 out.line(f"{h}, {low} = dd.add({h}, {low}, {x}, {rest})")
             case "prod":
@@ -125,16 +129,15 @@ class RecomputedCore(AccumulatorCode):
             case "last":
                 out.line(f"{h}, {low} = {x}, {rest}")
             case "lag":
-                rows = f"{self.place.record}.{self.place.name(self._pool)}_rows"
                 with out.block(f"if q == {rows} - {int(self.core.options[0]) + 1}:"):
                     out.line(f"{h}, {low} = {x}, {rest}")
             case _:
                 out.line(f"{name}[q] = {x}")
 
-    def _ranked(self, name: str, rows: str) -> None:
+    def _ranked(self, aggregate: str, name: str, rows: str) -> None:
         out, h, low = self.place.out, f"{name}h", f"{name}l"
         out.line(f"{name}.sort()")
-        if self.core.aggregate == "topk":
+        if aggregate == "topk":
             wanted = int(self.core.options[0])
             with out.block(f"if {wanted} >= 1 and {rows} >= {wanted}:"):
                 out.line(f"{h} = {name}[{rows} - {wanted}]")

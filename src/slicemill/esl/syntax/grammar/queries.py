@@ -128,7 +128,15 @@ def _item(c: Cursor) -> exp.Expression:
         return at(exp.Star(), start)
     node = expressions.expression(c)
     if c.accept("AS"):
-        return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
+        alias = c.name("a name")
+        if isinstance(node, exp.Anonymous) and c.looking_at("OVER"):
+            # So the theses print it once.
+            c.warn(
+                "a name stands behind the whole call", nodes.span_of(alias), f"write OVER (…) AS {alias.name}"
+            )
+            c.advance()
+            node = at(windows.over(c, node), c.span_from(start))
+        return at(exp.Alias(this=node, alias=alias), c.span_from(start))
     if c.at_name(barred=NOT_AN_ALIAS):
         return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
     return node
@@ -141,6 +149,8 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     if c.accept("("):
         this = c.nested(lambda: query(c))
         c.expect(")")
+    elif c.looking_at("TABLE", "(") and c.word(3) == "(":
+        this = _table_call(c)
     else:
         this = c.name("a stream or table")
         if c.looking_at("."):
@@ -169,6 +179,18 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     node.set("changes", changes)
     node.set("late", late)
     return at(node, c.span_from(start))
+
+
+def _table_call(c: Cursor) -> nodes.TableFunctionCall:
+    start = c.span()
+    c.expect("TABLE")
+    c.expect("(")
+    called_at = c.span()
+    call = expressions.expression(c)
+    if not isinstance(call, exp.Anonymous):
+        raise Mistake("TABLE takes the call of a function", called_at, "as in TABLE(f(x)) AS t")
+    c.expect(")")
+    return at(nodes.TableFunctionCall(this=call), c.span_from(start))
 
 
 def _join(c: Cursor) -> nodes.JoinInput:

@@ -36,7 +36,7 @@ MAX_HEIGHT = 150
 
 
 def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
-    """All statements of a text, and a diagnostic for each one that cannot be read."""
+    """All statements of a text, and diagnostics: for each one that cannot be read, and warnings."""
     tokens, diagnostics = _readable(source.text)
     c = Cursor(tokens, source.text)
     statements: list[exp.Expression] = []
@@ -53,7 +53,7 @@ def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
             # Where only the semicolon is missing, the next statement begins here.
             if c.index != complete or c.word() not in _STARTS:
                 _skip_statement(c, first)
-    return statements, diagnostics
+    return statements, diagnostics + c.warnings
 
 
 def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
@@ -96,6 +96,7 @@ def statement(c: Cursor) -> exp.Expression:
         return queries.query(c)
     if c.looking_at("AGGREGATE"):
         # The theses print some definitions without CREATE.
+        c.warn("CREATE is missing", c.span(), "write CREATE AGGREGATE")
         return aggregates.create_aggregate(c)
     if c.accept("CREATE"):
         return at(_create(c), c.span_from(start))
@@ -189,7 +190,18 @@ def _create(c: Cursor) -> exp.Expression:
 def _object_name(c: Cursor, what: str) -> exp.Identifier:
     if c.looking_at("IF", "EXISTS") or c.looking_at("IF", "NOT", "EXISTS"):
         raise Mistake("there is no IF EXISTS in ESL", c.span(), "leave it out")
-    return c.name(what)
+    name = c.name(what)
+    if c.looking_at("-"):
+        start = nodes.span_of(name)
+        while c.looking_at("-") and c.at_name(1, frozenset()):
+            c.index += 2
+        written = c.text[start.start : c.span_from(start).end]
+        raise Mistake(
+            "a name with a - is a difference",
+            c.span_from(start),
+            f'write "{written}", in quotes wherever it stands',
+        )
+    return name
 
 
 def _create_stream(c: Cursor) -> nodes.CreateStream:
@@ -203,6 +215,9 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
     while True:
         # The theses print a `;` in front of SOURCE.
         if c.looking_at(";") and c.word(1) in ("SOURCE", "USING"):
+            c.warn(
+                f"this ; stands before the end: {c.word(1)} belongs to the stream", c.span(), "leave it out"
+            )
             c.advance()
         start = c.span()
         if c.accept("ORDER", "BY"):

@@ -1,0 +1,90 @@
+"""The values that a running model keeps, read from its state (C19).
+
+What is written is what a result is made of, as Python: it runs once, for people who look.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slicemill.aggregate.compiler import support
+from slicemill.aggregate.compiler.models.code import ModelCode
+from slicemill.aggregate.compiler.module import Module
+from slicemill.aggregate.compiler.source import Writer
+from slicemill.aggregate.compiler.version import Version
+from slicemill.aggregate.exact import accumulator
+from slicemill.machine_code.kernel import inside_python
+from slicemill.machine_code.records import with_attributes
+from slicemill.model import heaps, numerics
+from slicemill.model.graphs.canonical import named
+
+
+@dataclass(frozen=True, slots=True)
+class CoreValue:
+    """A core: the node of the model's graph that has its value, and what that is of."""
+
+    node: str
+    core: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelValue:
+    """One model in one partition, as it is now; `elements` are those in its window."""
+
+    elements: int
+    result: float | bool | None
+    cores: tuple[CoreValue, ...]
+
+
+def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> Iterator[ModelValue]:
+    """The models of a module, in their order, for the partition with that number. `arrays` may change."""
+    (made,) = (code for code in module.codes.values() if isinstance(code, ModelCode))
+    if place >= len(arrays[made.record.upper()]):
+        return
+    code = _reading(made)
+    parts: dict[str, Any] = {"p": place, "math": math, "np": np, "dd": numerics, "heaps": heaps}
+    parts |= {"ops": support, "exact": accumulator}
+    parts |= {name: _readable(array) for name, array in arrays.items()}
+    with inside_python():
+        exec("\n".join(code.out.lines), parts)
+    kept, results = parts["kept"], parts["results"]
+    for number, model in enumerate(code.models):
+        vector = code.joint.vectors.index(code.joint.conditions[number])
+        placed = zip(code.joint.places[number], code.joint.numbers[number], strict=True)
+        cores = tuple(
+            CoreValue(named("ac", core), str(code.joint.kept[at]), _plain(kept[at])) for at, core in placed
+        )
+        value = _plain(results[number])
+        truth = value if value is None or not model.is_condition else value != 0
+        yield ModelValue(int(parts["elements"][vector]), truth, cores)
+
+
+def _reading(made: ModelCode) -> ModelCode:
+    """The same code, writing what it keeps and what it comes to into lists."""
+    of = made.version
+    code = ModelCode(Version(of.definition, of.shared, Writer(), of.record, of.place, of.window, frozenset()))
+    out, record = code.out, made.record
+    out.line(f"{record} = k = {record.upper()}[p]")
+    vectors = range(len(code.joint.vectors))
+    out.line(f"elements = [{', '.join(f'{record}.count{vector}' for vector in vectors)}]")
+    pairs, formulas = code.written_values()
+    out.line(f"kept = [{', '.join(f'{high} + {low}' for high, low in pairs)}]")
+    highs = [formulas.pair(result)[0] for result in code.joint.results]
+    out.line(f"results = [{', '.join(highs)}]")
+    return code
+
+
+def _readable(array: Any) -> Any:
+    """A copy, whose rows have attributes where it has fields."""
+    copied = array.copy()
+    return copied.view(with_attributes(copied.dtype)) if copied.dtype.names else copied
+
+
+def _plain(value: Any) -> float | None:
+    return float(value) if abs(value) < math.inf else None

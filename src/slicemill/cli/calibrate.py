@@ -1,0 +1,22 @@
+"""`slicemill calibrate`: what ways of computing a model cost on this machine."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+
+def calibrate() -> None:
+    """Measure what ways of computing models cost here; new queries choose by it, and explain shows it."""
+    from dataclasses import asdict
+
+    from slicemill.aggregate.compiler.models.calibration import measured_costs
+    from slicemill.model.core_costs import keep_core_costs
+
+    os.environ["SLICEMILL_COMPILE"] = "always"
+    costs = measured_costs()
+    for name, figure in asdict(costs).items():
+        if name != "measured":
+            typer.echo(f"{name:8}{figure:8.2f} ns")
+    typer.echo(f"kept in {keep_core_costs(costs)}")
