@@ -71,6 +71,10 @@ LISTED = "files.json"
 
 # Cases of the corpus whose states, half-way through their input, have all kinds that corpus cases have.
 CASES = (
+    "changelogs/deduplication",
+    "changelogs/emit",
+    "changelogs/first_rows",
+    "changelogs/groups",
     "classifiers/features_from_two_streams",
     "classifiers/seen_and_predicted",
     "joins/as_of",
@@ -110,6 +114,7 @@ def main() -> None:
     _keep("by-hand", _by_hand())
     _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
+    _keep("changelog", {"columns": t.changelog((t.Column("i", t.INT),), ("i",))})
     _keep("calls", {"input": _call()})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})

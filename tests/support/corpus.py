@@ -29,7 +29,7 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 # What a case needs from an engine; README.md says what each tag covers.
 TAGS = frozenset(
     {"base", "uda", "windows", "slide", "active", "union", "join", "table", "view", "adhoc", "relation"}
-    | {"temporal", "late", "errors", "changes"}
+    | {"temporal", "late", "errors", "changes", "changelog"}
 )
 
 Value: TypeAlias = bool | int | float | Decimal | str | tuple[int, int] | None
@@ -476,7 +476,7 @@ def _typed(literal: Literal, type_: Type) -> Value:
             return value
     elif literal.kind == "boolean" and kind in (Kind.BOOLEAN, Kind.ANY):
         return literal.text == "TRUE"
-    elif literal.kind == "text" and kind in (Kind.VARCHAR, Kind.ANY):
+    elif literal.kind == "text" and kind in (Kind.VARCHAR, Kind.CHANGE, Kind.ANY):
         return literal.text
     elif literal.kind == "number":
         return _number(literal.text, kind)

@@ -10,8 +10,11 @@ from typing import Any
 from slicemill.operators.asof import spec as asof
 from slicemill.operators.classify import spec as classify
 from slicemill.operators.coalesce import spec as coalesce
+from slicemill.operators.distinct import spec as distinct
 from slicemill.operators.drop import spec as drop
+from slicemill.operators.emit import spec as emit
 from slicemill.operators.group import spec as group
+from slicemill.operators.group_changes import spec as group_changes
 from slicemill.operators.join import spec as join
 from slicemill.operators.kind import Keys, OperatorKind
 from slicemill.operators.lookup import spec as lookup
@@ -26,7 +29,9 @@ from slicemill.operators.select import spec as select
 from slicemill.operators.sessions import spec as sessions
 from slicemill.operators.streams import spec as streams
 from slicemill.operators.table_call import spec as table_call
+from slicemill.operators.topn import spec as topn
 from slicemill.operators.union import spec as union
+from slicemill.operators.window_top import spec as window_top
 from slicemill.operators.windowed_group import spec as windowed_group
 
 KINDS: tuple[OperatorKind[Any], ...] = (
@@ -40,6 +45,11 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *multijoin.KINDS,
     *asof.KINDS,
     *group.KINDS,
+    *group_changes.KINDS,
+    *distinct.KINDS,
+    *topn.KINDS,
+    *window_top.KINDS,
+    *emit.KINDS,
     *windowed_group.KINDS,
     *over.KINDS,
     *panes.KINDS,

@@ -25,7 +25,6 @@ from slicemill.storage.codec import register, stored_as
 _CLASSES: dict[str, type] = {
     "kind": types.Kind,
     "column": types.Column,
-    "schema": types.Schema,
     "expr.column": expression.ColumnRef,
     "expr.literal": expression.Literal,
     "expr.call": expression.Call,
@@ -63,6 +62,9 @@ for _name, _class in _CLASSES.items():
         stored_as(_name, version=1)(_class)
 
 stored_as("window", version=2, upgrade={1: lambda plain: {**plain, "grows": False}})(query.Window)
+stored_as("schema", version=2, upgrade={1: lambda plain: {**plain, "changelog": False, "key": None}})(
+    types.Schema
+)
 stored_as("relation.input", version=2, upgrade={1: lambda plain: {**plain, "arguments": None}})(
     relation.RelationInput
 )

@@ -35,6 +35,7 @@ from slicemill.operators.streams.spec import QueryResults, Scan, Source
 from slicemill.operators.table_call.spec import TableCall
 from slicemill.operators.union.spec import Merge
 from slicemill.operators.windowed_group.spec import RelationAggregate
+from slicemill.plan.changing_results import changing_groups, first_rows, projected, told
 from slicemill.plan.reads import as_query, views_to_answer
 from slicemill.plan.rules.join_parts import keys_of
 
@@ -133,6 +134,9 @@ class _Builder:
         node = self._inputs(select, name)
         if select.coalesce is not None:
             node = self._coalesce(select, node, name)
+        elif select.changing:
+            node = changing_groups(self, select, node, name)
+            node = self._filter(node, select.having, f"{name}: having")
         elif select.aggregates:
             node = self._aggregate(select, node, name)
             node = self._filter(node, select.having, f"{name}: having")
@@ -140,9 +144,10 @@ class _Builder:
             added = tuple(column for call in select.window_calls for column in call.columns)
             schema = Schema((*node.schema.columns, *added))
             node = self.add(f"{name}: window", WindowAggregate(select.window_calls), (node,), schema)
-        if _is_identity(select.items, node.schema):
-            return node
-        return self.add(f"{name}: project", Project(select.items), (node,), select.schema)
+        node = self._filter(first_rows(self, select, node, name), select.qualify, f"{name}: qualify")
+        if not _is_identity(select.items, node.schema):
+            node = self.add(f"{name}: project", Project(select.items), (node,), projected(select, node))
+        return told(self, select, node, name)
 
     def _filter(self, node: Node, condition: Expr | None, name: str) -> Node:
         return node if condition is None else self.add(name, Filter(condition), (node,), node.schema)

@@ -164,6 +164,19 @@ KINDS = {
     "model": Kind("SELECT k, spread(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS m FROM s"),
     "model_mean": Kind("SELECT k, mean(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS m FROM s"),
     "model_panes": Kind("SELECT k, spread(v) AS m FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k"),
+    # results that change
+    "changing": Kind("SELECT k, sum(v) AS m FROM s GROUP BY k HAVING count(*) < 4"),
+    "changing_groups": Kind(
+        "SELECT n, count(*) AS m FROM (SELECT k, count(*) AS n FROM s GROUP BY k) AS q GROUP BY n"
+    ),
+    "top": Kind("SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY v DESC) <= 2"),
+    "latest": Kind("SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts DESC) = 1"),
+    "first_two": Kind("SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts) <= 2"),
+    "distinct": Kind("SELECT DISTINCT k, v FROM s"),
+    "told_every": Kind("SELECT k, count(*) AS n FROM s GROUP BY k EMIT EVERY 3 SECONDS"),
+    "best_of_windows": Kind(
+        "SELECT k, sum(v) AS m FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k ORDER BY m DESC LIMIT 1"
+    ),
     # joins
     "join": Kind(f"SELECT A.k, A.v, B.w {_SR.format(3, 5)}", finds_stored=True),
     "join_long": Kind(f"SELECT A.v, B.w {_SR.format(8, 2)}", finds_stored=True),

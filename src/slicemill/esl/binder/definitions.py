@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from slicemill.errors import all_of, did_you_mean, one_of
 from slicemill.esl.binder.budgets import MEMORY, with_budget
+from slicemill.esl.binder.changing.changelogs import check_sink, refuse_open_rank
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.loads import bind_load
@@ -102,6 +103,7 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
     refuse_known(node.this, context)
     if child(node, "query") is not None:
         query = bind_query(child(node, "query"), context)
+        refuse_open_rank(query, child(node, "query"))
         if isinstance(query, RelationQuery):
             raise Mistake(
                 "a stream is made from streams, and this reads tables only",
@@ -242,6 +244,8 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
     load, utility = None, None
     with problems.noting():
         query = bind_query(child(node, "query"), context)
+        refuse_open_rank(query, child(node, "query"))
+        check_sink(query, child(node, "options") or [])
         query = with_budget(query, options.memory, options.shedding, node.this)
         load, utility = bind_load(query, options, context, node.this)
     problems.raise_any()
@@ -253,7 +257,9 @@ def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
     number = 1
     while f"query_{number}" in (*context.catalog.queries, *context.catalog.relations):
         number += 1
-    return QueryDefinition(f"query_{number}", bind_query(node, context), QueryOptions(), to_esl(node))
+    query = bind_query(node, context)
+    refuse_open_rank(query, node)
+    return QueryDefinition(f"query_{number}", query, QueryOptions(), to_esl(node))
 
 
 def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from slicemill.errors import counted
 from slicemill.esl.binder import relations, select
+from slicemill.esl.binder.changing.changelogs import as_changes, refuse_open_rank
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
@@ -72,6 +73,10 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery:
                 raise Mistake("UNION merges streams by timestamp; a table has none", span_of(branch))
             bound += [(select_, branch) for select_ in _selects(query)]
     problems.raise_any()
+    for branch_query, branch in bound:
+        refuse_open_rank(branch_query, branch)
+    if any(query.schema.changelog for query, _ in bound):
+        bound = [(as_changes(query), branch) for query, branch in bound]
     first = bound[0][0].schema
     types: list[Type] = [column.type for column in first]
     for query, branch in bound[1:]:
@@ -90,7 +95,8 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery:
                     "convert one of them with CAST",
                 )
             types[index] = merged
-    schema = Schema(tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True)))
+    columns = tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True))
+    schema = Schema(columns, changelog=first.changelog)
     return UnionQuery(tuple(_as(query, schema) for query, _ in bound), schema)
 
 

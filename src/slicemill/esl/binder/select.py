@@ -8,6 +8,8 @@ from sqlglot import exp
 
 from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import Resolved
+from slicemill.esl.binder.changing.changelogs import refuse_changes, refuse_lasting, refuse_over_changes
+from slicemill.esl.binder.changing.first_rows import bind_first_rows
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
 from slicemill.esl.binder.functions.tables import bind_table_call
@@ -36,16 +38,18 @@ from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction, walk
 from slicemill.esl.types.query import FrameUnit, JoinKind, QueryInput, SelectQuery, SessionWindow
 from slicemill.esl.types.relation import SelectItem
+from slicemill.esl.types.schema import Schema
 
 
 def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     """A SELECT whose FROM names at least one stream."""
-    _refuse(node, "distinct", "use an aggregate with PARTITION BY, or GROUP BY over a window")
-    _refuse(node, "limit", "a continuous query ends when you drop it")
     node = as_joins(node, context)
     entries = bind_inputs(node, context)
+    refuse_changes(node, entries)
     if any(child(entry.node, "coalesce") for entry in entries):
+        _refuse(node, "distinct", "runs of equal attributes are one already")
         _refuse(node, "order", "results already come in timestamp order")
+        _refuse(node, "limit", "a continuous query ends when you drop it")
         return bind_temporal(node, entries, context)
     inputs = _windowed(entries, node)
     merged = merged_columns([(entry.using, entry.input) for entry in entries if entry.using], inputs)
@@ -67,7 +71,9 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         if having_node is not None:
             env.windows_allowed = False
             having = bind_condition(having_node.this, env)
+            env.windows_allowed = True
     problems.raise_any()
+    first = bind_first_rows(node, env, bound)
 
     if env.resolved or groups:
         bound = [
@@ -76,6 +82,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         ]
         if having is not None:
             having = _read_groups(having, having_node.this, groups, env)
+        first = first.over_groups(lambda expr, place: _read_groups(expr, place, groups, env))
     elif having is not None:
         raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
     inputs = bind_as_of(entries, inputs, env)
@@ -89,12 +96,11 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     )
     check_windows(inputs, node, aggregates=blocking)
     _check_aggregates(node, env, groups, inputs, session)
-    _check_order(node, env, bound, inputs)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
     warn_of_equal_names(bound, context)
-    return SelectQuery(
+    query = SelectQuery(
         inputs=tuple(inputs),
         where=where,
         group_by=tuple(groups),
@@ -106,7 +112,16 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         items=items,
         schema=schema_of_items(items),
         session=session,
+        changing=session is None and _changing(env, groups, inputs),
     )
+    return first.of(query, node, entries)
+
+
+def _changing(env: SelectEnvironment, groups: list[SelectItem], inputs: list[QueryInput]) -> bool:
+    """Are there groups over all history, whose values change with each tuple?"""
+    windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
+    blocking = all(resolved.blocking for resolved in env.resolved.values())
+    return bool(env.resolved or groups) and blocking and not windowed
 
 
 _BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
@@ -118,31 +133,6 @@ def _refuse(node: exp.Select, key: str, hint: str) -> None:
     if clause is not None:
         place = span_of(clause) if span_of(clause).end else span_of(node)
         raise Mistake(f"{_BLOCKING[key]} needs the end of the input, and a stream has none", place, hint)
-
-
-def _check_order(
-    node: exp.Select,
-    env: SelectEnvironment,
-    items: list[tuple[SelectItem, exp.Expression]],
-    inputs: list[QueryInput],
-) -> None:
-    """ORDER BY the timestamp changes nothing: results come in that order (M28)."""
-    clause = child(node, "order")
-    if clause is None:
-        return
-    ordered = clause.expressions[0]
-    by = next((item.expr for item, _ in items if _names(ordered.this, item)), None)
-    if by is None:
-        by = bind(ordered.this, env)
-    one_stream = sum(not entry.finite for entry in inputs) == 1
-    follows = one_stream and not env.resolved and not any(c.window.active for c in env.window_calls.values())
-    by_time = isinstance(by, ColumnRef) and by.name in env.time_columns
-    if not (follows and by_time and len(clause.expressions) == 1 and not child(ordered, "desc")):
-        _refuse(node, "order", "results already come in timestamp order")
-
-
-def _names(node: exp.Expression, item: SelectItem) -> bool:
-    return isinstance(node, exp.Column) and not node.table and node.name.lower() == item.name.lower()
 
 
 def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
@@ -265,8 +255,15 @@ def _check_aggregates(
             span_of(node),
             "partition with PARTITION BY inside OVER, or make two queries",
         )
-    if groups and not env.resolved:
-        raise Mistake("GROUP BY needs an aggregate in the select list", span_of(node))
+    refuse_over_changes(node, inputs, env.window_calls)
+    if not env.resolved and (groups or child(node, "distinct") is not None):
+        if bounded and all(w.slide is None for w in bounded):
+            raise Mistake(
+                "a window that is told at each tuple has no end at which its rows differ",
+                span_of(node),
+                "add SLIDE to the window, or leave the window out",
+            )
+        return
     if not env.resolved:
         slide = next((w for w in bounded if w.slide is not None), None)
         if slide is not None:
@@ -296,6 +293,7 @@ def _check_aggregates(
             "an aggregate that answers at each tuple does not slide", span_of(node), "leave SLIDE out"
         )
     for resolved in env.resolved.values():
+        refuse_lasting(resolved, _find_call(node, resolved), inputs)
         _check_one(node, resolved, (bool(bounded) and not running) or session is not None)
         if resolved.base is not None and resolved.base.model is not None:
             call = _find_call(node, resolved)
@@ -305,7 +303,7 @@ def _check_aggregates(
 def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
     """`windowed`: do the aggregates range over windows of FROM?"""
     call = _find_call(node, resolved)
-    if not windowed and resolved.blocking:
+    if not windowed and resolved.blocking and not resolved.builtin:
         raise Mistake(
             f"{resolved.name} answers at the end of its input, and a stream has none",
             span_of(call),
@@ -335,4 +333,5 @@ def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
 
 def renamed(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
     """The same query with other output columns, for the branches of a UNION."""
-    return replace(select, items=items, schema=schema_of_items(items))
+    schema = Schema(schema_of_items(items).columns, select.schema.changelog)
+    return replace(select, items=items, schema=schema)

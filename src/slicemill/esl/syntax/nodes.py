@@ -109,14 +109,21 @@ class KeySets(exp.Expression):
 
 
 class Over(exp.Expression):
-    """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`."""
+    """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`; `ranked` is the ORDER BY of a rank."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
         "partition_by": False,
         "order": False,
+        "ranked": False,
         "frame": False,
     }
+
+
+class EmitPart(exp.Expression):
+    """`EMIT CHANGES | FINAL | EVERY length` at the end of a SELECT."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
 
 
 class StreamInput(exp.Expression):

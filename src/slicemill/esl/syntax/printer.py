@@ -123,6 +123,8 @@ class EslGenerator(Generator):
             parts.append(f"PARTITION BY {self._listing(child(e, 'partition_by'))}")
         if child(e, "order"):
             parts.append(f"ORDER BY {self.sql(e, 'order')}")
+        if child(e, "ranked"):
+            parts.append(f"ORDER BY {self._listing(child(e, 'ranked'))}")
         if child(e, "frame"):
             parts.append(self.frameclause_sql(child(e, "frame"), preceding=True))
         return f"{self.sql(e, 'this')} OVER ({' '.join(parts)})"
@@ -145,11 +147,18 @@ class EslGenerator(Generator):
             sql += f"{self.seg('GROUP BY')} {self._listing(child(e, 'group').expressions)}"
         if child(e, "having"):
             sql += f"{self.seg('HAVING')} {self.sql(child(e, 'having').this)}"
+        if child(e, "qualify"):
+            sql += f"{self.seg('QUALIFY')} {self.sql(child(e, 'qualify').this)}"
         if child(e, "order"):
             sql += f"{self.seg('ORDER BY')} {self._listing(child(e, 'order').expressions)}"
         if child(e, "limit"):
             sql += f"{self.seg('LIMIT')} {self.sql(child(e, 'limit').expression)}"
+        if child(e, "emit"):
+            sql += f"{self.seg('EMIT')} {self.sql(e, 'emit')}"
         return self._with(e) + sql
+
+    def emitpart_sql(self, e: nodes.EmitPart) -> str:
+        return f"{child(e, 'kind')} {self.sql(e, 'this')}".strip()
 
     def ordered_sql(self, e: exp.Ordered) -> str:
         return f"{self.sql(e, 'this')}{' DESC' if child(e, 'desc') else ''}"

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from slicemill.esl.types.budget import Budget
-from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.relation import AggregateCall, RelationInput, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.time import format_us
@@ -148,6 +148,50 @@ class WindowCall:
 
 
 @dataclass(frozen=True, slots=True)
+class RankedBy:
+    """`function() OVER (PARTITION BY … ORDER BY …)`: order is by expressions, each descending or not.
+
+    Rows that are equal in all of them come as they arrived, or the latest one first.
+    """
+
+    function: str  # row_number, rank or dense_rank
+    partition_by: tuple[Expr, ...]
+    order_by: tuple[tuple[Expr, bool], ...]
+    oldest_first: bool = False  # the order is that of time, so that no later row comes before another
+    latest_first: bool = False
+
+    def key(self, limit: int | None, shown: str | None, below: Schema) -> tuple[str, ...] | None:
+        """The columns that tell the first rows apart; `shown` is that of their rank, if it has one."""
+        partition = tuple(expr.name for expr in self.partition_by if isinstance(expr, ColumnRef))
+        if len(partition) == len(self.partition_by) and self.function == "row_number":
+            if limit == 1:
+                return partition
+            if shown is not None:
+                return (*partition, shown)
+        return below.key
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A rank among the columns of a SELECT; `limit` is the last one that is asked for, None if none is yet.
+
+    `shown`: its column is read by somebody.
+    """
+
+    by: RankedBy
+    column: Column
+    limit: int | None = None
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EmitClause:
+    """When changes are told: every so many microseconds, or once, at the end."""
+
+    every: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class LateTuples:
     """Tuples of a stream's late log that a temporal query takes in (L5): `stream` is that log's.
 
@@ -185,7 +229,9 @@ class SelectQuery:
     """Inputs are joined on `where`; then aggregates or window calls; then `items` are computed.
 
     Aggregates that answer at the end of their input range over the windows of the inputs; those that answer
-    at each tuple (`running`) go on over all history.
+    at each tuple (`running`) go on over all history. `changing`: groups are over all history, and what is
+    computed is told whenever it changes. Then come the first rows by `rank` and `qualify`, or the first
+    `limit` ones of each window by `order`; at last `distinct` and `emit`.
     """
 
     inputs: tuple[QueryInput, ...]
@@ -199,6 +245,13 @@ class SelectQuery:
     items: tuple[SelectItem, ...]
     schema: Schema
     session: SessionWindow | None = None
+    changing: bool = False
+    rank: Rank | None = None
+    qualify: Expr | None = None
+    order: RankedBy | None = None
+    limit: int | None = None
+    distinct: bool = False
+    emit: EmitClause | None = None
 
     @property
     def slide(self) -> int | None:

@@ -125,13 +125,13 @@ def merged_columns(
 def visible(inputs: Sequence[QueryInput], merged: dict[str, MergedColumn]) -> Scope:
     """What the select list and WHERE can name: of a SEMI or ANTI JOIN, the first stream alone."""
     seen = [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
-    relations = tuple((entry.alias, entry.schema) for entry in seen)
+    relations = tuple((entry.alias, entry.schema.own) for entry in seen)
     return Scope(relations, qualified=len(inputs) > 1, merged=merged)
 
 
 def with_all(scope: Scope, inputs: Sequence[QueryInput]) -> Scope:
     """What ON can name."""
-    return replace(scope, relations=tuple((entry.alias, entry.schema) for entry in inputs))
+    return replace(scope, relations=tuple((entry.alias, entry.schema.own) for entry in inputs))
 
 
 def _column(alias: str, name: exp.Identifier) -> exp.Column:

@@ -442,3 +442,12 @@ def type_name(c: Cursor) -> nodes.TypeName:
         parameters = c.listing(c.count)
         c.expect(")")
     return at(nodes.TypeName(this=name, expressions=parameters), c.span_from(start))
+
+
+def ordered(c: Cursor) -> exp.Expression:
+    """An expression to order by, `DESC` or not."""
+    node = expression(c)
+    descending = c.accept("DESC")
+    if not descending:
+        c.take("ASC")
+    return at(exp.Ordered(this=node, desc=descending), nodes.span_of(node))

@@ -17,8 +17,10 @@ CLAUSES = {
     "WINDOW": "WINDOW",
     "GROUP": "GROUP BY",
     "HAVING": "HAVING",
+    "QUALIFY": "QUALIFY",
     "ORDER": "ORDER BY",
     "LIMIT": "LIMIT",
+    "EMIT": "EMIT",
 }
 _CLAUSE_ORDER = f"clauses stand in this order: {', '.join(CLAUSES.values())}"
 
@@ -92,11 +94,15 @@ def select(c: Cursor) -> exp.Select:
         node.set("having", exp.Having(this=expressions.expression(c)))
     if c.looking_at("WINDOW") and node.args.get("window") is None:
         node.set("window", windows.trailing(c))
+    if c.accept("QUALIFY"):
+        node.set("qualify", exp.Qualify(this=expressions.expression(c)))
     if c.accept("ORDER", "BY"):
-        node.set("order", exp.Order(expressions=c.listing(lambda: _ordered(c))))
+        node.set("order", exp.Order(expressions=c.listing(lambda: expressions.ordered(c))))
     if c.accept("LIMIT"):
         limit = c.span()
         node.set("limit", at(exp.Limit(expression=c.count()), limit))
+    if c.looking_at("EMIT"):
+        node.set("emit", _emit(c))
     if c.word() in CLAUSES:
         c.fail(_CLAUSE_ORDER)
     if c.word() in ("EXCEPT", "INTERSECT", "OFFSET", "FETCH"):
@@ -104,6 +110,16 @@ def select(c: Cursor) -> exp.Select:
             f"there is no {c.word()} in ESL", c.span(), "a stream has no end: keep to SELECT, UNION and LIMIT"
         )
     return at(node, c.span_from(start))
+
+
+def _emit(c: Cursor) -> nodes.EmitPart:
+    start = c.span()
+    c.expect("EMIT")
+    kind = c.accept_any(("CHANGES", "FINAL", "EVERY"))
+    if not kind:
+        c.fail("say when changes are told: EMIT CHANGES, EMIT FINAL, or EMIT EVERY 1 MINUTE")
+    every = windows.duration(c) if kind == "EVERY" else None
+    return at(nodes.EmitPart(kind=kind, this=every), c.span_from(start))
 
 
 def _item(c: Cursor) -> exp.Expression:
@@ -144,14 +160,6 @@ def _grouping_set(c: Cursor) -> exp.Expression:
     inside = [] if c.looking_at(")") else c.listing(lambda: expressions.expression(c))
     c.expect(")")
     return at(exp.Tuple(expressions=inside), c.span_from(start))
-
-
-def _ordered(c: Cursor) -> exp.Expression:
-    node = expressions.expression(c)
-    descending = c.accept("DESC")
-    if not descending:
-        c.take("ASC")
-    return at(exp.Ordered(this=node, desc=descending), nodes.span_of(node))
 
 
 def _entry(c: Cursor) -> nodes.StreamInput:

@@ -16,13 +16,17 @@ from slicemill.esl.syntax.nodes import at
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.time import UNITS_US, unit_name
 
+RANKS = ("row_number", "rank", "dense_rank")
+
 
 def over(c: Cursor, call: exp.Expression) -> nodes.Over:
     """What follows OVER."""
     c.expect("(")
     partition = partition_by(c)
-    order = None
-    if c.accept("ORDER", "BY"):
+    order = ranked = None
+    if call.name.lower() in RANKS and c.accept("ORDER", "BY"):
+        ranked = c.listing(lambda: expressions.ordered(c))
+    elif c.accept("ORDER", "BY"):
         order = expressions.expression(c)
         c.take("ASC")
         if c.looking_at("DESC"):
@@ -37,12 +41,12 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
             if c.word() in ("PARTITION", "ORDER")
             else ""
         )
-    return nodes.Over(this=call, partition_by=partition, order=order, frame=frame)
+    return nodes.Over(this=call, partition_by=partition, order=order, ranked=ranked, frame=frame)
 
 
 def bracket(c: Cursor) -> nodes.FrameClause:
-    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]`, `[NOW]` behind
-    a stream in FROM."""
+    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]`, `[NOW]`
+    behind a stream in FROM."""
     start = c.span()
     c.expect("[")
     if c.take("NOW"):
