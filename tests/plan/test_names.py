@@ -15,6 +15,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.models.spec import SharedModels
 from slicemill.operators.multijoin.spec import SharedMultiJoin
+from slicemill.operators.over.spec import SharedOver
 from slicemill.operators.panes.spec import SharedWindows
 from slicemill.operators.sessions.spec import SharedSessions
 from slicemill.operators.streams.spec import QueryResults
@@ -105,7 +106,8 @@ def seen_by(query: str, graph: QueryGraph, units: tuple[Unit, ...]) -> object:
 
 def _without_others(node: Node, behind: frozenset[str]) -> Node:
     operator = node.operator
-    if isinstance(operator, (SharedJoin, SharedMultiJoin, SharedModels, SharedSessions, SharedWindows)):
+    shared = (SharedJoin, SharedMultiJoin, SharedModels, SharedOver, SharedSessions, SharedWindows)
+    if isinstance(operator, shared):
         operator = replace(operator, members=tuple(m for m in operator.members if m.name in behind))
     return replace(node, operator=operator)
 
