@@ -13,7 +13,6 @@ from fastapi import FastAPI, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from slicemill import __version__
-from slicemill.engine.live import problems
 from slicemill.errors import SlicemillError
 from slicemill.server.access import Access, Denied, UserRole
 from slicemill.server.bundle import support_bundle
@@ -287,7 +286,7 @@ def _add_state(app: FastAPI, service: MillService) -> None:
     @app.get("/health", tags=["state"])
     async def health(response: Response) -> Health:
         """Whether the server is there and queries run; 503 where they do not."""
-        found = problems(service.mill)
+        found = service.problems()
         ready = service.mill.dispatcher.failure is None
         if not ready:
             response.status_code = 503
