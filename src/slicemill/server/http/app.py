@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
 from fastapi import FastAPI, Header, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from slicemill import __version__
@@ -46,9 +47,14 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
     401: {"model": RefusedRequest, "description": "A token is needed"},
     403: {"model": RefusedRequest, "description": "The token's role or names do not allow it"},
     404: {"model": RefusedRequest, "description": "There is no such query"},
+    422: {"model": RefusedRequest, "description": "The request is not as it is described here"},
 }
 _FORMATS: dict[int | str, dict[str, Any]] = {
     200: {"content": {JSON: {}, ARROW: {}, CSV: {}}, "description": "The results, in the format accepted"}
+}
+_PLAN_TYPES = {"text": "text/plain", "json": JSON, "svg": "image/svg+xml"}
+_PLANS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
 _NEXT = "Slicemill-Next-Epoch"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,6 +103,14 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(SlicemillError)
     async def refused(_: Request, error: SlicemillError) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 400)
+
+    @app.exception_handler(RequestValidationError)
+    async def not_as_described(_: Request, error: RequestValidationError) -> JSONResponse:
+        found = [
+            RequestProblem(message=f"{'.'.join(map(str, one['loc']))}: {one['msg']}")
+            for one in error.errors()
+        ]
+        return JSONResponse(RefusedRequest(errors=found).model_dump(), 422)
 
     @app.exception_handler(404)
     async def no_route(request: Request, _: Exception) -> JSONResponse:
@@ -154,7 +168,7 @@ def _add_catalog(app: FastAPI) -> None:
         session.query(name)
         return await _call(lambda: _entry(session.service, name))
 
-    @app.get("/v1/explain", responses=_REFUSED, tags=["catalog"])
+    @app.get("/v1/explain", responses={**_REFUSED, **_PLANS}, tags=["catalog"], response_class=Response)
     async def explain_all(
         session: CurrentSession,
         format: ExplainFormat = "text",  # noqa: A002
@@ -162,7 +176,12 @@ def _add_catalog(app: FastAPI) -> None:
         """The query graph that runs."""
         return await _call(lambda: _explained(session, None, format))
 
-    @app.get("/v1/queries/{name}/explain", responses=_REFUSED, tags=["catalog"])
+    @app.get(
+        "/v1/queries/{name}/explain",
+        responses={**_REFUSED, **_PLANS},
+        tags=["catalog"],
+        response_class=Response,
+    )
     async def explain(
         name: QueryName,
         session: CurrentSession,
@@ -173,7 +192,6 @@ def _add_catalog(app: FastAPI) -> None:
 
 
 ExplainFormat = Annotated[str, Query(pattern="^(text|json|svg)$")]
-_PLAN_TYPES = {"text": "text/plain; charset=utf-8", "json": JSON, "svg": "image/svg+xml"}
 
 
 def _explained(session: UserSession, name: str | None, form: str) -> Response:
