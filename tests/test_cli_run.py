@@ -206,6 +206,21 @@ def test_the_time_counts_from_when_sources_are_read(tmp_path: Path) -> None:
 # -- how it ends -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("options", [(), ("--for", "1h"), ("--home", "home")])
+def test_it_ends_when_all_inputs_have_ended_and_says_so(
+    options: tuple[str, ...], run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One file ends when it is read; nobody feeds a stream without a source."""
+    write(tmp_path, "1.json", *ROWS)
+    fed = "CREATE STREAM fed (a int); CREATE QUERY f AS SELECT a FROM fed;"
+    counted = "CREATE QUERY n AS SELECT count(*) AS n FROM bid [RANGE 1 DAY SLIDE 1 DAY];"
+    assert run(BIDS.replace("'bids'", "'bids/1.json'") + DEAR + fed + counted, *options) == 0
+    printed = capsys.readouterr()
+    assert "all inputs have ended" in printed.err
+    assert "dear: 2 rows" in printed.out
+    assert "n: 1 row" in printed.out
+
+
 def test_a_query_that_fails_gives_3_and_the_others_are_shown(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from slicemill.esl import bind_script
+from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.build import build_graph
 from slicemill.plan.reads import views_to_answer
 from slicemill.plan.rules.push_selections import push_selections
-from support.corpus import Case, prepare, read_cases
+from support.corpus import Case, ExpectedError, prepare, read_cases
 
 # Cases that the front end does not get right yet; one that comes right fails the run until it is taken off.
 CASES = read_cases()
@@ -36,9 +39,17 @@ def test_a_case_becomes_a_graph_that_keeps_its_sinks_when_selections_are_pushed(
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_file_of_mistakes_gives_exactly_these(case: Case) -> None:
-    bound = bind_script(case.source)
-    told = sorted((*case.source.position(d.span.start), d.message) for d in bound.diagnostics)
-    expected = sorted((e.line, e.column, e.message) for e in case.errors)
+    _check_told(case, bind_script(case.source).diagnostics, case.errors)
+
+
+@pytest.mark.parametrize("case", PARAMETERS)
+def test_a_case_is_warned_of_exactly_what_it_says(case: Case) -> None:
+    _check_told(case, bind_script(case.source).warnings, case.warnings)
+
+
+def _check_told(case: Case, found: Sequence[Diagnostic], wanted: Sequence[ExpectedError]) -> None:
+    told = sorted((*case.source.position(d.span.start), d.message) for d in found)
+    expected = sorted((e.line, e.column, e.message) for e in wanted)
     shown = [f"{line}:{column} {message}" for line, column, message in told]
     assert [place[:2] for place in told] == [place[:2] for place in expected], f"told: {shown}"
     for (_, _, message), (_, _, part) in zip(told, expected, strict=True):

@@ -48,6 +48,7 @@ CALLS = {
     "max_by(v, n)": "arg_max_null(v, n) OVER {w}",
     "first(v)": "first_value(v) OVER {w}",
     "last(t)": "last_value(t) OVER {w}",
+    "nth_value(v, 2)": "nth_value(v, 2) OVER {w}",
     "median(v)": "median(v) OVER {w}",
     "percentile(v, 0.3)": "quantile_cont(v, 0.3) OVER {w}",
     "quantile(i, 0.9)": "quantile_cont(CAST(i AS DOUBLE), 0.9) OVER {w}",

@@ -78,7 +78,7 @@ def test_what_is_in_range_is_taken() -> None:
 
 def test_constants_of_aggregates_and_searches_have_ranges() -> None:
     assert {name for name, builtin in BUILTINS.items() if builtin.constant is not None} == {
-        "percentile", "quantile", "listagg", "string_agg",
+        "percentile", "quantile", "listagg", "string_agg", "nth_value",
     }  # fmt: skip
     assert {name for name, search in SEARCHES.items() if search.options} == {
         "lag", "quantile", "topk",

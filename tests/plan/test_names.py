@@ -16,6 +16,7 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.models.spec import SharedModels
 from slicemill.operators.multijoin.spec import SharedMultiJoin
 from slicemill.operators.panes.spec import SharedWindows
+from slicemill.operators.sessions.spec import SharedSessions
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.operators.union.spec import Merge
 from slicemill.plan.build import build_graph
@@ -103,7 +104,7 @@ def seen_by(query: str, graph: QueryGraph, units: tuple[Unit, ...]) -> object:
 
 def _without_others(node: Node, behind: frozenset[str]) -> Node:
     operator = node.operator
-    if isinstance(operator, (SharedJoin, SharedMultiJoin, SharedModels, SharedWindows)):
+    if isinstance(operator, (SharedJoin, SharedMultiJoin, SharedModels, SharedSessions, SharedWindows)):
         operator = replace(operator, members=tuple(m for m in operator.members if m.name in behind))
     return replace(node, operator=operator)
 

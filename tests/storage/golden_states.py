@@ -71,8 +71,14 @@ LISTED = "files.json"
 
 # Cases of the corpus whose states, half-way through their input, have all kinds that corpus cases have.
 CASES = (
+    "changelogs/deduplication",
+    "changelogs/emit",
+    "changelogs/first_rows",
+    "changelogs/groups",
     "classifiers/features_from_two_streams",
     "classifiers/seen_and_predicted",
+    "joins/as_of",
+    "joins/left_join",
     "joins/three_streams",
     "joins/window_over_a_join",
     "models/composed",
@@ -81,6 +87,8 @@ CASES = (
     "relations/count_window",
     "relations/count_window_slide",
     "relations/expressions",
+    "sessions/set_by_data",
+    "streams/derived_in_another_order",
     "temporal/memory",
     "temporal/nulls",
     "unions/slide_over_a_union",
@@ -101,8 +109,13 @@ def main() -> None:
             _keep(f"{name.replace('/', '-')}-{unit}", states)
     # Its second version keeps what has yet to be looked at.
     _keep("classifiers-payloads", _states_of("classifiers/seen_and_predicted")[0])
+    # Its second version says what kind of join a member is.
+    _keep("joins-kinds", _states_of("joins/three_streams")[0])
     _keep("by-hand", _by_hand())
+    _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
+    _keep("changelog", {"columns": t.changelog((t.Column("i", t.INT),), ("i",))})
+    _keep("calls", {"input": _call()})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})
 
@@ -153,6 +166,12 @@ def _of_aggregate(of_table: str, form: str) -> object:
     state = uda.start()
     uda.run(state, tuples_of([(0, 0, 1.5), (1, 1, None), (3, 0, 2.5)], [t.DOUBLE]))
     return state
+
+
+def _call() -> RelationInput:
+    """The second version of an input may be a call, with arguments."""
+    rows = t.Schema((t.Column("x", t.DOUBLE),))
+    return RelationInput("f", "r", rows, None, (("a", ColumnRef("x", t.DOUBLE)),))
 
 
 def _by_hand() -> dict[str, object]:

@@ -29,7 +29,7 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 # What a case needs from an engine; README.md says what each tag covers.
 TAGS = frozenset(
     {"base", "uda", "windows", "slide", "active", "union", "join", "table", "view", "adhoc", "relation"}
-    | {"temporal", "late", "errors", "changes"}
+    | {"temporal", "late", "errors", "changes", "changelog"}
 )
 
 Value: TypeAlias = bool | int | float | Decimal | str | tuple[int, int] | None
@@ -88,6 +88,7 @@ class Case:
     tables: Mapping[str, Section]
     rows: Mapping[str, Section]
     errors: tuple[ExpectedError, ...] = ()
+    warnings: tuple[ExpectedError, ...] = ()
     changes: tuple[tuple[int, str, Section], ...] = ()  # when, and which table
 
     @property
@@ -210,15 +211,15 @@ class _Reader:
             raise self.fail(1, "there is no == esl")
         body = dict(zip(starts, [*starts[1:], len(self.lines) + 1], strict=True))
         sections: dict[tuple[str, str], Section] = {}
-        errors: tuple[ExpectedError, ...] = ()
+        told: dict[str, tuple[ExpectedError, ...]] = {"errors": (), "warnings": ()}
         for (word, name), (start, ordered) in found.items():
-            if word == "errors":
-                errors = tuple(self._errors(start, body[start]))
+            if word in told:
+                told[word] = tuple(self._errors(start, body[start]))
             elif word != "esl":
                 read = {"input": self._arrivals, "table": self._plain_rows, "rows": self._timed_rows}[word]
                 sections[word, name] = Section(start, tuple(read(start, body[start])), ordered)
         esl_at = found["esl", ""][0]
-        self._check_whole(found, errors)
+        self._check_whole(found, told["errors"])
         return Case(
             path=self.path,
             about=about,
@@ -228,7 +229,8 @@ class _Reader:
             arrivals=sections.get(("input", ""), Section(esl_at, ())),
             tables={name: section for (word, name), section in sections.items() if word == "table"},
             rows={name: section for (word, name), section in sections.items() if word == "rows"},
-            errors=errors,
+            errors=told["errors"],
+            warnings=told["warnings"],
             changes=tuple(
                 (at_us, name, Section(start, tuple(self._plain_rows(start, body[start]))))
                 for at_us, name, start in sorted(later)
@@ -258,8 +260,9 @@ class _Reader:
     def _heading(self, number: int) -> tuple[str, str, bool, int | None]:
         match = _HEADING.match(self.lines[number - 1].rstrip())
         word = match["word"] if match else ""
-        if match is None or word not in ("esl", "input", "table", "rows", "errors"):
-            raise self.fail(number, "a section is == esl, input, table NAME, rows QUERY [ordered] or errors")
+        if match is None or word not in ("esl", "input", "table", "rows", "errors", "warnings"):
+            sections = "esl, input, table NAME, rows QUERY [ordered], errors or warnings"
+            raise self.fail(number, f"a section is == {sections}")
         named = match["name"] is not None
         if named != (word in ("table", "rows")) or (match["ordered"] and word != "rows"):
             raise self.fail(number, "write == table NAME, == rows QUERY or == rows QUERY ordered")
@@ -473,7 +476,7 @@ def _typed(literal: Literal, type_: Type) -> Value:
             return value
     elif literal.kind == "boolean" and kind in (Kind.BOOLEAN, Kind.ANY):
         return literal.text == "TRUE"
-    elif literal.kind == "text" and kind in (Kind.VARCHAR, Kind.ANY):
+    elif literal.kind == "text" and kind in (Kind.VARCHAR, Kind.CHANGE, Kind.ANY):
         return literal.text
     elif literal.kind == "number":
         return _number(literal.text, kind)

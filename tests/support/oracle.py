@@ -12,7 +12,7 @@ import duckdb
 
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog, DerivedStream, Stream
-from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
+from slicemill.esl.types.query import Continuous, JoinKind, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Type
 
@@ -62,6 +62,11 @@ class Oracle:
     def _joined(self, query: SelectQuery) -> str:
         """All combinations of the inputs that meet, each with the timestamp of its latest member."""
         streams = [entry for entry in query.inputs if not entry.finite]
+        if any(entry.kind is not JoinKind.INNER for entry in streams):
+            where = f" WHERE {render(query.where, 'duckdb')}" if query.where is not None else ""
+            looked_up = [entry for entry in query.inputs if entry.finite]
+            tables = [f"({self._named_columns(entry)})" for entry in looked_up]
+            return f"SELECT * FROM {', '.join([f'({self._outer(streams)})', *tables])}{where}"
         single = len(query.inputs) == 1
         columns, relations, conditions = [], [], []
         for number, entry in enumerate(query.inputs):
@@ -79,6 +84,34 @@ class Oracle:
         combined += f" WHERE {' AND '.join(conditions)}" if conditions else ""
         where = f" WHERE {render(query.where, 'duckdb')}" if query.where is not None else ""
         return f"SELECT * FROM ({combined}){where}"
+
+    def _named_columns(self, entry: QueryInput, *more: str) -> str:
+        columns = [f'"{column.name}" AS "{entry.alias}.{column.name}"' for column in entry.schema]
+        return f"SELECT {', '.join([*more, *columns])} FROM {self._relation(entry)}"
+
+    def _outer(self, streams: Sequence[QueryInput]) -> str:
+        """DuckDB's own join; a row without a partner has the time at which its window has passed."""
+        kind, on = streams[1].kind, streams[1].on
+        ends = [entry.window.extent for entry in streams if entry.window is not None]
+        sides = [
+            f"({self._named_columns(entry, f'_ts AS _t{number}')})" for number, entry in enumerate(streams)
+        ]
+        older = [
+            f"(_t{1 - n} >= _t{n} AND _t{1 - n} - _t{n} < {e})" for n, e in enumerate(ends) if e is not None
+        ]
+        older += [f"(_t{1 - n} >= _t{n})" for n, e in enumerate(ends) if e is None]
+        meet = f"({' OR '.join(older)})" + (f" AND {render(on, 'duckdb')}" if on is not None else "")
+        if kind in (JoinKind.SEMI, JoinKind.ANTI):
+            found = f"FROM {sides[1]} WHERE {meet}"
+            if kind is JoinKind.ANTI:
+                return f"SELECT _t0 + {ends[0]} AS _ts, * FROM {sides[0]} WHERE NOT EXISTS (SELECT 1 {found})"
+            first = f"(SELECT min(greatest(_t0, _t1)) {found})"
+            return f"SELECT {first} AS _ts, * FROM {sides[0]} WHERE EXISTS (SELECT 1 {found})"
+        alone = "".join(
+            f" WHEN _t{1 - n} IS NULL THEN _t{n} + {e}" for n, e in enumerate(ends) if n in kind.unmatched
+        )
+        time = f"CASE{alone} ELSE greatest(_t0, _t1) END"
+        return f"SELECT {time} AS _ts, * FROM {sides[0]} {kind.value} JOIN {sides[1]} ON {meet}"
 
     def _relation(self, entry: QueryInput) -> str:
         if entry.query is not None:

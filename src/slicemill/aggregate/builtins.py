@@ -24,6 +24,7 @@ from slicemill.aggregate.moments import (
     sample_variance,
     total,
 )
+from slicemill.aggregate.nth import NthValue
 from slicemill.aggregate.ranks import Percentile
 from slicemill.aggregate.statistic import Statistic, StatisticBase, from_statistic
 from slicemill.aggregate.synopses import ApproxCount, ApproxCountIf
@@ -62,6 +63,7 @@ BUILTINS: dict[str, RowAggregate] = {
         from_statistic("quantile", Percentile),
         from_statistic("listagg", JoinedTexts),
         from_statistic("string_agg", JoinedTexts),
+        from_statistic("nth_value", NthValue),
         from_statistic("approx_count", ApproxCount),
         from_statistic("approx_count_if", ApproxCountIf),
         *EXTREMES,

@@ -110,7 +110,7 @@ class RowAggregate:
     the columns of RETURN; unless it is 1, every value returned is a tuple of as many. `forgets` says that the
     window version deletes tuples that no longer matter to it: their expiry would then go unreported.
     `numbered`: in a window, a tuple's arrival number in its partition follows its arguments. `finish` takes a
-    value to the declared type of the column.
+    value to the declared type of the column. `statistic` makes what both versions are made of, if it is one.
     """
 
     name: str
@@ -122,6 +122,7 @@ class RowAggregate:
     forgets: bool = False
     numbered: bool = False
     finish: Callable[[object], object] | None = None
+    statistic: Callable[[], Any] | None = None
 
     def row_of(self, value: object) -> Row:
         """A value that this aggregate returned, as columns."""

@@ -12,6 +12,7 @@ from slicemill.aggregate.count import (
 )
 from slicemill.aggregate.extremes import CHOICES, ColumnExtreme
 from slicemill.aggregate.moments import STATISTICS, ColumnMoments
+from slicemill.aggregate.nth import ColumnNthValue
 from slicemill.aggregate.ranks import ColumnPercentile
 from slicemill.aggregate.synopses import ColumnApproxCount, ColumnApproxCountIf
 from slicemill.aggregate.texts import ColumnTexts
@@ -83,6 +84,7 @@ _MAKERS: dict[str, Callable[[AggregateCall | WindowCall], ColumnStatistic]] = {
     **dict.fromkeys(CHOICES, _extreme),
     **dict.fromkeys(("median", "percentile", "quantile"), _percentile),
     **dict.fromkeys(("listagg", "string_agg"), _texts),
+    "nth_value": lambda call: ColumnNthValue(cast(int, _constant(call, 1))),
     "approx_count": lambda _: ColumnApproxCount(),
     "approx_count_if": lambda _: ColumnApproxCountIf(),
 }

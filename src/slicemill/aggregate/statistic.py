@@ -85,4 +85,5 @@ def from_statistic(
         window=lambda inwindow: StatisticWindow(make(), inwindow),
         algebraic=algebraic,
         panes=panes,
+        statistic=make,
     )

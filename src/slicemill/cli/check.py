@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slicemill.cli.common import File, read
+from slicemill.cli.common import File, read, tell_warnings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from slicemill.esl import Bound
+    from slicemill.esl.syntax.errors import Diagnostic
 
 
 def check(
@@ -23,7 +24,7 @@ def check(
         typer.Option("--import", help="Import the Python classes that the script names: their code runs."),
     ] = False,
 ) -> None:
-    """List the statements of a script, or every mistake in it; no code that it names is run."""
+    """List the statements of a script and warnings, or every mistake in it; no code that it names is run."""
     from rich.console import Console
 
     from slicemill.esl import EslError, bind_script
@@ -34,6 +35,8 @@ def check(
         typer.echo(json.dumps({**_check_json(bound), "unverified": unverified}, indent=2))
     elif not bound.diagnostics:
         Console().print(_statements_table(bound))
+    if not as_json:
+        tell_warnings(bound)
     if unverified and not as_json:
         typer.echo(
             f"not imported: {', '.join(unverified)}; that they are there, with the methods they need, and "
@@ -86,10 +89,15 @@ def _check_json(bound: Bound) -> dict[str, object]:
         statements.append(
             {"line": line, "column": column, "kind": kind, "name": statement.name, "what": what}
         )
-    mistakes = []
-    for diagnostic in EslError(bound.source, bound.diagnostics).diagnostics:
-        line, column = bound.source.position(diagnostic.span.start)
-        mistakes.append(
-            {"line": line, "column": column, "message": diagnostic.message, "hint": diagnostic.hint}
-        )
-    return {"file": bound.source.name, "statements": statements, "mistakes": mistakes}
+    mistakes = EslError(bound.source, bound.diagnostics).diagnostics
+    return {
+        "file": bound.source.name,
+        "statements": statements,
+        "mistakes": [_diagnostic_json(bound, mistake) for mistake in mistakes],
+        "warnings": [_diagnostic_json(bound, warning) for warning in bound.warnings],
+    }
+
+
+def _diagnostic_json(bound: Bound, diagnostic: Diagnostic) -> dict[str, object]:
+    line, column = bound.source.position(diagnostic.span.start)
+    return {"line": line, "column": column, "message": diagnostic.message, "hint": diagnostic.hint}

@@ -12,7 +12,7 @@ import typer
 from slicemill.errors import SlicemillError
 
 if TYPE_CHECKING:
-    from slicemill.esl import SourceText
+    from slicemill.esl import Bound, SourceText
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
 
@@ -28,6 +28,14 @@ def read(file: Path) -> SourceText:
     except UnicodeDecodeError as error:
         raise SlicemillError(f"{file} is not UTF-8 text: byte {error.start} cannot be read") from None
     return SourceText(text, "<stdin>" if str(file) == "-" else str(file))
+
+
+def tell_warnings(bound: Bound) -> None:
+    """What in a script is probably not meant as it stands, to standard error."""
+    from slicemill.esl.syntax.errors import render
+
+    for warning in bound.warnings:
+        typer.echo(f"{render(bound.source, warning)}\n", err=True)
 
 
 def seconds_of(duration: str | None) -> float | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slicemill.cli.common import File, read, seconds_of
+from slicemill.cli.common import File, read, seconds_of, tell_warnings
 from slicemill.errors import SlicemillError
 from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
 
@@ -83,7 +83,9 @@ def run(
     if metrics is not None:
         _check_writable(metrics)
     if engine is EngineName.reference:
-        _run_reference(bind(source).catalog, rows, as_json)
+        bound = bind(source)
+        tell_warnings(bound)
+        _run_reference(bound.catalog, rows, as_json)
         return
     from slicemill.engine.session import begin_session, check_master
 
@@ -157,6 +159,8 @@ def _check_writable(file: Path) -> None:
 def _run_reference(catalog: Catalog, rows: int, as_json: bool) -> None:
     from rich.console import Console
 
+    from slicemill.columns.changes import table_of_now
+    from slicemill.columns.rows import timed_rows, to_table
     from slicemill.connectors.sinks.json_lines import result_line
     from slicemill.connectors.sinks.show import results_table, show_counts, show_shed
     from slicemill.reference.runner import run_script
@@ -171,9 +175,12 @@ def _run_reference(catalog: Catalog, rows: int, as_json: bool) -> None:
             for timed in query.rows:
                 print(result_line(query.name, query.schema, timed), end="")
         else:
-            told.print(
-                results_table(query.name, query.schema, query.rows[-rows:] if rows else [], len(query.rows))
-            )
+            schema, found = query.schema, query.rows
+            if schema.changelog:
+                found = timed_rows(
+                    table_of_now(to_table(found, schema, [0] * len(found)), schema), schema.own
+                )
+            told.print(results_table(query.name, schema.own, found[-rows:] if rows else [], len(found)))
             told.print()
     for stream in result.streams:
         show_counts(told, stream.name, stream.read, 0, stream.late, stream.bad)

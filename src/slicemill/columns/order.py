@@ -9,6 +9,8 @@ put together by (`_ts`, `_seq`), come in the order in which one cell gives them:
     look-up                                   that of the tuple, then that of the match
     aggregate with OVER, or of all history    that of the tuple; of a tuple that leaves its window, and of a
                                               group's last words (its first tuple's), *behind* the others
+    changes of groups, first rows, DISTINCT   that of the tuple, for both halves of an update; EMIT EVERY:
+                                              that of a key's first change; what reads changes counts anew
     window of FROM at its end                 that of the group's first tuple in the window
     runs of a partition at a slide            that of the first tuple that is shown of the partition
     join                                      that of the later tuple, *behind* if it is of the second input;

@@ -12,7 +12,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types.schema import Kind, Schema
+from slicemill.esl.types.schema import OP, OPS, Kind, Schema
 from slicemill.rows import Row, Timed
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 
@@ -25,6 +25,8 @@ def column_values(column: pa.ChunkedArray, kind: Kind) -> list[object]:
         column = column.cast(pa.int64())
     elif kind is Kind.DATE:
         column = column.cast(pa.int32())
+    elif kind is Kind.CHANGE and pa.types.is_integer(column.type):
+        return [OPS[place] for place in column.to_pylist()]
     elif kind is Kind.PERIOD:
         ends = [pc.struct_field(column, name).cast(pa.int64()).to_pylist() for name in ("begin", "end")]
         return [None if pair == (None, None) else pair for pair in zip(*ends, strict=True)]
@@ -70,4 +72,6 @@ def _column(values: Iterable[object], field: pa.Field) -> pa.Array:
     if pa.types.is_struct(field.type):
         begin, end = field.type.field(0).name, field.type.field(1).name
         values = (None if v is None else {begin: v[0], end: v[1]} for v in cast(Iterable[Row], values))
+    elif field.name == OP:
+        values = (OPS.index(cast(str, value)) for value in values)
     return pa.array(list(values), field.type)

@@ -190,10 +190,18 @@ def _opened(options: RunOptions, spark: Future[SparkSession], console: Console) 
 
 
 def _show_results(mill: Mill, count: int) -> None:
-    """The last rows of each query; those of an ad hoc one are asked for now, and have no time."""
+    """The last rows of each query, of one whose results change those that are there now.
+
+    Those of an ad hoc one are asked for now, and have no time.
+    """
     console = Console()
     for query in mill.queries.values():
-        console.print(results_table(query.name, query.schema, query.newest(count), query.log.rows))
+        if query.schema.changelog:
+            now = timed_rows(query.table(), query.schema.own)
+            newest = now[-count:] if count else []
+            console.print(results_table(query.name, query.schema.own, newest, len(now)))
+        else:
+            console.print(results_table(query.name, query.schema, query.newest(count), query.log.rows))
         console.print()
     for name, schema, answer in _answers(mill):
         shown = [(None, row) for row in answer[-count:]] if count else []

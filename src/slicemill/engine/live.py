@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from slicemill.engine.mill import Mill
+from slicemill.esl.types.catalog import SourceSpec
 from slicemill.metrics.query_metrics import QueryMetrics
 
 _RENEWALS_PER_SECOND = 2
@@ -37,7 +38,7 @@ class RowRates:
 def watch(
     mill: Mill, seconds: float | None, console: Console, print_new: Callable[[], None] | None = None
 ) -> None:
-    """Show the mill until the time is over, the user interrupts, or something stops by itself.
+    """Show the mill until the time is over, all inputs have ended, or the user interrupts.
 
     The time counts from when every source has been asked for rows: processes may take as long to start as
     somebody wants to run. `print_new` is called whenever there may be new results. Where nobody looks at a
@@ -56,6 +57,9 @@ def watch(
             if print_new is not None:
                 print_new()
             if seconds is not None and asked_s is not None and now - asked_s >= seconds:
+                return
+            if all_ended(mill):
+                console.print("all inputs have ended", highlight=False)
                 return
             if now >= next_look_s:
                 mill.check()
@@ -77,6 +81,13 @@ def watch(
             else:
                 with mill.dispatcher.changed:
                     mill.dispatcher.changed.wait(patience_s)
+
+
+def all_ended(mill: Mill) -> bool:
+    """Will nothing ever come again? A stream without a source has nobody who feeds it here."""
+    return mill.dispatcher.problem is None and all(
+        stream.ended or stream.stream.source == SourceSpec() for stream in mill.streams.values()
+    )
 
 
 def problems(mill: Mill) -> list[str]:

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
+from slicemill.columns.rows import plain_rows
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.engine.adapting.placing import Placing
 from slicemill.engine.adapting.replacing import Replacing
 from slicemill.engine.changing.joining import complete_from_of, with_logs, without_log
-from slicemill.engine.changing.statements import KeptStatements, new_entries
+from slicemill.engine.changing.statements import KeptStatements, log_warnings, new_entries
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.changing.unit_changes import UnitChanges
 from slicemill.engine.changing.views import answer, held_now, passed_by
@@ -78,7 +79,7 @@ from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
 from slicemill.storage.home import Home
 from slicemill.storage.retention import epochs_to_free
-from slicemill.time import BEGINNING, US, wall_clock_us
+from slicemill.time import BEGINNING, END, US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -203,6 +204,7 @@ class Mill:
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
         bound = bind(esl, self.catalog, lambda: kept.catalog)
         catalog, same = kept.agreed(bound)
+        log_warnings(bound)
         statements = [statement for statement, _ in bound.statements]
         if all(isinstance(statement, Setting) for statement in statements):
             self.catalog = catalog  # nothing else changes, so nobody has to wait for a run to end
@@ -236,8 +238,12 @@ class Mill:
         """The rows of an ad hoc query, one that reads tables and views only, as they are now.
 
         Sources of tables are read for it. A view over a stream holds what has come since a query asked for
-        it, at the time of the newest tuple, or later where the clock moves the stream.
+        it, at the time of the newest tuple, or later where the clock moves the stream. Of a continuous query
+        whose results change, these are the rows that they come to.
         """
+        query = self.queries.get(name.lower())
+        if query is not None and query.schema.changelog:
+            return plain_rows(query.table(), query.schema.own)
         return answer(self.catalog, name, self.held)
 
     def held(self, name: str) -> Sequence[Row]:
@@ -555,7 +561,9 @@ class Mill:
         views = {view.name: view for view in views_to_answer(self.catalog)}
         others = {name + HELD for name in self.streams} | views.keys()
         logs = [log for name, log in self.home.logs.items() if name not in others]
-        freed = epochs_to_free(logs, cursors, dict.fromkeys(self.queries, self._keep_us), self._clock())
+        # All changes of a table are needed to tell what is in it.
+        kept = {name: END if q.schema.changelog else self._keep_us for name, q in self.queries.items()}
+        freed = epochs_to_free(logs, cursors, kept, self._clock())
         freed |= passed_by(views.values(), self.home, self.watermark)
         self.home.commit(Change(freed=freed))
         self.home.free(self.dispatcher.writers)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from slicemill.columns.changes import table_of_now
 from slicemill.columns.rows import timed_rows
 from slicemill.engine.state_view import StoredSlice
 from slicemill.esl.types.schema import Schema
@@ -50,7 +51,10 @@ class Query:
         self._metrics = metrics
 
     def to_arrow(self) -> pa.Table:
-        """All results that are kept, in timestamp order, with their timestamp, `_ts` (UTC), in front."""
+        """All results that are kept, in timestamp order, with their timestamp, `_ts` (UTC), in front.
+
+        Of results that change, these are all changes; `_op` says what each one does.
+        """
         return self._read(self.log.epochs()) if self._kept is None else self._kept
 
     def newest(self, count: int) -> list[Timed]:
@@ -68,6 +72,13 @@ class Query:
         parts = [part for part in parts if part.num_rows]
         empty = with_system_columns(to_arrow(self.schema)).empty_table()
         return as_results(pa.concat_tables(parts) if parts else empty)
+
+    def table(self) -> pa.Table:
+        """What results that change come to: the rows of now, each with the timestamp of its last change.
+
+        Of results that only come, it is all of them.
+        """
+        return table_of_now(self.to_arrow(), self.schema) if self.schema.changelog else self.to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
         """The same as a data frame."""

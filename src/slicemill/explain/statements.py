@@ -98,7 +98,8 @@ def _model(definition: ModelDefinition) -> str:
 def _function(definition: FunctionDefinition) -> str:
     python = definition.external is not None
     meant = f"in Python: {definition.external}" if python else definition.body
-    return f"{definition.parameters} gives {definition.returns}; {meant}"
+    given = "rows of " * isinstance(definition.returns, Schema)
+    return f"{definition.parameters} gives {given}{definition.returns}; {meant}"
 
 
 def _options(query: QueryDefinition) -> str:

@@ -7,10 +7,14 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from slicemill.operators.asof import spec as asof
 from slicemill.operators.classify import spec as classify
 from slicemill.operators.coalesce import spec as coalesce
+from slicemill.operators.distinct import spec as distinct
 from slicemill.operators.drop import spec as drop
+from slicemill.operators.emit import spec as emit
 from slicemill.operators.group import spec as group
+from slicemill.operators.group_changes import spec as group_changes
 from slicemill.operators.join import spec as join
 from slicemill.operators.kind import Keys, OperatorKind
 from slicemill.operators.lookup import spec as lookup
@@ -20,9 +24,14 @@ from slicemill.operators.operator import Operator
 from slicemill.operators.over import spec as over
 from slicemill.operators.panes import spec as panes
 from slicemill.operators.part import spec as part
+from slicemill.operators.reorder import spec as reorder
 from slicemill.operators.select import spec as select
+from slicemill.operators.sessions import spec as sessions
 from slicemill.operators.streams import spec as streams
+from slicemill.operators.table_call import spec as table_call
+from slicemill.operators.topn import spec as topn
 from slicemill.operators.union import spec as union
+from slicemill.operators.window_top import spec as window_top
 from slicemill.operators.windowed_group import spec as windowed_group
 
 KINDS: tuple[OperatorKind[Any], ...] = (
@@ -31,12 +40,21 @@ KINDS: tuple[OperatorKind[Any], ...] = (
     *drop.KINDS,
     *union.KINDS,
     *lookup.KINDS,
+    *table_call.KINDS,
     *join.KINDS,
     *multijoin.KINDS,
+    *asof.KINDS,
     *group.KINDS,
+    *group_changes.KINDS,
+    *distinct.KINDS,
+    *topn.KINDS,
+    *window_top.KINDS,
+    *emit.KINDS,
     *windowed_group.KINDS,
     *over.KINDS,
     *panes.KINDS,
+    *sessions.KINDS,
+    *reorder.KINDS,
     *models.KINDS,
     *part.KINDS,
     *coalesce.KINDS,

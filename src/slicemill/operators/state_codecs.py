@@ -18,13 +18,13 @@ from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.model.core_costs import CoreCosts
 from slicemill.model.model import Model
 from slicemill.model.model import expression as model_of
+from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.registry import KINDS, imported
 from slicemill.storage.codec import register, stored_as
 
 _CLASSES: dict[str, type] = {
     "kind": types.Kind,
     "column": types.Column,
-    "schema": types.Schema,
     "expr.column": expression.ColumnRef,
     "expr.literal": expression.Literal,
     "expr.call": expression.Call,
@@ -35,24 +35,39 @@ _CLASSES: dict[str, type] = {
     "expr.query": expression.ScalarQuery,
     "expr.exists": expression.ExistsQuery,
     "relation.query": relation.RelationQuery,
-    "relation.input": relation.RelationInput,
     "item": relation.SelectItem,
     "aggregate.call": relation.AggregateCall,
     "frame": query.FrameUnit,
-    "window": query.Window,
+    "join_kind": query.JoinKind,
     "window.call": query.WindowCall,
     "model.asked": Asked,
     "model.core_costs": CoreCosts,
     "plan.load_budget": LoadBudget,
 }
 
+
+def _inner(plain: dict[str, Any]) -> dict[str, Any]:
+    """Joins of the first version had no other kind."""
+    return {**plain, "kind": query.JoinKind.INNER}
+
+
 for _kind in KINDS:
     _CLASSES.update(_kind.stored)
     if _kind.step is not None:
         imported(_kind.step)  # the classes of its state are registered where they are
 for _name, _class in _CLASSES.items():
-    stored_as(_name, version=1)(_class)
+    if issubclass(_class, JoinMember):
+        stored_as(_name, version=2, upgrade={1: _inner})(_class)
+    else:
+        stored_as(_name, version=1)(_class)
 
+stored_as("window", version=2, upgrade={1: lambda plain: {**plain, "grows": False}})(query.Window)
+stored_as("schema", version=2, upgrade={1: lambda plain: {**plain, "changelog": False, "key": None}})(
+    types.Schema
+)
+stored_as("relation.input", version=2, upgrade={1: lambda plain: {**plain, "arguments": None}})(
+    relation.RelationInput
+)
 stored_as("type", version=2, upgrade={1: lambda plain: {**plain, "unit": None}})(types.Type)
 
 

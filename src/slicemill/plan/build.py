@@ -15,10 +15,11 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.classifier import Classifier
-from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, conjunction, conjuncts
-from slicemill.esl.types.query import Continuous, FrameUnit, QueryInput, SelectQuery, UnionQuery
-from slicemill.esl.types.relation import RelationQuery, SelectItem
+from slicemill.esl.types.expression import ColumnRef, Expr, as_in_input, columns_of, conjunction, conjuncts
+from slicemill.esl.types.query import Continuous, FrameUnit, JoinKind, QueryInput, SelectQuery, UnionQuery
+from slicemill.esl.types.relation import RelationInput, RelationQuery, SelectItem
 from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
+from slicemill.operators.asof.spec import AsOfJoin
 from slicemill.operators.classify.spec import Classify
 from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.graph import Node, QueryGraph
@@ -27,11 +28,16 @@ from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.lookup.spec import Lookup, Materialize
 from slicemill.operators.operator import Operator
 from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.reorder.spec import Reorder
 from slicemill.operators.select.spec import Filter, Project
+from slicemill.operators.sessions.spec import SessionAggregate
 from slicemill.operators.streams.spec import QueryResults, Scan, Source
+from slicemill.operators.table_call.spec import TableCall
 from slicemill.operators.union.spec import Merge
 from slicemill.operators.windowed_group.spec import RelationAggregate
+from slicemill.plan.changing_results import changing_groups, first_rows, projected, told
 from slicemill.plan.reads import as_query, views_to_answer
+from slicemill.plan.rules.join_parts import keys_of
 
 
 def build_graph(catalog: Catalog) -> QueryGraph:
@@ -96,6 +102,9 @@ class _Builder:
             node = self._classifier(relation)
         else:
             node = self.query(relation.query, name)
+            if relation.order is not None:
+                operator = Reorder(relation.order, relation.slack_us)
+                node = self.add(f"{name}: order", operator, (node,), node.schema, TimestampKind.EXTERNAL)
         self.streams[name] = node.id
         return node
 
@@ -125,6 +134,9 @@ class _Builder:
         node = self._inputs(select, name)
         if select.coalesce is not None:
             node = self._coalesce(select, node, name)
+        elif select.changing:
+            node = changing_groups(self, select, node, name)
+            node = self._filter(node, select.having, f"{name}: having")
         elif select.aggregates:
             node = self._aggregate(select, node, name)
             node = self._filter(node, select.having, f"{name}: having")
@@ -132,9 +144,10 @@ class _Builder:
             added = tuple(column for call in select.window_calls for column in call.columns)
             schema = Schema((*node.schema.columns, *added))
             node = self.add(f"{name}: window", WindowAggregate(select.window_calls), (node,), schema)
-        if _is_identity(select.items, node.schema):
-            return node
-        return self.add(f"{name}: project", Project(select.items), (node,), select.schema)
+        node = self._filter(first_rows(self, select, node, name), select.qualify, f"{name}: qualify")
+        if not _is_identity(select.items, node.schema):
+            node = self.add(f"{name}: project", Project(select.items), (node,), projected(select, node))
+        return told(self, select, node, name)
 
     def _filter(self, node: Node, condition: Expr | None, name: str) -> Node:
         return node if condition is None else self.add(name, Filter(condition), (node,), node.schema)
@@ -153,11 +166,22 @@ class _Builder:
         pending = list(conjuncts(select.where))
         streams = [entry for entry in select.inputs if not entry.finite]
         node = self._input(streams[0], name)
+        outer = next((entry for entry in streams if entry.kind is not JoinKind.INNER), None)
         stream_alias = streams[0].alias
-        if len(streams) > 1:
+        if any(entry.as_of is not None for entry in streams):
+            node = self._as_of(streams, node, pending, name)
+            stream_alias = ""
+        elif outer is not None:
+            node = self._outer_join(streams, outer, node, pending, name)
+            stream_alias = ""
+        elif len(streams) > 1:
             node = self._join(select, streams, node, pending, name)
             stream_alias = ""
         for entry in (entry for entry in select.inputs if entry.finite):
+            if entry.call is not None:
+                node = self._table_call(entry, entry.call, node, stream_alias, pending, name)
+                stream_alias = ""
+                continue
             right = self._input(entry, name)
             schema = Schema((*_qualified(stream_alias, node.schema), *_qualified(entry.alias, right.schema)))
             condition = entry.left_on if entry.left_on is not None else _take(pending, schema)
@@ -165,6 +189,21 @@ class _Builder:
             node = self.add(f"{name}: look up {entry.alias}", lookup, (node, right), schema, node.kind)
             stream_alias = ""
         return self._filter(node, conjunction(tuple(pending)), f"{name}: where")
+
+    def _table_call(
+        self, entry: QueryInput, call: RelationInput, node: Node, alias: str, pending: list[Expr], name: str
+    ) -> Node:
+        """Conditions that need nothing of the call run before it: it is not made for what they drop."""
+        before = Schema(_qualified(alias, node.schema))
+        own = _take(pending, before)
+        if own is not None:
+            below = as_in_input(own) if alias else own
+            node = self._filter(node, below, f"{name}: before {entry.alias}")
+        schema = Schema((*before, *_qualified(entry.alias, entry.schema)))
+        assert call.query is not None and call.arguments is not None, "it is a call"
+        operator = TableCall(alias, entry.alias, call.relation, call.query, call.arguments)
+        node = self.add(f"{name}: call {entry.alias}", operator, (node,), schema, node.kind)
+        return self._filter(node, _take(pending, schema), f"{name}: of {entry.alias}")
 
     def _join(
         self, select: SelectQuery, streams: list[QueryInput], first: Node, pending: list[Expr], name: str
@@ -181,6 +220,47 @@ class _Builder:
         )
         return self.add(f"{name}: join", join, inputs, schema)
 
+    def _as_of(self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str) -> Node:
+        """Conditions on the versions' own columns say which there are; equalities are the join's keys."""
+        left, right = streams
+        assert right.as_of is not None, "the binder has put it there"
+        versions = self._input(right, name)
+        parts = list(conjuncts(right.on))
+        own = _take(parts, Schema(_qualified(right.alias, versions.schema)))
+        condition = None if own is None else as_in_input(own)
+        versions = self._filter(versions, condition, f"{name}: where {right.alias}")
+        asked = _take(pending, Schema(_qualified(left.alias, first.schema)))
+        condition = None if asked is None else as_in_input(asked)
+        first = self._filter(first, condition, f"{name}: where {left.alias}")
+        columns = (*_qualified(left.alias, first.schema), *_qualified(right.alias, versions.schema))
+        places = {
+            c.name: (int(p >= len(first.schema)), c.origin.column) for p, c in enumerate(columns) if c.origin
+        }
+        keys, rest = keys_of(parts, places)
+        assert rest is None, "the binder has checked what can be a key"
+        window = None if right.window is None else right.window.extent
+        join = AsOfJoin((left.alias, right.alias), keys, right.as_of.left, right.as_of.strict, window)
+        return self.add(f"{name}: as-of join", join, (first, versions), Schema(columns))
+
+    def _outer_join(
+        self, streams: list[QueryInput], outer: QueryInput, first: Node, pending: list[Expr], name: str
+    ) -> Node:
+        """ON is the join's own; of WHERE, what reads one stream alone goes below it, if that keeps all rows
+        of that stream, and the rest comes after it."""
+        inputs = [first, self._input(streams[1], name)]
+        below = {JoinKind.RIGHT: (1,), JoinKind.FULL: ()}.get(outer.kind, (0,))
+        for side in below:
+            own = Schema(_qualified(streams[side].alias, inputs[side].schema))
+            ready = _take(pending, own)
+            condition = None if ready is None else as_in_input(ready)
+            inputs[side] = self._filter(inputs[side], condition, f"{name}: where {streams[side].alias}")
+        both = zip(streams, inputs, strict=True)
+        schema = Schema(tuple(column for s, i in both for column in _qualified(s.alias, i.schema)))
+        windows = tuple(entry.window for entry in streams if entry.window is not None)
+        aliases = tuple(entry.alias for entry in streams)
+        join = WindowJoin(aliases, windows, outer.on, kind=outer.kind)
+        return self.add(f"{name}: join", join, tuple(inputs), schema)
+
     def _aggregate(self, select: SelectQuery, node: Node, name: str) -> Node:
         groups = [Column(item.name, item.expr.type) for item in select.group_by]
         columns = [column for call in select.aggregates for column in call.columns]
@@ -190,8 +270,11 @@ class _Builder:
             schema = Schema((*groups, *columns))
             operator = GroupAggregate(select.group_by, select.aggregates)
             return self.add(f"{name}: aggregate", operator, (node,), schema)
-        if select.slide is not None:
+        if select.slide is not None or select.session is not None:
             columns += [Column("window_start", TIMESTAMP), Column("window_end", TIMESTAMP)]
+        if select.session is not None:
+            sessions = SessionAggregate(select.group_by, select.aggregates, select.session)
+            return self.add(f"{name}: sessions", sessions, (node,), Schema((*groups, *columns)))
         single = len(streams) == 1
         windows = tuple(
             (None if single else _time_of(entry).name, entry.window)

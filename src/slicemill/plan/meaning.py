@@ -114,8 +114,9 @@ class _Writer(ContentWriter):
     def _input(self, entry: QueryInput | RelationInput) -> str:
         name = None if entry.relation is None or entry.query is not None else entry.relation.lower()
         if isinstance(entry, RelationInput):
-            return self.written((name, entry.query))
-        return self.written((name, entry.query, entry.window, entry.finite, entry.left_on))
+            return self.written((name, entry.query, entry.arguments))
+        joined = (entry.left_on, entry.call, entry.kind, entry.on, entry.as_of)
+        return self.written((name, entry.query, entry.window, entry.finite, *joined))
 
     def _call(self, call: AggregateCall | WindowCall) -> str:
         over = (call.partition_by, call.window) if isinstance(call, WindowCall) else ()

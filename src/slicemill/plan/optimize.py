@@ -18,6 +18,7 @@ from slicemill.plan.rules.push_selections import push_selections
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.share_models import share_models
 from slicemill.plan.rules.share_over import share_over
+from slicemill.plan.rules.share_sessions import share_sessions
 from slicemill.plan.rules.share_windows import share_windows
 from slicemill.plan.rules.split_joins import split_joins
 
@@ -30,6 +31,7 @@ SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
     split_joins,
     share_joins,
     share_windows,
+    share_sessions,
     share_models,
     share_over,
 )

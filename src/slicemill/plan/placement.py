@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 from slicemill.errors import SlicemillError
 from slicemill.esl.render.expressions import render
 from slicemill.operators.graph import QueryGraph
+from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import Keys
 from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
 from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time, may_spread_keys
@@ -122,8 +123,22 @@ def placement_named(name: str) -> PlacementKind | None:
 def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
     """All placements with so many cells that give a unit's results, and that in one cell.
 
-    Cells that cannot be divided among dimensions are left out of a grid: four of five make a square.
+    Cells that cannot be divided among dimensions are left out of a grid: four of five make a square. Where a
+    join asks which rows have been matched, all that could match a row comes to the cell that stores it.
     """
+    found = _placements(unit, graph, cells)
+    if judges_rows(unit, graph):
+        return [one for one in found if one.kind in (PlacementKind.ONE, PlacementKind.KEY)]
+    return found
+
+
+def judges_rows(unit: Unit, graph: QueryGraph) -> bool:
+    """Has a unit a join that asks which rows have been matched?"""
+    joins = (graph[node_id].operator for node_id in unit.nodes)
+    return any(isinstance(join, SharedJoin) and join.judges_rows for join in joins)
+
+
+def _placements(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
     found = [ONE_CELL]
     if cells == 1 or not unit.stateful:
         return found
@@ -214,18 +229,25 @@ def chosen(
 
 
 def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
-    """The placement that a journal holds."""
+    """The placement that a journal holds; a query that has come since may ask for another."""
     cells = prod(plain["shape"])
     if cells == 1:
         return ONE_CELL
     # Most are by key, and asked for with each statement: others need not be listed for them.
     keyed = [Placement(PlacementKind.KEY, by_key(unit, graph, cells))] if plain["kind"] == "key" else []
-    for placement in keyed or placements_of(unit, graph, cells):
+    for placement in keyed or _placements(unit, graph, cells):
         if placement.plain() == plain:
             return placement
     raise SlicemillError(
         f"the state of {unit.id} is spread over cells in a way that its queries do not allow any more"
     )
+
+
+def permitted(unit: Unit, graph: QueryGraph, before: Placement) -> Placement:
+    """The placement of before, or the one nearest to it that the queries of now allow."""
+    if before in placements_of(unit, graph, before.cells):
+        return before
+    return chosen(unit, graph, before.cells)
 
 
 # -- hypercubes and cubes ------------------------------------------------------------------------------

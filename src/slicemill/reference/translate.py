@@ -7,43 +7,69 @@ that the product falls back on as well (`operators/*/rows.py`) are taken from th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from slicemill.aggregate.definition import RowCall, comparable
 from slicemill.aggregate.frame import WindowFrame
+from slicemill.aggregate.interpreter.lookup import aggregate_lookup
+from slicemill.aggregate.interpreter.relations import compile_table_call
 from slicemill.esl.types.catalog import ERRORS, Catalog
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import JoinKind
 from slicemill.esl.types.query import WindowCall as WindowCallSyntax
 from slicemill.esl.types.relation import AggregateCall as CallSyntax
 from slicemill.esl.types.schema import Schema
+from slicemill.operators.asof import spec as asof
+from slicemill.operators.asof.rows import as_of_rows
 from slicemill.operators.classify import spec as classify
 from slicemill.operators.classify.training import trained
 from slicemill.operators.coalesce import spec as coalesce
 from slicemill.operators.coalesce.rows import SheddingCoalesce, shedding_rows, temporal
 from slicemill.operators.context import StepContext, fed_by
+from slicemill.operators.distinct import spec as distinct
+from slicemill.operators.emit import spec as emit
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.group import spec as group
+from slicemill.operators.group_changes import spec as group_changes
 from slicemill.operators.join import spec as join
-from slicemill.operators.join.rows import join_rows, join_window
+from slicemill.operators.join.rows import join_rows, join_window, outer_join_rows
 from slicemill.operators.kind import Role
 from slicemill.operators.lookup import spec as lookup
 from slicemill.operators.over import spec as over
 from slicemill.operators.registry import kind_of
+from slicemill.operators.reorder import spec as reorder
 from slicemill.operators.row_operator import RowOperator, predicate, row_of_expressions, row_of_items
 from slicemill.operators.select import spec as select
+from slicemill.operators.sessions import spec as sessions
 from slicemill.operators.streams.spec import Scan, Source
+from slicemill.operators.table_call import spec as table_call
+from slicemill.operators.topn import spec as topn
 from slicemill.operators.union import spec as union
+from slicemill.operators.window_top import spec as window_top
 from slicemill.operators.windowed_group import spec as windowed_group
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
+from slicemill.reference.operators.changes import (
+    DistinctOperator,
+    EmitOperator,
+    GroupChangesOperator,
+    ProjectChanges,
+    SelectChanges,
+    TopOperator,
+    WindowTopOperator,
+)
 from slicemill.reference.operators.classify import ClassifyOperator
 from slicemill.reference.operators.coalesce import CoalesceOperator, LateRows
 from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
+from slicemill.reference.operators.reorder import ReorderOperator
+from slicemill.reference.operators.sessions import Sessions
 from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
+from slicemill.reference.operators.table_call import TableCallOperator
 from slicemill.reference.operators.table_join import TableJoin
 from slicemill.reference.operators.view_join import ViewJoin
 from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.reference.operators.windowed_group import group_rows
 from slicemill.reference.sources import ScheduledSource
-from slicemill.rows import Row
+from slicemill.rows import Row, Timed
 
 Tables = Mapping[str, Sequence[Row]]
 
@@ -129,6 +155,12 @@ def _lookup(operator: lookup.Lookup, context: StepContext) -> RowOperator:
     return TableJoin(lambda: context.rows_of(name), columns, condition, operator.left)
 
 
+def _join(operator: join.WindowJoin, context: StepContext) -> RowOperator:
+    if operator.kind is JoinKind.INNER:
+        return join_rows(operator, context.node.schema)
+    return outer_join_rows(operator, context.schemas, context.node.schema)
+
+
 def _group(operator: group.GroupAggregate, context: StepContext) -> RowOperator:
     (schema,) = context.schemas
     calls = [call_of(call, schema, context) for call in operator.calls]
@@ -140,6 +172,22 @@ def _group(operator: group.GroupAggregate, context: StepContext) -> RowOperator:
 def _windowed_group(operator: windowed_group.RelationAggregate, context: StepContext) -> RowOperator:
     (schema,) = context.schemas
     return group_rows(operator, [call_of(call, schema, context) for call in operator.calls], schema)
+
+
+def _sessions(operator: sessions.SessionAggregate, context: StepContext) -> RowOperator:
+    (schema,) = context.schemas
+    session = operator.session
+    until = row_of_expressions((session.until,), schema) if session.until is not None else None
+
+    def end_of(tuple_: Timed) -> int | None:
+        if until is not None:
+            (end,) = until(tuple_.row)
+            return tuple_.ts if end is None else cast(int, end)
+        return None if session.gap_us is None else tuple_.ts + session.gap_us
+
+    closes = predicate(session.close, schema) if session.close is not None else lambda _: False
+    calls = [call_of(call, schema, context) for call in operator.calls]
+    return Sessions(calls, row_of_items(operator.group_by, schema), end_of, closes)
 
 
 def _over(operator: over.WindowAggregate, context: StepContext) -> RowOperator:
@@ -154,17 +202,71 @@ def _classify(operator: classify.Classify, context: StepContext) -> RowOperator:
     return ClassifyOperator(definition, context.schemas, learnt)
 
 
+def _filter(where: select.Filter, context: StepContext) -> RowOperator:
+    condition = predicate(where.condition, context.schemas[0])
+    return (SelectChanges if context.schemas[0].changelog else Select)(condition)
+
+
+def _project(project: select.Project, context: StepContext) -> RowOperator:
+    items = row_of_items(project.items, context.schemas[0])
+    return (ProjectChanges if context.schemas[0].changelog else ProjectOperator)(items)
+
+
+def _group_changes(operator: group_changes.GroupChanges, context: StepContext) -> RowOperator:
+    (schema,) = context.schemas
+    calls = [call_of(call, schema, context) for call in operator.calls]
+    groups = row_of_items(operator.group_by, schema)
+    return GroupChangesOperator(calls, groups, bool(operator.group_by), operator.retracts)
+
+
+def _top(operator: topn.TopN, context: StepContext) -> RowOperator:
+    (schema,) = context.schemas
+    order = row_of_expressions([expr for expr, _ in operator.by.order_by], schema)
+    return TopOperator(operator, row_of_expressions(operator.by.partition_by, schema), order)
+
+
+def _window_top(operator: window_top.WindowTop, context: StepContext) -> RowOperator:
+    order = row_of_expressions([expr for expr, _ in operator.by.order_by], context.schemas[0])
+    return WindowTopOperator(order, [falls for _, falls in operator.by.order_by], operator.limit)
+
+
+def _emit(operator: emit.Emit, context: StepContext) -> RowOperator:
+    (schema,) = context.schemas
+    keyed = schema.key is not None
+    key = row_of_expressions([ColumnRef.to(column) for column in operator.key], schema) if keyed else None
+    return EmitOperator(operator, key)
+
+
+def _table_call(operator: table_call.TableCall, context: StepContext) -> RowOperator:
+    call = compile_table_call(operator.query, aggregate_lookup(context.catalog, context.rows_of))
+    names = [name for name, _ in operator.arguments]
+    columns = context.node.schema.columns[: len(context.schemas[0])]
+    values = row_of_expressions([value for _, value in operator.arguments], Schema(columns))
+    return TableCallOperator(lambda row: call(context.rows_of, dict(zip(names, values(row), strict=True))))
+
+
 Twin: TypeAlias = Callable[[Any, StepContext], RowOperator]
 
 TWINS: Mapping[type, Twin] = {
-    select.Filter: lambda where, context: Select(predicate(where.condition, context.schemas[0])),
-    select.Project: lambda project, context: ProjectOperator(row_of_items(project.items, context.schemas[0])),
+    select.Filter: _filter,
+    select.Project: _project,
     union.Merge: lambda _, context: Union(len(context.schemas)),
     lookup.Lookup: _lookup,
-    join.WindowJoin: lambda operator, context: join_rows(operator, context.node.schema),
+    table_call.TableCall: _table_call,
+    join.WindowJoin: _join,
+    asof.AsOfJoin: lambda operator, context: as_of_rows(operator, context.schemas),
     group.GroupAggregate: _group,
+    group_changes.GroupChanges: _group_changes,
+    distinct.Distinct: lambda *_: DistinctOperator(),
+    topn.TopN: _top,
+    window_top.WindowTop: _window_top,
+    emit.Emit: _emit,
     windowed_group.RelationAggregate: _windowed_group,
     over.WindowAggregate: _over,
+    sessions.SessionAggregate: _sessions,
+    reorder.Reorder: lambda order, context: ReorderOperator(
+        context.schemas[0].index(order.column), order.slack_us
+    ),
     coalesce.Coalesce: lambda operator, context: coalesce_rows(
         operator, context.schemas[0], context.node.schema
     ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from slicemill.columns.changes import table_of_now
 from slicemill.columns.rows import plain_table
 from slicemill.engine.changing.statements import Entry, in_force
 from slicemill.engine.live import problems
@@ -104,12 +105,24 @@ class MillService:
         return list(in_force(self.mill.home.statements).values())
 
     def rows_of(self, name: str) -> pa.Table:
-        """The rows of a relation as they are now: of a stream or query, those that are retained."""
+        """The rows of a relation as they are now: of a stream or query, those that are retained.
+
+        Of results that change, these are the rows that they come to.
+        """
         relation = self.mill.catalog.relation(name)
         if isinstance(relation, (Table, View)):
             return plain_table(self.mill.held(relation.name), relation.schema)
         log = self._log(name)
-        return self._read(log, log.epochs())
+        found = self._read(log, log.epochs())
+        known = self.mill.catalog.queries.get(name.lower()) or relation
+        if known is None or not known.schema.changelog:
+            return found
+        if log.freed >= 0:
+            raise SlicemillError(
+                f"changes of {name} that nobody reads any more are gone; ask a query over it: "
+                f"CREATE QUERY {name}_now AS SELECT * FROM {name}"
+            )
+        return table_of_now(found, known.schema)
 
     def relations(self) -> Iterator[tuple[str, pa.Table]]:
         """All that a question can name, as tables without rows."""

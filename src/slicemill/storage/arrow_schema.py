@@ -18,12 +18,15 @@ from slicemill.esl.types.schema import (
     BIGINT,
     BINARY,
     BOOLEAN,
+    CHANGE,
     DATE,
     DOUBLE,
     INT,
     INTERVAL,
     MONTHS,
     NULL,
+    OP,
+    OPS,
     PERIOD,
     TIMESTAMP,
     VARCHAR,
@@ -54,6 +57,7 @@ _ARROW: dict[Kind, pa.DataType] = {
     Kind.INTERVAL: pa.duration("us"),
     Kind.MONTHS: pa.int32(),
     Kind.PERIOD: _PERIOD,
+    Kind.CHANGE: pa.int8(),
     Kind.NULL: pa.null(),
 }
 _LARGE = {Kind.VARCHAR: pa.large_string(), Kind.BINARY: pa.large_binary()}
@@ -98,7 +102,7 @@ def to_arrow(schema: Schema, large: bool = False) -> pa.Schema:
 
 
 def _field(column: Column, large: bool) -> pa.Field:
-    if _RESERVED.fullmatch(column.name):
+    if _RESERVED.fullmatch(column.name) or (column.name.lower() == OP and column.type != CHANGE):
         raise ArrowSchemaError(f"column {column.name} has the name of a system column; rename it (AS)")
     metadata = {}
     if column.type.length is not None:
@@ -126,6 +130,8 @@ def esl_type(field: pa.Field) -> Type:
         return Type(Kind.VARCHAR, length=int(metadata[_LENGTH]))
     if _MONTHS in metadata:
         return MONTHS
+    if field.name == OP:
+        return CHANGE
     if pa.types.is_decimal128(field.type):
         return decimal(field.type.precision, field.type.scale)
     if field.type not in _ESL:
@@ -144,9 +150,21 @@ def with_system_columns(columns: pa.Schema) -> pa.Schema:
 
 
 def as_results(table: pa.Table) -> pa.Table:
-    """A stored table as everybody outside gets it: `_ts` as a timestamp in UTC, then the query's columns."""
+    """A stored table as everybody outside gets it: `_ts` as a timestamp in UTC, then the query's columns.
+
+    What a row of a changelog does is told in words.
+    """
     shown = table.drop_columns([SEQ, ARRIVAL])
+    if (place := shown.schema.get_field_index(OP)) >= 0:
+        shown = shown.set_column(place, pa.field(OP, pa.string(), nullable=False), op_words(shown.column(OP)))
     return shown.set_column(0, pa.field(TS, _INSTANT, nullable=False), shown.column(TS).cast(_INSTANT))
+
+
+def op_words(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """What rows of a changelog do, in words."""
+    words = pa.array(OPS)
+    chunks = [words.take(chunk) for chunk in column.chunks]
+    return pa.chunked_array(chunks, pa.string())
 
 
 def conform(table: pa.Table, schema: pa.Schema, arrival_us: int = 0) -> pa.Table:

@@ -91,10 +91,16 @@ class Grammar:
     def values(self, scope: Scope, depth: int = 2) -> str:
         return ", ".join(self.expression(type_, scope, depth) for type_ in TYPES)
 
-    def statement(self) -> str:
+    def statement(self, loops: bool = True) -> str:
         table = self._one("one", "many", "many")
         own = joined(ARGUMENTS, columns(f"{table}."))
-        kind = self._one("insert", "select", "update", "update", "delete", "return", "return", "give")
+        kinds = ["insert", "select", "update", "update", "delete", "return", "return", "give"]
+        kind = self._one(*kinds, *(["while"] if loops else []))
+        if kind == "while":
+            inner = " ".join(self.statement(self._one("", "again") != "") for _ in range(2))
+            begin = "DELETE FROM turn; INSERT INTO turn VALUES (0);"
+            going_on = f"EXISTS (SELECT n FROM turn WHERE n < 3) AND {self.condition(ARGUMENTS, 2)}"
+            return f"{begin} WHILE {going_on} {{ UPDATE turn SET n = n + 1; {inner} }}"
         if kind == "insert":
             where = f" WHERE {self.condition(ARGUMENTS, 1)}" if self._draw(st.booleans()) else ""
             return f"INSERT INTO many VALUES ({self.values(ARGUMENTS)}){where};"
@@ -129,7 +135,7 @@ class Grammar:
 def aggregates(draw: st.DrawFn, window: bool) -> str:
     """CREATE AGGREGATE f(x int, y real, z varchar), which returns an int, a real and a text."""
     grammar = Grammar(draw, window)
-    tables = "TABLE one(a int, b real, c varchar); TABLE many(a int, b real, c varchar);"
+    tables = "TABLE one(a int, b real, c varchar); TABLE many(a int, b real, c varchar); TABLE turn(n int);"
     first = f"INSERT INTO one VALUES ({grammar.values(ARGUMENTS, 1)});" if draw(st.booleans()) else ""
     parts = [f"INITIALIZE: {{ {first} {grammar.body()} }}", f"ITERATE: {{ {grammar.body()} }}"]
     if window:

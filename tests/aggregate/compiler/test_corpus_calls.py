@@ -39,7 +39,7 @@ def cases() -> list[Any]:
     found = []
     for path in sorted(CORPUS.glob("*/*.test")):
         text = path.read_text(encoding="utf-8")
-        if "AGGREGATE" not in text or path.parent.name == "errors":
+        if "AGGREGATE" not in text or "\n== errors\n" in text:
             continue
         catalog = bind(text.split("== esl\n")[1].split("\n== ")[0]).catalog
         for number, call in enumerate(calls_of(catalog)):
@@ -90,6 +90,8 @@ def test_only_these_calls_do_not_become_machine_code() -> None:
         "interpreter, because median of DOUBLE has no form in generated code",
         "interpreter, because the stored table bands is read, which only the interpreter does",
         "interpreter, because the stored table Bonus is read, which only the interpreter does",
-        "interpreter, because a body has a WHILE, which only the interpreter runs",
+        "interpreter, because reach is an aggregate of the user's own",
+        "interpreter, because max is a built-in aggregate",  # under panes
+        "interpreter, because GROUP BY and DISTINCT in a body have no form in generated code",
         "Python, because concat has no machine form",
     }

@@ -42,6 +42,7 @@ CREATE AGGREGATE lowest(x bigint) : bigint
   INITIALIZE : { INSERT INTO st VALUES (x); }
   ITERATE : { UPDATE st SET n = x WHERE x < n; }
   TERMINATE : { INSERT INTO RETURN SELECT n FROM st; } };
+CREATE FUNCTION names_of(w int) RETURNS TABLE (name varchar) AS SELECT name FROM t WHERE k = w;
 CREATE MODEL spread(x REAL) AS sum(x^2)/n - (sum(x)/n)^2;
 -- Streams are read from the beginning, whoever comes later.
 CREATE QUERY no_s AS SELECT k FROM s WHERE v < 0;
@@ -61,6 +62,8 @@ CHANGED: Sequence[Sequence[tuple[object, ...]]] = ([(0, "null"), (2, "deux"), (2
 RELATIONS = {
     "big": "CREATE STREAM big AS SELECT k, v, ts FROM s WHERE v > 1",
     "totals": "CREATE STREAM totals AS SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS m FROM s",
+    "stepped": """CREATE STREAM stepped AS SELECT k, v, ts - INTERVAL 1 SECOND * (v DIV 2) AS at FROM s
+    ORDER BY at SLACK 3 SECONDS""",
     "recent": "CREATE VIEW recent AS SELECT k, w FROM r [RANGE 4 SECONDS]",
     "newest": "CREATE VIEW newest AS SELECT k, m FROM totals [ROWS 2]",
     "decided": """CREATE CLASSIFIER decided ON s(v) LEARN busy FROM examples
@@ -81,7 +84,8 @@ class Kind:
 
     @property
     def reads_table(self) -> bool:
-        return " t " in f"{self.select} ".replace(",", " ") or "named" in self.select
+        words = f"{self.select} ".replace(",", " ").replace("(", " ").split()
+        return not {"t", "named", "names_of"}.isdisjoint(words)
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -106,10 +110,15 @@ KINDS = {
     "merged_mixed": Kind("SELECT k, v FROM i UNION SELECT k, w FROM r WHERE w > 1"),
     "table": Kind("SELECT s.k, t.name FROM s, t WHERE s.k = t.k"),
     "table_left": Kind("SELECT s.v, n.name FROM s LEFT JOIN named AS n ON s.k = n.k"),
+    "called": Kind("SELECT s.k, c.name FROM s, TABLE(names_of(s.k)) AS c WHERE s.v > 1"),
+    "over_called": Kind(
+        "SELECT count(*) OVER (PARTITION BY s.k ROWS 2 PRECEDING) AS n FROM s, TABLE(names_of(s.k)) AS c"
+    ),
     "view": Kind("SELECT s.k, s.v, q.w FROM s, recent AS q WHERE s.k = q.k", uses=("recent",)),
     "view_rows": Kind("SELECT i.k, q.m FROM i, newest AS q WHERE i.k = q.k", uses=("newest",)),
     "from_derived": Kind("SELECT k, v FROM big WHERE v < 5", uses=("big",)),
     "from_totals": Kind("SELECT k, m FROM totals WHERE m > 3", uses=("totals",)),
+    "from_stepped": Kind("SELECT k, v, at FROM stepped WHERE v > 1", uses=("stepped",)),
     "table_totals": Kind("SELECT t.name, q.m FROM totals AS q, t WHERE q.k = t.k", uses=("totals",)),
     # windows with OVER, groups, panes, models
     "over_rows": Kind("SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS m FROM s"),
@@ -137,6 +146,16 @@ KINDS = {
     "panes_all": Kind("SELECT count(DISTINCT v) AS m, window_end() AS e"
         " FROM s [RANGE 4 SECONDS SLIDE 4 SECONDS]"),
     "panes_uda": Kind("SELECT k, lowest(v) AS m FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k"),
+    "sessions": Kind("SELECT k, sum(v) AS m, window_end() AS e FROM s [SESSION 2 SECONDS] GROUP BY k"),
+    "sessions_some": Kind("SELECT k, median(v) AS m FROM s [SESSION 5 SECONDS] WHERE v > 1 GROUP BY k"),
+    "sessions_closed": Kind(
+        "SELECT k, lowest(v) AS m FROM s [SESSION 4 SECONDS CLOSE WHEN v = 3] GROUP BY k"
+    ),
+    "sessions_apart": Kind(
+        "SELECT k, max(m) AS m FROM (SELECT k, sum(v) OVER (PARTITION BY k ROWS 1"
+        " PRECEDING) AS m FROM s) AS q"
+        " [SESSION 2 SECONDS] GROUP BY k"
+    ),
     "arrival": Kind("SELECT k, count(*) AS m FROM s [RANGE 3 SECONDS] GROUP BY k"),
     "arrival_rows": Kind("SELECT k, sum(v) AS m FROM s [ROWS 4] GROUP BY k HAVING sum(v) > 2"),
     "over_join": Kind(
@@ -145,6 +164,19 @@ KINDS = {
     "model": Kind("SELECT k, spread(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS m FROM s"),
     "model_mean": Kind("SELECT k, mean(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS m FROM s"),
     "model_panes": Kind("SELECT k, spread(v) AS m FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k"),
+    # results that change
+    "changing": Kind("SELECT k, sum(v) AS m FROM s GROUP BY k HAVING count(*) < 4"),
+    "changing_groups": Kind(
+        "SELECT n, count(*) AS m FROM (SELECT k, count(*) AS n FROM s GROUP BY k) AS q GROUP BY n"
+    ),
+    "top": Kind("SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY v DESC) <= 2"),
+    "latest": Kind("SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts DESC) = 1"),
+    "first_two": Kind("SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY ts) <= 2"),
+    "distinct": Kind("SELECT DISTINCT k, v FROM s"),
+    "told_every": Kind("SELECT k, count(*) AS n FROM s GROUP BY k EMIT EVERY 3 SECONDS"),
+    "best_of_windows": Kind(
+        "SELECT k, sum(v) AS m FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k ORDER BY m DESC LIMIT 1"
+    ),
     # joins
     "join": Kind(f"SELECT A.k, A.v, B.w {_SR.format(3, 5)}", finds_stored=True),
     "join_long": Kind(f"SELECT A.v, B.w {_SR.format(8, 2)}", finds_stored=True),
@@ -200,6 +232,27 @@ KINDS = {
         uses=("totals",),
         finds_stored=True,
     ),
+    "join_left": Kind(
+        "SELECT A.k, A.v, B.w FROM s [RANGE 3 SECONDS] AS A LEFT JOIN r [RANGE 5 SECONDS] AS B"
+            " ON A.k = B.k AND A.v > 1 WHERE A.v < 5"
+    ),
+    "join_full": Kind(
+        "SELECT k, A.v, B.w FROM s [RANGE 2 SECONDS] AS A FULL JOIN r [RANGE 4 SECONDS] AS B USING (k)"
+    ),
+    "join_full_theta": Kind(
+        "SELECT A.v, B.w FROM s [RANGE 2 SECONDS] AS A FULL JOIN r [RANGE 3 SECONDS] AS B ON A.v < B.w"
+    ),
+    "join_semi": Kind("SELECT A.k, A.v FROM s [RANGE 4 SECONDS] AS A SEMI JOIN r [NOW] AS B ON A.k = B.k"),
+    "join_anti": Kind("SELECT v FROM s [RANGE 3 SECONDS] AS A"
+        " WHERE NOT EXISTS (SELECT 1 FROM r [RANGE 2 SECONDS] AS B WHERE B.k = A.k AND w > 2)"),
+    "join_interval": Kind(
+        "SELECT A.v, B.w FROM s AS A, r AS B"
+            " WHERE A.k = B.k AND A.ts BETWEEN B.ts AND B.ts + INTERVAL 3 SECONDS",
+        finds_stored=True,
+    ),
+    "join_as_of": Kind("SELECT A.v, B.w FROM s AS A ASOF LEFT JOIN r AS B ON A.k = B.k AND B.ts <= A.ts"),
+    "versions": Kind("SELECT A.v, B.w FROM s AS A JOIN r FOR SYSTEM_TIME AS OF A.ts AS B"
+        " ON A.k = B.k AND B.w > 1"),
     # values that hold for some time, decisions
     "runs": Kind("SELECT S.v, VALID(S) AS p FROM s(v) AS S RANGE 6 SECONDS SLIDES 2 SECONDS PARTITION BY k"),
     "runs_short": Kind(

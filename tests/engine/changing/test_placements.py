@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from slicemill.engine.adapting import skew
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.rows import Timed
 from support.engine import Clock, feed_rows, inline_pool
 
 SECOND = 1_000_000
+EAGER = skew.SkewLimits(uneven=1.1, light=0.1, enough_work=0.5, enough_ahead=0.5, row_work=0.01)
 STREAMS = "".join(f"CREATE STREAM {name} (k int, v int, ts timestamp) ORDER BY ts;" for name in "abc")
 WINDOWS = ", ".join(f"{name} [RANGE 4 SECONDS]" for name in "abc")
 TWO_KEYS = f"SELECT a.v, b.v AS w, c.v AS z FROM {WINDOWS} WHERE a.k = b.k AND b.v = c.v"
@@ -99,3 +101,68 @@ def test_explain_tells_the_placement_that_a_unit_has(tmp_path: Path) -> None:
         text = mill.queries["q"].explain()
     assert "placement  by time, 4 cells: a everywhere, b everywhere" in text
     assert "instead    by key, 4 cells:" in text
+
+
+def with_left_join(folder: Path, placement: str) -> tuple[list[list[Timed]], dict[str, object]]:
+    """Rows of a join, and of a LEFT JOIN that comes to its unit later; and the placement in the end."""
+    left = PAIR.replace("], b", "] LEFT JOIN b").replace("WHERE", "ON")
+    clock = Clock()
+    with mill_in(folder, clock, placement) as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
+        mill.open()
+        feed(mill, clock, 0, 10)
+        mill.execute(f"CREATE QUERY l AS {left} AND a.v - b.v > 2;")
+        feed(mill, clock, 10, 14)
+    with mill_in(folder, clock, placement) as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR}; CREATE QUERY l AS {left} AND a.v - b.v > 2;")
+        mill.open()
+        feed(mill, clock, 14, 20)
+        mill.drain()
+        ((_, fields),) = mill.home.units.items()
+        return [list(mill.queries[name].rows()) for name in ("q", "l")], fields["placement"]
+
+
+def test_a_join_that_tells_unmatched_rows_comes_to_one_that_is_spread_by_time(tmp_path: Path) -> None:
+    """All that can match a row must come to its cell then: the unit is placed by key from now on."""
+    alone, _ = with_left_join(tmp_path / "one", "one")
+    assert any(row.row[1] is None for row in alone[1]) and len(alone[0]) > 50
+    rows, kept = with_left_join(tmp_path / "time", "time")
+    assert rows == alone
+    assert kept["kind"] in ("key", "one")
+
+
+def with_a_heavy_key(folder: Path, placement: str) -> list[list[Timed]]:
+    """One key has nearly all rows; a LEFT JOIN comes when it is spread over all cells."""
+    clock = Clock()
+
+    def rows_of(mill: Mill, first: int, last: int) -> None:
+        for number in range(first, last):
+            clock.now += SECOND // 4
+            for name in "ab":
+                feed_rows(mill, name, [(7, n % 5, number * SECOND // 4) for n in range(8)])
+                feed_rows(mill, name, [(number % 6 + 8, 1, number * SECOND // 4)])
+            mill.dispatcher.run_all()
+
+    left = PAIR.replace("], b", "] LEFT JOIN b").replace("WHERE", "ON")
+    with mill_in(folder, clock, placement) as mill:
+        mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
+        mill.open()
+        rows_of(mill, 0, 7)
+        ((_, fields),) = mill.home.units.items()
+        assert bool(fields.get("heavy")) == (placement != "one")
+        mill.execute(f"CREATE QUERY l AS {left} AND a.v - b.v > 3;")
+        rows_of(mill, 7, 11)
+        ((_, fields),) = mill.home.units.items()
+        assert not fields.get("heavy")
+        mill.drain()
+        return [list(mill.queries[name].rows()) for name in ("q", "l")]
+
+
+def test_a_join_that_tells_unmatched_rows_comes_to_one_with_heavy_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of heavy keys go home to their cells."""
+    monkeypatch.setattr(skew, "LIMITS", EAGER)
+    alone = with_a_heavy_key(tmp_path / "one", "one")
+    assert any(row.row[1] is None for row in alone[1])
+    assert with_a_heavy_key(tmp_path / "hybrid", "hybrid") == alone

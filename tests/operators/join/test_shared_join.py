@@ -64,12 +64,31 @@ selections = st.sampled_from(
 residuals = st.sampled_from(["", "A.v < B.v", "A.v <> B.k", "A.v + B.v > 1 AND A.d < B.d"])
 
 
+kinds = st.sampled_from(["", "", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"])
+lengths = st.sampled_from(["RANGE 1 SECOND", "RANGE 3 SECONDS", "RANGE 6 SECONDS"])
+
+
 @st.composite
 def queries(draw: st.DrawFn) -> str:
     where = [part for part in (draw(conditions), draw(selections), draw(residuals)) if part]
+    kind = draw(kinds)
+    if kind:
+        return _with_unmatched_rows(draw, kind, where)
     items = draw(st.sampled_from(["A.k, B.v", "A.s, B.d, A.ts", "B.k + 1, A.v", "*"]))
     sql = f"SELECT {items} FROM A [{draw(windows)}], B [{draw(windows)}]"
     return f"{sql} WHERE {' AND '.join(where)}" if where else sql
+
+
+def _with_unmatched_rows(draw: st.DrawFn, kind: str, on: Sequence[str]) -> str:
+    left = kind in ("SEMI", "ANTI")
+    items = draw(st.sampled_from(["A.k", "A.s, A.ts", "*"] if left else ["A.k, B.v", "A.s, B.d, A.ts", "*"]))
+    sql = f"SELECT {items} FROM A [{draw(lengths)}] {kind} JOIN B [{draw(lengths)}]"
+    sql += f" ON {' AND '.join(on) or 'true'}"
+    where = draw(st.sampled_from(["", "A.v > 0", "A.k IS NULL OR A.k < 2"]))
+    if where or left:
+        return f"{sql} WHERE {where}" if where else sql
+    where = draw(st.sampled_from(["", "B.v IS NULL", "A.v IS NOT NULL AND B.v > 0"]))
+    return f"{sql} WHERE {where}" if where else sql
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ def arguments(random: Random, name: str) -> tuple[Expr, ...]:
         if place == builtin.constant:
             if wanted == "number":
                 found.append(Literal(random.choice([0.0, 0.25, 0.5, 0.9, 1.0]), t.DOUBLE))
+            elif wanted == "integer":
+                found.append(Literal(random.choice([1, 2, 3, 9]), t.INT))
             elif random.random() < 0.5:
                 found.append(Literal(random.choice(["", "-", "::"]), t.VARCHAR))
         else:

@@ -19,8 +19,9 @@ from slicemill.engine.state_view import slices_of
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.files import systems
 from slicemill_lab.bench.files.comparison import Comparison
-from slicemill_lab.bench.files.workload import FileWorkload, WorkloadQuery, WorkloadStream, reading
+from slicemill_lab.bench.files.workload import FileWorkload, Language, WorkloadQuery, WorkloadStream, reading
 from slicemill_lab.bench.inputs.join import COLUMNS, STREAMS, VALUES, Input, WindowedJoin, write_input
+from slicemill_lab.bench.join_kinds import cost_by_kind
 from slicemill_lab.claims import at_most, timed
 from slicemill_lab.experiment import Result, Scale
 
@@ -62,6 +63,7 @@ def compare(folder: Path, programs: ExitStack, sizes: JoinSizes) -> Result:
     short, long = sizes.shortest_s, sizes.longest_s
     one, longest, tenth = (workload(usual, [WindowedJoin(each)]) for each in (short, long, long / 10))
     long_sparse = workload(sparse, [WindowedJoin(long)], f"1 join, {long:g} s, 10 times the keys")
+    outer = workload(sparse, [WindowedJoin(long, left=True)], f"1 left join, {long:g} s, 10 times the keys")
     wanted = joins(MANY, short, long)
     many, few = workload(usual, wanted), workload(usual, wanted)
     if sizes.files_for_flinks_many < sizes.files:
@@ -77,9 +79,12 @@ def compare(folder: Path, programs: ExitStack, sizes: JoinSizes) -> Result:
     comparison.run(many, [ours, ours_csv, before], check=_state_rows("many", state_rows))
     comparison.run(few, [flink], warm)
     comparison.run(reading("a", one.streams["a"]), [flink])
-    for each in (tenth, long_sparse):
-        comparison.run(each, [ours])
+    comparison.run(tenth, [ours])
+    comparison.run(long_sparse, [ours])
+    comparison.run(outer, [ours])
     wider, narrow = (comparison.best[each.name, ours.name] for each in (long_sparse, tenth))
+    kinds = cost_by_kind(sizes.rows_per_file * sizes.files // 2, 10 * keys, max(2, sizes.rounds))
+    inner, left = kinds["INNER"], kinds["LEFT"]
     claims = (
         comparison.counted(),
         comparison.at_most_part(one.name, ours_csv.name, flink.name, 5),
@@ -91,6 +96,12 @@ def compare(folder: Path, programs: ExitStack, sizes: JoinSizes) -> Result:
             1.05,
         ),
         timed(at_most("10 times the window, as many pairs: cost, times", wider.cpu_s / narrow.cpu_s, 1.5)),
+        at_most(
+            "left join: rows in state, times those of the inner join",
+            left.state_rows / inner.state_rows,
+            1.05,
+        ),
+        timed(at_most("left join: cost, times that of the inner join", left.cpu_s / inner.cpu_s, 1.5)),
     )
     figures = {
         "how": f"{keys} keys, {ROWS_PER_S} tuples a second of event time in each stream; each system is a "
@@ -98,6 +109,9 @@ def compare(folder: Path, programs: ExitStack, sizes: JoinSizes) -> Result:
         "first files on",
         **comparison.figures(),
         "rows in state": state_rows,
+        "kinds of joins, processor time beside the inner one": {
+            kind: round(cost.cpu_s / inner.cpu_s, 2) for kind, cost in kinds.items()
+        },
     }
     return Result(claims, figures)
 
@@ -140,6 +154,10 @@ def query(join: WindowedJoin, files: Input) -> WorkloadQuery:
     """Pairs less than a window apart, of which the older one may be on either side."""
     ms = round(join.window_s * 1_000)
     selected = f" AND a.v < {join.below}" if join.below < VALUES else ""
+    if join.left:
+        esl = f"FROM a [RANGE {ms} MILLISECONDS] LEFT JOIN b [RANGE {ms} MILLISECONDS] ON a.k = b.k{selected}"
+        text: dict[Language, str] = {"esl": f"SELECT a.k, a.v, b.v AS w {esl}"}
+        return WorkloadQuery(text, files.expected(join, 1), files.expected(join, files.files))
     select = "SELECT a.k, a.v, b.v AS w FROM"
     spark, flink = (f"INTERVAL {ms} MILLISECONDS", f"INTERVAL '{ms / 1_000:.3f}' SECOND(3, 3)")
     return WorkloadQuery(

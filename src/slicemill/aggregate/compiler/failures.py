@@ -34,7 +34,7 @@ def explain(
     """The error of the interpreter for a site at which generated code stopped."""
     record = "s" if site == CONVERSION and "b" not in module.codes else "b"
     if site != CONVERSION:
-        record, name, index = routine.sites[site - 1]
+        record, name, path = routine.sites[site - 1]
     made = module.codes[record]
     failure = state.arrays[f"failure_{record}"][0]
     try:
@@ -49,7 +49,7 @@ def explain(
         else:
             reader = _Reader(module, state)
             accumulator = _accumulator(found, made, reader, failure)
-            accumulator.run_statement(name, index)
+            accumulator.run_statement(name, path)
     except SlicemillError as error:
         return error
     return SlicemillError(

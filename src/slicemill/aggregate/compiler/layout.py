@@ -2,7 +2,8 @@
 
 A table that never holds more than one row is kept in the record itself. That is found by counting rows
 through the statements of each state: an INSERT adds what it can add at most, an unconditional DELETE leaves
-none. INITIALIZE begins with empty tables, every other state with what any state may leave behind.
+none, and a loop does what its rounds can do. INITIALIZE begins with empty tables, every other state with what
+any state may leave behind.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from slicemill.esl.types.aggregate import (
     RETURN,
     AggregateDefinition,
     BodyState,
-    Change,
     Delete,
     Insert,
     Statement,
+    While,
     changes_in,
 )
 from slicemill.esl.types.relation import RelationQuery
@@ -92,20 +93,29 @@ def single_tables(definition: AggregateDefinition) -> frozenset[str]:
         after = dict(most)
         for state, statements in definition.bodies.items():
             rows = dict.fromkeys(most, 0) if state is BodyState.INITIALIZE else dict(most)
-            for statement in changes_in(statements):
-                _count(statement, rows)
-                after = {name: max(after[name], rows[name]) for name in after}
+            for statement in statements:
+                _count(statement, rows, after)
         if after == most:
             return frozenset(name for name, count in most.items() if count < MANY)
         most = after
 
 
-def _count(statement: Change, rows: dict[str, int]) -> None:
+def _count(statement: Statement, rows: dict[str, int], most: dict[str, int]) -> None:
+    """What tables hold at most behind a statement that finds `rows`; `most` is what they ever held."""
+    if isinstance(statement, While):
+        while True:  # until one more round changes nothing
+            before = dict(rows)
+            for inner in statement.statements:
+                _count(inner, rows, most)
+            rows.update({name: max(before[name], rows[name]) for name in rows})
+            if rows == before:
+                return
     table = statement.table.lower()
     if isinstance(statement, Delete) and statement.where is None:
         rows[table] = 0
     elif isinstance(statement, Insert) and statement.table != RETURN:
         rows[table] = min(MANY, rows[table] + _inserted(statement, rows))
+        most[table] = max(most[table], rows[table])
 
 
 def _inserted(statement: Insert, rows: dict[str, int]) -> int:
@@ -130,14 +140,14 @@ def surely_filled(definition: AggregateDefinition) -> frozenset[str]:
         if isinstance(statement, Insert) and statement.rows and statement.where is None
     }
     bodies = definition.bodies.values()
-    emptied = {s.table.lower() for statements in bodies for s in statements if isinstance(s, Delete)}
+    emptied = {s.table.lower() for body in bodies for s in changes_in(body) if isinstance(s, Delete)}
     return frozenset(filled - emptied)
 
 
 def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool:
     """Whether statements return exactly one row, whatever the values; `filled` tables have one row each."""
-    returning = [s for s in statements if isinstance(s, Insert) and s.table == RETURN]
-    if len(returning) != 1:
+    returning = [s for s in changes_in(statements) if isinstance(s, Insert) and s.table == RETURN]
+    if len(returning) != 1 or returning[0] not in statements:
         return False
     (statement,) = returning
     query = statement.query
@@ -153,9 +163,11 @@ def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool
 def return_bound(statements: Sequence[Statement], single: frozenset[str]) -> int | None:
     """How many rows statements return at most; None where nothing can be said."""
     total = 0
-    for statement in statements:
+    for statement in changes_in(statements):
         if not isinstance(statement, Insert) or statement.table != RETURN:
             continue
+        if statement not in statements:  # but in a loop
+            return None
         if statement.query is None:
             total += len(statement.rows)
         elif query_bound(statement.query, dict.fromkeys(single, 1)) < MANY:

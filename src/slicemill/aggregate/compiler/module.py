@@ -17,6 +17,7 @@ from slicemill.aggregate.compiler.strategies import CallCode
 from slicemill.aggregate.compiler.version import ModuleFacts, safe
 from slicemill.aggregate.compiler.window_loop import WindowCode
 from slicemill.aggregate.frame import WindowFrame
+from slicemill.aggregate.interpreter.statements import StatementPath
 from slicemill.aggregate.windows import Strategy
 from slicemill.esl.types.aggregate import AggregateDefinition, BodyState
 from slicemill.esl.types.schema import Type
@@ -36,7 +37,7 @@ class GeneratedRoutine:
     lines: list[str]
     parameters: tuple[str, ...]
     kept: tuple[str, ...]
-    sites: list[tuple[str, BodyState, int]]
+    sites: list[tuple[str, BodyState, StatementPath]]
     bound: int | None  # rows that one tuple can give; None if nobody knows
     one_each: bool  # does each tuple give exactly one row?
 

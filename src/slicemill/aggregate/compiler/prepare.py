@@ -59,8 +59,6 @@ def prepare(
 
 
 def _compiled(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> CompiledCall:
-    if any(version is not None and version.loops for version in catalog.aggregates(call.name)):
-        raise NoCompiledForm("a body has a WHILE, which only the interpreter runs")
     found = aggregate_lookup(catalog)(call.name, call.distinct)
     frame = frame_of(call)
     strategy = None if frame is None else strategy_of(found, frame)

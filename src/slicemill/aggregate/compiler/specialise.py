@@ -82,7 +82,9 @@ class _Retyping:
         self._tables = tables
 
     def statement(self, statement: Statement) -> Statement:
-        assert not isinstance(statement, While), "loops have no compiled form"
+        if isinstance(statement, While):
+            inner = tuple(self.statement(each) for each in statement.statements)
+            return While(self._expr(statement.condition, {}), inner)
         if isinstance(statement, Insert):
             query = None if statement.query is None else self._query(statement.query, {})
             rows = tuple(tuple(self._expr(expr, {}) for expr in row) for row in statement.rows)

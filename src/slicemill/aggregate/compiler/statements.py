@@ -6,7 +6,7 @@ what it does is worked out before anything is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -14,7 +14,18 @@ from typing import Any
 from slicemill.aggregate.compiler.layout import MANY, RecordColumns, read, return_bound, returns_one
 from slicemill.aggregate.compiler.source import Code
 from slicemill.aggregate.compiler.version import Version, safe
-from slicemill.esl.types.aggregate import INWINDOW, RETURN, BodyState, Delete, Insert, Update
+from slicemill.aggregate.interpreter.statements import CONDITION, MOST_ROUNDS, ROUNDS, StatementPath
+from slicemill.esl.types.aggregate import (
+    INWINDOW,
+    RETURN,
+    BodyState,
+    Delete,
+    Insert,
+    Statement,
+    Update,
+    While,
+    changes_in,
+)
 from slicemill.esl.types.expression import ExistsQuery, Expr, ScalarQuery, walk
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Schema, Type
@@ -82,7 +93,7 @@ class StatementCode:
     def returns_at_steps(self) -> bool:
         states = (BodyState.INITIALIZE, BodyState.ITERATE)
         bodies = [statement for state in states for statement in self.definition.bodies.get(state, ())]
-        return any(isinstance(s, Insert) and s.table == RETURN for s in bodies)
+        return any(isinstance(s, Insert) and s.table == RETURN for s in changes_in(bodies))
 
     def needs_window(self) -> bool:
         return INWINDOW in self.version.schemas or bool(self.definition.bodies.get(BodyState.EXPIRE))
@@ -97,20 +108,42 @@ class StatementCode:
         """All statements of a state; `bound`: the arguments have values."""
         self.version.state, self.version.bound = state, bound
         self.version.window_holds_some = True  # the tuple that has come, or that is about to leave
-        for index, statement in enumerate(self.definition.bodies.get(state, ())):
-            self.version.shared.sites.append((self.record, state, index))
-            site = len(self.version.shared.sites)
-            self._scalars.fail = partial(self.version.fail_at, site)
+        self._in_turn(self.definition.bodies.get(state, ()), ())
+
+    def _in_turn(self, statements: Sequence[Statement], path: StatementPath) -> None:
+        """Statements one after another; `path` leads to the loop that they stand in."""
+        for index, statement in enumerate(statements):
+            here = (*path, index)
+            if isinstance(statement, While):
+                self._loop(statement, here)
+                continue
+            self._scalars.fail = partial(self.version.fail_at, self._site(here))
             if isinstance(statement, Insert):
                 self._insert(statement)
             elif isinstance(statement, Update):
                 self._update(statement)
             else:
-                assert isinstance(statement, Delete), "loops have no compiled form"
                 self._delete(statement)
-                self.version.window_holds_some = (
-                    self.version.window_holds_some and statement.table != INWINDOW
-                )
+                if statement.table == INWINDOW:
+                    self.version.window_holds_some = False
+
+    def _site(self, path: StatementPath) -> int:
+        self.version.shared.sites.append((self.record, self.version.state, path))
+        return len(self.version.shared.sites)
+
+    def _loop(self, statement: While, path: StatementPath) -> None:
+        out, rounds = self.out, self.out.fresh("rounds")
+        if deletes_from_window(statement.statements):
+            self.version.window_holds_some = False  # in the rounds behind the first
+        out.line(f"{rounds} = 0")
+        with out.block("while True:"):
+            self._scalars.fail = partial(self.version.fail_at, self._site((*path, CONDITION)))
+            with out.block(f"if not ({self._scalars.condition(statement.condition, {})}):"):
+                out.line("break")
+            with out.block(f"if {rounds} == {MOST_ROUNDS}:"):
+                self.version.fail_at(self._site((*path, ROUNDS)))
+            out.line(f"{rounds} += 1")
+            self._in_turn(statement.statements, path)
 
     def bound_of(self, state: BodyState) -> int | None:
         return return_bound(self.definition.bodies.get(state, ()), self.version.single)
@@ -238,6 +271,10 @@ class StatementCode:
             with self.out.block(f"if {left} != {row}:"):
                 self.out.line(f"{self.version.row(table, left)} = {self.version.row(table, row)}")
             self.out.line(f"{left} += 1")
+
+
+def deletes_from_window(statements: Sequence[Statement]) -> bool:
+    return any(isinstance(s, Delete) and s.table == INWINDOW for s in changes_in(statements))
 
 
 def _tables_of(query: RelationQuery) -> Iterator[str]:

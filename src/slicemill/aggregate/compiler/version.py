@@ -21,6 +21,7 @@ from slicemill.aggregate.compiler.scalars import Columns as ColumnCodes
 from slicemill.aggregate.compiler.scalars import Scalars
 from slicemill.aggregate.compiler.selects import Selects
 from slicemill.aggregate.compiler.source import Code, NoCompiledForm, Writer
+from slicemill.aggregate.interpreter.statements import StatementPath
 from slicemill.esl.types.aggregate import INWINDOW, AggregateDefinition, BodyState
 from slicemill.esl.types.expression import Argument, ExistsQuery, Oldest, ScalarQuery
 from slicemill.esl.types.schema import Kind, Type
@@ -53,7 +54,7 @@ class ModuleFacts:
     facts: set[str] = field(default_factory=set)
     literals: dict[str, int] = field(default_factory=dict)
     closures: dict[str, Any] = field(default_factory=dict)
-    sites: list[tuple[str, BodyState, int]] = field(default_factory=list)
+    sites: list[tuple[str, BodyState, StatementPath]] = field(default_factory=list)
     external: dict[str, tuple[str, str]] = field(default_factory=dict)  # methods of Python classes, by name
 
     def may_be_null(self, what: str, code: Code) -> None:

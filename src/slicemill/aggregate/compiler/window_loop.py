@@ -10,9 +10,10 @@ from slicemill.aggregate.compiler.aggregate_code import AggregateCode
 from slicemill.aggregate.compiler.layout import RecordColumns, read
 from slicemill.aggregate.compiler.loop import TupleLoop
 from slicemill.aggregate.compiler.source import Code
+from slicemill.aggregate.compiler.statements import deletes_from_window
 from slicemill.aggregate.compiler.version import ArgumentCodes, WindowPool
 from slicemill.aggregate.windows import Strategy
-from slicemill.esl.types.aggregate import INWINDOW, BodyState, Delete
+from slicemill.esl.types.aggregate import BodyState
 from slicemill.esl.types.schema import Type
 
 
@@ -64,8 +65,8 @@ class WindowCode:
         Positions are not kept then. Where the aggregate deletes tuples, expiry must go by arrival numbers.
         """
         definition = self.loop.version
-        bodies = [] if definition is None else [s for body in definition.bodies.values() for s in body]
-        deletes = any(isinstance(statement, Delete) and statement.table == INWINDOW for statement in bodies)
+        bodies = [] if definition is None else list(definition.bodies.values())
+        deletes = any(deletes_from_window(body) for body in bodies)
         frame = self.loop.frame
         rows = frame is not None and frame.unit == "ROWS"
         return rows and self.loop.strategy is not Strategy.PANES and not deletes
@@ -116,7 +117,7 @@ class WindowCode:
         if statements or definition.external is not None or definition.model is not None:
             made.version.bind(self._window_row("0"), self.pool.types)
             made.statements(BodyState.EXPIRE)
-        if any(isinstance(statement, Delete) and statement.table == INWINDOW for statement in statements):
+        if deletes_from_window(statements):
             with self.out.block("if k.window_rows > 0 and window[k.window_at].pos == oldest:"):
                 self._remove_oldest()
         else:

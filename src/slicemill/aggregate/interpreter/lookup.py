@@ -5,11 +5,15 @@ Aggregates written in ESL are interpreted statement by statement: slow and obvio
 A name may have a base and a window version, each independent. Where the user has defined neither,
 the built-in aggregate of that name is meant; where only a window version, the base version is the built-in
 one; where only a base version, windows are derived from it.
+
+A body may call its own aggregate over fewer or other rows: each call has tables of its own, and calls nest
+up to MOST_CALLS deep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from slicemill.aggregate import definition as aggregate
@@ -30,7 +34,15 @@ from slicemill.aggregate.interpreter.relations import (
     compile_query,
     no_tables,
 )
-from slicemill.aggregate.interpreter.statements import BodyContext, Program, compile_bodies, row_converter
+from slicemill.aggregate.interpreter.statements import (
+    BodyContext,
+    LoopStep,
+    Program,
+    StatementPath,
+    Step,
+    compile_bodies,
+    row_converter,
+)
 from slicemill.aggregate.inwindow import Args, Inwindow
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.aggregate import AggregateDefinition, BodyState
@@ -38,6 +50,10 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import assignable
 from slicemill.rows import Row
+from slicemill.scalar.values import ExpressionError
+
+MOST_CALLS = 500
+_FRAMES = 30  # of Python, for one call inside another: about ten, and more in nested expressions
 
 
 def resolve_aggregate(
@@ -60,6 +76,7 @@ def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     """Finds aggregates by name, once each: bodies may call one another."""
 
     found: dict[tuple[str, bool], aggregate.RowAggregate] = {}
+    nesting = CallNesting()
 
     def find(name: str, distinct: bool = False) -> aggregate.RowAggregate:
         key = (name.lower(), distinct)
@@ -70,7 +87,7 @@ def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
     def resolve(name: str, distinct: bool) -> aggregate.RowAggregate:
         base, window = catalog.aggregates(name)
         if not distinct and (base is not None or window is not None):
-            return _defined(base, window, find, tables)
+            return _defined(base, window, find, tables, nesting)
         key = f"{name.lower()}_distinct" if distinct else name.lower()
         if key not in BUILTINS:
             raise SlicemillError(f"there is no aggregate {name}: define it with CREATE AGGREGATE {name}")
@@ -93,7 +110,11 @@ def evaluate_relation(query: RelationQuery, catalog: Catalog, tables: Source) ->
 
 
 def _defined(
-    base: AggregateDefinition | None, window: AggregateDefinition | None, lookup: Lookup, tables: Source
+    base: AggregateDefinition | None,
+    window: AggregateDefinition | None,
+    lookup: Lookup,
+    tables: Source,
+    nesting: CallNesting,
 ) -> aggregate.RowAggregate:
     versions = [version for version in (base, window) if version is not None]
     name, columns = versions[0].name, len(versions[0].returns)
@@ -109,8 +130,8 @@ def _defined(
         _check_combines(versions[0])
     return aggregate.RowAggregate(
         name,
-        base=_base_factory(base, lookup, tables) if base is not None else builtin_base,
-        window=_window_factory(window, lookup, tables) if window is not None else None,
+        base=_base_factory(base, lookup, tables, nesting) if base is not None else builtin_base,
+        window=_window_factory(window, lookup, tables, nesting) if window is not None else None,
         algebraic=algebraic,
         columns=columns,
     )
@@ -128,7 +149,9 @@ def _check_combines(definition: AggregateDefinition) -> None:
         )
 
 
-def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Source) -> BaseFactory:
+def _base_factory(
+    definition: AggregateDefinition, lookup: Lookup, tables: Source, nesting: CallNesting
+) -> BaseFactory:
     if definition.model is not None:
         return lambda: ModelAccumulator(definition)
     if definition.external is not None:
@@ -143,12 +166,14 @@ def _base_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sourc
     program = CompiledOnDemand(lambda: compile_bodies(definition, own_name_is_builtin))
 
     def make_instance() -> BaseAccumulator:
-        return EslAccumulator(definition, program(), None, tables)
+        return EslAccumulator(definition, program(), None, tables, nesting)
 
     return make_instance
 
 
-def _window_factory(definition: AggregateDefinition, lookup: Lookup, tables: Source) -> WindowFactory:
+def _window_factory(
+    definition: AggregateDefinition, lookup: Lookup, tables: Source, nesting: CallNesting
+) -> WindowFactory:
     if definition.model is not None:
         return lambda inwindow: ModelAccumulator(definition)  # noqa: ARG005
     if definition.external is not None:
@@ -157,9 +182,31 @@ def _window_factory(definition: AggregateDefinition, lookup: Lookup, tables: Sou
     program = CompiledOnDemand(lambda: compile_bodies(definition, lookup))
 
     def make_instance(inwindow: Inwindow) -> WindowAccumulator:
-        return EslAccumulator(definition, program(), inwindow, tables)
+        return EslAccumulator(definition, program(), inwindow, tables, nesting)
 
     return make_instance
+
+
+class CallNesting:
+    """How many bodies run inside one another. At Python's own limit a user would be told nothing."""
+
+    __slots__ = ("_depth",)
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def enter(self, name: str) -> None:
+        self._depth += 1
+        if self._depth == 2 and sys.getrecursionlimit() < MOST_CALLS * _FRAMES:
+            sys.setrecursionlimit(MOST_CALLS * _FRAMES)
+        if self._depth > MOST_CALLS:
+            raise ExpressionError(
+                f"calls of {name} are nested more than {MOST_CALLS} deep: does it call itself in a circle? "
+                "Keep what has been seen, or use WHILE"
+            )
+
+    def leave(self) -> None:
+        self._depth -= 1
 
 
 class CompiledOnDemand:
@@ -184,11 +231,17 @@ class EslAccumulator:
     last one.
     """
 
-    __slots__ = ("_body", "_names", "_program", "_to_arguments")
+    __slots__ = ("_body", "_name", "_names", "_nesting", "_program", "_to_arguments")
 
     def __init__(
-        self, definition: AggregateDefinition, program: Program, inwindow: Inwindow | None, tables: Source
+        self,
+        definition: AggregateDefinition,
+        program: Program,
+        inwindow: Inwindow | None,
+        tables: Source,
+        nesting: CallNesting,
     ) -> None:
+        self._name, self._nesting = definition.name, nesting
         self._names = definition.arguments.names
         self._to_arguments = row_converter(definition.arguments)
         self._program = program
@@ -215,16 +268,27 @@ class EslAccumulator:
     def restore(self, state: Any) -> None:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
 
-    def run_statement(self, state: BodyState, index: int) -> None:
+    def run_statement(self, state: BodyState, path: StatementPath) -> None:
         """One statement alone, over the tables and arguments at hand: for its error."""
-        self._program[state][index](self._body)
+        steps: Sequence[Step] = self._program[state]
+        for index in path[:-1]:
+            loop = steps[index]
+            assert isinstance(loop, LoopStep), "only loops have statements inside"
+            steps = loop.parts
+        steps[path[-1]](self._body)
 
     def _run(self, state: BodyState, args: Args) -> Returned:
         self._body.arguments = dict(zip(self._names, self._to_arguments(args), strict=True))
         return self._execute(state)
 
     def _execute(self, state: BodyState) -> Returned:
-        for step in self._program.get(state, ()):
-            step(self._body)
+        steps = self._program.get(state, ())
+        if steps:
+            self._nesting.enter(self._name)
+            try:
+                for step in steps:
+                    step(self._body)
+            finally:
+                self._nesting.leave()
         returned, self._body.returned = self._body.returned, []
         return returned

@@ -40,13 +40,15 @@ def no_tables(name: str) -> Iterable[Row]:
 class QueryEnvironment:
     """What names mean: columns of the row at hand and of the rows around it; in an aggregate, also its own.
 
-    The columns of `oldest` are NULL where the window is empty.
+    The columns of `oldest` are NULL where the window is empty. `stored` gives stored tables alone, where
+    `source` has others before them.
     """
 
     source: Source
     columns: Mapping[str, object] = field(default_factory=dict)
     arguments: Mapping[str, object] = field(default_factory=dict)
     oldest: Mapping[str, object] = field(default_factory=dict)
+    stored: Source | None = None
 
     def column(self, name: str) -> object:
         try:
@@ -152,18 +154,45 @@ def _compile_inputs(
         for rows in product(*(reader(env) for reader in readers)):
             yield env.around({name: value for row in rows for name, value in row.items()})
 
-    return joined
+    def joined_in_turn(env: QueryEnvironment) -> Iterator[QueryEnvironment]:
+        """A function is called for each combination of rows before it."""
+        found = [env]
+        for entry, reader in zip(inputs, readers, strict=True):
+            fixed = reader(env) if entry.arguments is None else None
+            found = [
+                one.around(row) for one in found for row in (fixed if fixed is not None else reader(one))
+            ]
+        return iter(found)
+
+    return joined if all(entry.arguments is None for entry in inputs) else joined_in_turn
 
 
 def _compile_input(
     entry: RelationInput, lookup: Lookup
 ) -> Callable[[QueryEnvironment], list[dict[str, object]]]:
     """The rows of one input. A sub-query sees what is around the whole query, not the inputs beside it."""
+    if entry.query is not None and entry.arguments is not None:
+        call, given = compile_table_call(entry.query, lookup), entry.arguments
+        values = [(name, compile_in_query(value, lookup)) for name, value in given]
+
+        def called(env: QueryEnvironment) -> list[dict[str, object]]:
+            rows = call(env.stored or env.source, {name: value(env) for name, value in values})
+            return [columns_of(entry.alias, entry.schema, row) for row in rows]
+
+        return called
     if entry.query is not None:
         rows_of = compile_query(entry.query, lookup)
         return lambda env: [columns_of(entry.alias, entry.schema, row) for row in rows_of(env)]
 
     return lambda env: [columns_of(entry.alias, entry.schema, row) for row in env.source(entry.relation)]
+
+
+def compile_table_call(
+    query: RelationQuery, lookup: Lookup
+) -> Callable[[Source, Mapping[str, object]], list[Row]]:
+    """The rows of a function for the values of its arguments: it sees stored tables, and nothing around."""
+    rows_of = compile_query(query, lookup)
+    return lambda stored, values: rows_of(QueryEnvironment(stored, arguments=values))
 
 
 def _compile_groups(

@@ -71,7 +71,7 @@ class BodyContext:
             if oldest is None
             else dict(zip(self._inwindow_schema.names, self.window_row(oldest), strict=True))
         )
-        return QueryEnvironment(self.rows, arguments=self.arguments, oldest=named)
+        return QueryEnvironment(self.rows, arguments=self.arguments, oldest=named, stored=self.outside)
 
     def rows(self, relation: str) -> Iterable[Row]:
         if relation.lower() in self.tables:
@@ -87,6 +87,9 @@ class BodyContext:
 
 Step: TypeAlias = Callable[[BodyContext], None]
 Program: TypeAlias = dict[BodyState, list[Step]]
+# Where a statement stands in the body of a state: its index, or those of the loops around it and its own.
+StatementPath: TypeAlias = tuple[int, ...]
+ROUNDS, CONDITION = -2, -1  # in a loop, behind its statements
 
 
 def compile_bodies(definition: AggregateDefinition, lookup: Lookup) -> Program:
@@ -99,7 +102,7 @@ def compile_bodies(definition: AggregateDefinition, lookup: Lookup) -> Program:
 
 def _compile(statement: Statement, schemas: Mapping[str, Schema], lookup: Lookup) -> Step:
     if isinstance(statement, While):
-        return _while(statement, schemas, lookup)
+        return LoopStep(statement, schemas, lookup)
     schema = schemas[statement.table]
     if isinstance(statement, Insert):
         return _insert(statement, schema, lookup)
@@ -108,19 +111,31 @@ def _compile(statement: Statement, schemas: Mapping[str, Schema], lookup: Lookup
     return _delete(statement, schema, lookup)
 
 
-def _while(statement: While, schemas: Mapping[str, Schema], lookup: Lookup) -> Step:
-    holds = compile_condition_in_query(statement.condition, lookup)
-    steps = [_compile(inner, schemas, lookup) for inner in statement.statements]
+class LoopStep:
+    """A WHILE. Its `parts` are its statements, then what ends too many rounds, and its condition."""
 
-    def loop(body: BodyContext) -> None:
-        for _ in range(MOST_ROUNDS):
-            if not holds(body.environment()):
-                return
-            for step in steps:
+    __slots__ = ("_holds", "_steps", "parts")
+
+    def __init__(self, statement: While, schemas: Mapping[str, Schema], lookup: Lookup) -> None:
+        self._holds = compile_condition_in_query(statement.condition, lookup)
+        self._steps = [_compile(inner, schemas, lookup) for inner in statement.statements]
+        self.parts: list[Step] = [*self._steps, _too_many_rounds, self._condition]
+
+    def _condition(self, body: BodyContext) -> None:
+        self._holds(body.environment())
+
+    def __call__(self, body: BodyContext) -> None:
+        rounds = 0
+        while self._holds(body.environment()):
+            if rounds == MOST_ROUNDS:
+                _too_many_rounds(body)
+            rounds += 1
+            for step in self._steps:
                 step(body)
-        raise ExpressionError(f"a WHILE has gone round {MOST_ROUNDS:,} times for one tuple, and goes on")
 
-    return loop
+
+def _too_many_rounds(_: BodyContext) -> None:
+    raise ExpressionError(f"a WHILE has gone round {MOST_ROUNDS:,} times for one tuple, and goes on")
 
 
 def _insert(statement: Insert, schema: Schema, lookup: Lookup) -> Step:

@@ -4,7 +4,8 @@ New files are taken in the order of (modification time, name). A file is known b
 and is touched or written again is not read again. A file must be whole when it appears; move it into the
 folder, or give it a leading `_` meanwhile. One whose content cannot be read is told as an error, and the
 others go on; if it was written just now, it may not be whole, and the stream waits for it. One that the
-system cannot give (a disk that fails, missing rights) stops its stream, and no other, until it can.
+system cannot give (a disk that fails, missing rights) stops its stream, and no other, until it can. A source
+that names one file ends with it; folders and patterns never do.
 
 An offset is `{"seen": place in the ledger, "names": files read since, "file": [name, position], "memory":
 …}`.
@@ -137,6 +138,9 @@ class FilesReader:
         batch.offset = self._offset = self._as_offset(offset, names, current, memory)
         # Others may have come since these were found.
         batch.more = current is not None or bool(self._waiting) or not listed
+        # One file is read once, and others are not looked for.
+        batch.ended = "" in seen and current is None
+        batch.more = batch.more and not batch.ended
         if files:
             self._again_us = _FIRST_AGAIN_US
         batch.again_us = 0 if batch.more else self._pause_us(bool(files))

@@ -1,5 +1,7 @@
 """`memory:`: results in this process, for notebooks and tests; `memory:?rows=1000` keeps the newest 1000.
 
+Of results that change it holds the rows of now, or with `memory:?changelog=true` all changes.
+
 What it holds ends with the process, so a mill that starts again hands it all that the log still has.
 """
 
@@ -10,7 +12,8 @@ from collections import deque
 
 import pyarrow as pa
 
-from slicemill.esl.types.schema import Schema
+from slicemill.columns.changes import inserts_of
+from slicemill.esl.types.schema import OP, Schema
 from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
 
 
@@ -47,3 +50,33 @@ class MemorySink:
             table = pa.concat_tables(self._tables) if self._tables else self._empty
         extra = 0 if self._keep_rows is None else max(0, table.num_rows - self._keep_rows)
         return table.slice(extra)
+
+
+class MemoryTable:
+    """The rows that results which change come to."""
+
+    per_epoch = False
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._changes = as_results(with_system_columns(to_arrow(schema)).empty_table())
+        self._last = -1
+        self._lock = threading.Lock()
+
+    def resume(self, owner: str, stored: int) -> int:
+        del owner, stored
+        return self._last
+
+    def deliver(self, first: int, last: int, table: pa.Table) -> None:
+        del first
+        with self._lock:
+            self._changes = inserts_of(pa.concat_tables([self._changes, table]), self._schema)
+            self._last = last
+
+    def close(self) -> None:
+        """The rows stay: they are what the sink is for."""
+
+    def to_arrow(self) -> pa.Table:
+        """The rows of now, with the timestamp of their last change as `_ts` (UTC) in front."""
+        with self._lock:
+            return self._changes.drop_columns([OP])

@@ -1,5 +1,8 @@
 """`postgres://user@host:port/database?table=t`: rows and cursor in one transaction, so exactly once.
 
+Of results that change, the table has the rows of now, found by their key; or, with `changelog=true`, all
+changes.
+
 The user's database gets two tables. The target (the query's name unless `table=` says another, made if it is
 missing) has `_ts` and the query's columns; names are quoted, so they keep their case. `slicemill_cursors` has
 one row for each query: the last epoch that is in, and the home that it comes from. That row, not the home's
@@ -9,23 +12,25 @@ was played back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl, quote, urlencode
 
 import pyarrow as pa
 
+from slicemill.columns.changes import table_of_now
 from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.sink import SinkError
 from slicemill.esl.types.schema import TIMESTAMP, Column, Kind, Schema, Type
 from slicemill.storage.arrow_schema import TS
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from psycopg import Connection, Cursor
     from psycopg.sql import Composable, Identifier
 
 CURSORS = "slicemill_cursors"
+TOUCHED = "slicemill_touched"
 
 _CONNECT_TIMEOUT_S = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,6 +46,7 @@ _TYPES = {
     Kind.INTERVAL: "interval",
     Kind.MONTHS: "interval",
     Kind.PERIOD: "tstzrange",
+    Kind.CHANGE: "text",
     Kind.NULL: "text",
 }
 
@@ -69,7 +75,7 @@ def split_table(url: str) -> tuple[str, str | None]:
     return f"{address}?{rest}" if rest else address, dict(options).get("table")
 
 
-def open_postgres(url: str, query: str, schema: Schema) -> PostgresSink:
+def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) -> PostgresSink:
     """Checks the URL; connects when it is resumed."""
     try:
         import psycopg
@@ -83,14 +89,30 @@ def open_postgres(url: str, query: str, schema: Schema) -> PostgresSink:
             f"the sink of {query} is no Postgres address ({str(problem).strip()}); "
             "write postgres://user@host:port/database?table=t"
         ) from None
-    return PostgresSink(address, tuple(table.split(".")) if table else (query,), query, schema)
+    target = tuple(table.split(".")) if table else (query,)
+    if not schema.changelog or as_log:
+        return PostgresSink(address, target, query, schema)
+    if schema.key is None:
+        raise SinkError(
+            f"query {query} changes, and no columns tell its rows apart, so that they could be found in a "
+            "table: select its groups, or its rank; or write its changes with _op (changelog=true)"
+        )
+    return PostgresTable(address, target, query, schema)
 
 
 class PostgresSink:
     per_epoch = False
 
-    def __init__(self, address: str, table: tuple[str, ...], query: str, schema: Schema) -> None:
+    def __init__(
+        self,
+        address: str,
+        table: tuple[str, ...],
+        query: str,
+        schema: Schema,
+        key: tuple[str, ...] = (),
+    ) -> None:
         self._address = address
+        self._key = key
         self._table = table
         self._query = query
         self._columns = (Column(TS, TIMESTAMP), *schema)
@@ -117,26 +139,18 @@ class PostgresSink:
             return self._position(self._connection)
 
     def deliver(self, first: int, last: int, table: pa.Table) -> None:
-        from psycopg.sql import SQL, Identifier
-
         connection = self._connection
         assert connection is not None, "resume the sink first"
-        names = SQL(", ").join(Identifier(column.name) for column in self._columns)
-        values = [
-            [
-                _CONVERT.get(column.type.kind, _same)(value)
-                for value in column_values(table.column(column.name), column.type.kind)
-            ]
-            for column in self._columns
-        ]
         with connection.transaction(), connection.cursor() as cursor:
             found = self._position(connection)
             if found >= first:
                 raise SinkError(f"{CURSORS} has {self._query} at epoch {found}, so {first} is not next")
-            with cursor.copy(SQL("COPY {} ({}) FROM STDIN").format(self._target(), names)) as copy:
-                for row in zip(*values, strict=True):
-                    copy.write_row(row)
+            self._take(cursor, table)
             cursor.execute(f"UPDATE {CURSORS} SET epoch = %s WHERE query = %s", [last, self._query])
+
+    def _take(self, cursor: Cursor, table: pa.Table) -> None:
+        """The rows of a delivery, within its transaction."""
+        _copy(cursor, self._target(), self._columns, table)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -165,12 +179,70 @@ class PostgresSink:
             SQL("{} {}").format(Identifier(column.name), SQL(postgres_type(column.type)))
             for column in self._columns
         )
+        if self._key:
+            columns += SQL(", UNIQUE ({})").format(SQL(", ").join(map(Identifier, self._key)))
         _make_missing(connection, self._target(), columns)
 
     def _target(self) -> Identifier:
         from psycopg.sql import Identifier
 
         return Identifier(*self._table)
+
+
+class PostgresTable(PostgresSink):
+    """The rows that results which change come to: found by their key, deleted and put in their place anew.
+
+    Both happen in the transaction that moves the cursor, so that nobody sees a table in between.
+    """
+
+    def __init__(self, address: str, table: tuple[str, ...], query: str, schema: Schema) -> None:
+        assert schema.key is not None, "rows are found by their key"
+        super().__init__(address, table, query, schema.own, schema.key)
+        self._changes = schema
+        self._keys = tuple(column for column in schema.own if column.name in schema.key)
+
+    def _take(self, cursor: Cursor, table: pa.Table) -> None:
+        from psycopg.sql import SQL, Identifier
+
+        if self._keys:
+            columns = [
+                SQL("{} {}").format(Identifier(c.name), SQL(postgres_type(c.type))) for c in self._keys
+            ]
+            touched = Identifier(TOUCHED)
+            made = SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(
+                touched, SQL(", ").join(columns)
+            )
+            cursor.execute(made)
+            _copy(cursor, touched, self._keys, table)
+            # An index finds values that are equal; NULL is equal to none, and looked for in the whole table.
+            names = [Identifier(column.name) for column in self._keys]
+            equal = [SQL("t.{0} = {1}.{0}").format(name, touched) for name in names]
+            same = [SQL("t.{0} IS NOT DISTINCT FROM {1}.{0}").format(name, touched) for name in names]
+            unknown = SQL(" OR ").join(SQL("{}.{} IS NULL").format(touched, name) for name in names)
+            for conditions in (equal, [*same, SQL("({})").format(unknown)]):
+                where = SQL(" AND ").join(conditions)
+                cursor.execute(
+                    SQL("DELETE FROM {} t USING {} WHERE {}").format(self._target(), touched, where)
+                )
+        elif table.num_rows:
+            cursor.execute(SQL("DELETE FROM {}").format(self._target()))
+        _copy(cursor, self._target(), self._columns, table_of_now(table, self._changes))
+
+
+def _copy(cursor: Cursor, target: Identifier, columns: Sequence[Column], table: pa.Table) -> None:
+    from psycopg.sql import SQL, Identifier
+
+    names = SQL(", ").join(Identifier(column.name) for column in columns)
+    values = [
+        [
+            _CONVERT.get(column.type.kind, _same)(value)
+            for value in column_values(table.column(column.name), column.type.kind)
+        ]
+        for column in columns
+    ]
+    with cursor.copy(SQL("COPY {} ({}) FROM STDIN").format(target, names)) as copy:
+        for row in zip(*values, strict=True):
+            copy.write_row(row)
 
 
 def _make_missing(connection: Connection, table: Identifier, columns: Composable) -> None:

@@ -11,7 +11,7 @@ from slicemill.connectors.sinks import arrow, json_lines, parquet
 from slicemill.connectors.sinks.callable import CallableSink, Receive
 from slicemill.connectors.sinks.console import DEFAULT_ROWS, ConsoleSink
 from slicemill.connectors.sinks.folder import Encode, FolderSink
-from slicemill.connectors.sinks.memory import MemorySink
+from slicemill.connectors.sinks.memory import MemorySink, MemoryTable
 from slicemill.connectors.sinks.postgres import open_postgres
 from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.errors import did_you_mean, one_of
@@ -21,12 +21,15 @@ from slicemill.storage.files import SHARED, FileSystem
 
 @dataclass(frozen=True, slots=True)
 class _Request:
+    """`as_log`: changes are wanted as such, with what each of them does."""
+
     url: str
     query: str
     schema: Schema
     folder: Path
     files: FileSystem
     durable: bool
+    as_log: bool = False
 
 
 def open_sink(
@@ -50,7 +53,27 @@ def open_sink(
         known = [f"{name}:" for name in _SCHEMES]
         hint = did_you_mean(f"{scheme}:", known) or f"a sink is {one_of(known)}"
         raise SinkError(f"query {query}: '{scheme}' is no kind of sink; {hint}")
-    return opener(_Request(target, query, schema, folder, files, durable))
+    url, as_log = _split_changelog(target, query)
+    if as_log and not schema.changelog:
+        raise SinkError(f"query {query} has results that do not change; leave changelog=true out of its sink")
+    return opener(_Request(url, query, schema, folder, files, durable, as_log))
+
+
+def _split_changelog(url: str, query: str) -> tuple[str, bool]:
+    """The URL without `changelog=true`, which is for all sinks; and whether it was there.
+
+    >>> _split_changelog("json:out?changelog=true", "q"), _split_changelog("memory:?rows=3", "q")
+    (('json:out', True), ('memory:?rows=3', False))
+    """
+    address, mark, options = url.partition("?")
+    parts = options.split("&")
+    asked = [part for part in parts if part.startswith("changelog=")]
+    if not asked:
+        return url, False
+    if asked[-1] not in ("changelog=true", "changelog=false"):
+        raise SinkError(f"query {query}: write changelog=true, or leave it out")
+    kept = "&".join(part for part in parts if part not in asked)
+    return address + (mark + kept if kept else ""), asked[-1] == "changelog=true"
 
 
 def _console(request: _Request) -> Sink:
@@ -58,7 +81,15 @@ def _console(request: _Request) -> Sink:
 
 
 def _memory(request: _Request) -> Sink:
-    return MemorySink(request.schema, _rows(request))
+    rows = _rows(request)
+    if not request.schema.changelog or request.as_log:
+        return MemorySink(request.schema, rows)
+    if rows is not None:
+        raise SinkError(
+            f"query {request.query} changes: memory: has its table, and memory:?changelog=true&rows={rows} "
+            "its newest changes"
+        )
+    return MemoryTable(request.schema)
 
 
 def _rows(request: _Request) -> int | None:
@@ -76,6 +107,11 @@ def _folder(suffix: str, encode: Encode) -> Callable[[_Request], Sink]:
     def opened(request: _Request) -> Sink:
         parts = urlsplit(request.url)
         path = unquote(parts.path)
+        if request.schema.changelog and not request.as_log:
+            raise SinkError(
+                f"query {request.query} changes, and a file takes no row back; write its changes with _op "
+                f"('{request.url}?changelog=true'), tell it once (EMIT FINAL), or use a Postgres table"
+            )
         if not path or parts.netloc or parts.query or parts.fragment:
             raise SinkError(
                 f"query {request.query}: '{request.url}' should be {parts.scheme}: and a folder, "
@@ -87,7 +123,7 @@ def _folder(suffix: str, encode: Encode) -> Callable[[_Request], Sink]:
 
 
 def _postgres(request: _Request) -> Sink:
-    return open_postgres(request.url, request.query, request.schema)
+    return open_postgres(request.url, request.query, request.schema, request.as_log)
 
 
 _JSON_LINES = _folder(json_lines.SUFFIX, json_lines.encode)

@@ -17,7 +17,7 @@ from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
-from slicemill.plan.placement import Placement
+from slicemill.plan.placement import Placement, judges_rows
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
@@ -94,6 +94,17 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
             log: ts for log, ts in before.fields["output_watermarks"].items() if log in written
         },
     }
+
+
+def replaced(plan: UnitPlan, before: RunningUnit) -> dict[str, Any]:
+    """The changed fields of a unit whose new members do not allow its cells, or its heavy keys: its state is
+    put where it is from now on (`adapting.replacing`)."""
+    was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
+    heavy = before.fields.get("heavy") or []
+    if was == now and not (heavy and judges_rows(plan.unit, plan.graph)):
+        return {}
+    checkpoint = {"placement": was.plain(), "heavy": heavy, **before.fields["checkpoint"]}
+    return {"placement": now.plain(), "heavy": None, "checkpoint": checkpoint}
 
 
 def with_logs(streams: Iterable[Stream], queries: Iterable[QueryDefinition], home: Home) -> Change:

@@ -12,6 +12,7 @@ keeps under that name: results of two meanings do not belong into one log.
 from __future__ import annotations
 
 import getpass
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ from typing import Any
 from slicemill.aggregate.python_source import source_digest
 from slicemill.errors import all_of
 from slicemill.esl import Bound, EslError, SourceText, bind_script
-from slicemill.esl.syntax.errors import Diagnostic
+from slicemill.esl.syntax.errors import Diagnostic, render
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.catalog import (
     CALLED,
@@ -40,6 +41,8 @@ from slicemill.esl.types.model import ModelDefinition, ModelTemplate
 from slicemill.explain.statements import describe
 from slicemill.plan.content import quoted
 from slicemill.plan.meaning import called_by, changed_parts
+
+_LOGGER = logging.getLogger("slicemill")
 
 _RELATION = "relation"
 _QUERY = "query"
@@ -71,6 +74,12 @@ def _take(entry: Entry, found: dict[Key, Entry]) -> None:
 
 def _key(entry: Entry) -> Key:
     return entry["kind"], entry["name"].lower()
+
+
+def log_warnings(bound: Bound) -> None:
+    """What in a script is probably not meant as it stands."""
+    for warning in bound.warnings:
+        _LOGGER.warning("%s", render(bound.source, warning))
 
 
 @dataclass(frozen=True)

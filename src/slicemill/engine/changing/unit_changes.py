@@ -15,6 +15,7 @@ from slicemill.engine.changing.joining import (
     joined,
     keep_announced,
     new_fields,
+    replaced,
     without_names,
     without_newcomers,
 )
@@ -26,7 +27,7 @@ from slicemill.esl.types.catalog import Catalog
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.content import quoted
 from slicemill.plan.partitions import Exchange, needed_by_log
-from slicemill.plan.placement import PlacementKind, chosen, restored
+from slicemill.plan.placement import PlacementKind, chosen, permitted, restored
 from slicemill.plan.planner import Plan
 from slicemill.plan.units import Unit, part_of
 from slicemill.storage.arrow_schema import to_arrow
@@ -87,7 +88,7 @@ class UnitChanges:
         """How a unit reads logs: one that was there before has the placement that it had."""
         known = self.home.units.get(unit.id)
         if known is not None:
-            return dict(restored(unit, graph, known["placement"]).exchanges)
+            return dict(permitted(unit, graph, restored(unit, graph, known["placement"])).exchanges)
         return dict(chosen(unit, graph, self.cells, kind=self.placement).exchanges)
 
     def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
@@ -155,7 +156,8 @@ class UnitChanges:
             keep_announced(before, self.dispatcher.streams)
         self._catch_up(feeding, plan.unit.inputs)
         self.dispatcher.finish(before)
-        self.home.commit(Change(units={plan.unit.id: joined(plan, before, self.home)}))
+        changed = joined(plan, before, self.home)
+        self.home.commit(Change(units={plan.unit.id: changed | replaced(plan, before)}))
 
     def _catch_up(self, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
         """Let all that has arrived get to some logs."""

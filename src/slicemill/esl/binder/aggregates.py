@@ -14,6 +14,7 @@ from slicemill.esl.binder.relations import RelationEnvironment, bind_relation
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.binder.types import bind_columns, bind_type
+from slicemill.esl.binder.unlikely import warn_of_cut_fractions, warn_of_silence, warn_of_statement
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
@@ -30,6 +31,7 @@ from slicemill.esl.types.aggregate import (
     Update,
     While,
 )
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Column, Schema, Type, assignable
 from slicemill.scalar.signatures import SCALARS
@@ -74,16 +76,23 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     # The theses leave the word WINDOW out where EXPIRE or inwindow says it already.
     window = bool(child(node, "window")) or has_inwindow or BodyState.EXPIRE.value in states
     _check_states(node, states, window)
-    body_binder = _BodyBinder(context, arguments, returns, tables)
+    itself = AggregateDefinition(name, arguments, returns, window, algebraic=False)
+    body_binder = _BodyBinder(_knowing(itself, context), arguments, returns, tables)
     bodies: dict[BodyState, tuple[Statement, ...]] = {}
     for body in child(node, "bodies"):
         bound: list[Statement] = []
+        body_states = [BodyState(state.name) for state in child(body, "states")]
         for statement in child(body, "statements"):
             with problems.noting():
                 bound.append(body_binder.statement(statement))
-        for state in child(body, "states"):
-            bodies[BodyState(state.name)] = tuple(bound)
+                warn_of_statement(
+                    bound[-1], body_states, statement, arguments, body_binder.inwindow, body_binder.context
+                )
+        for state in body_states:
+            bodies[state] = tuple(bound)
     problems.raise_any()
+    if window:
+        warn_of_silence(node.this, bodies, bool(child(node, "algebraic")), context)
     return AggregateDefinition(
         name=name,
         arguments=arguments,
@@ -93,6 +102,15 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
         tables=tuple(tables),
         bodies=bodies,
     )
+
+
+def _knowing(itself: AggregateDefinition, context: Context) -> Context:
+    """A body may call its own aggregate, unless that name means the built-in one that it replaces (M29)."""
+    if itself.name.lower() in BUILTINS:
+        return context
+    catalog = context.catalog.copy()
+    catalog.add(itself)
+    return replace(context, catalog=catalog)
 
 
 def _check_versions(
@@ -301,9 +319,8 @@ class _BodyBinder:
             raise Mistake("give every column of the table once", span_of(node))
         return order
 
-    @staticmethod
     def _check_row(
-        types: list[Type], schema: Schema, node: exp.Expression, order: list[int] | None = None
+        self, types: list[Type], schema: Schema, node: exp.Expression, order: list[int] | None = None
     ) -> None:
         if len(types) != len(schema):
             raise Mistake(
@@ -315,6 +332,8 @@ class _BodyBinder:
             column = schema.columns[order[index] if order is not None else index]
             if not assignable(column.type, type_):
                 raise Mistake(f"{column.name} is {column.type}, this is {type_}", span_of(node))
+            if schema is not self.returns:
+                warn_of_cut_fractions(column, type_, node, self.context)
 
     def _update(self, node: nodes.UpdateSet) -> Update:
         name, schema = self._table(node.this)
@@ -330,5 +349,6 @@ class _BodyBinder:
             value = bind(assignment.expression, env)
             if not assignable(column.type, value.type):
                 raise Mistake(f"{column.name} is {column.type}, this is {value.type}", span_of(assignment))
+            warn_of_cut_fractions(column, value.type, assignment, self.context)
             assignments.append((column.name, value))
         return Update(name, tuple(assignments), self._where(node, env))

@@ -78,6 +78,8 @@ def resolve_calls(
 
     The columns returned are named after the call as written; `over` is that text where it has a window.
     """
+    if child(node, "filter") is not None:
+        raise Mistake("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
     template = catalog.models.get(node.name.lower())
     if not isinstance(template, ModelTemplate):
         return [_resolved(node, arguments, catalog, over)]

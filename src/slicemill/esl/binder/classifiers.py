@@ -108,6 +108,12 @@ def _features(
     if is_finite(relation):
         kind = KIND_NAMES[type(relation)]
         raise Mistake(f"features come from streams, and {node.this.name} is a {kind}", span_of(node.this))
+    if relation.schema.changelog:
+        raise Mistake(
+            f"{node.this.name} is a table that changes, and a classifier reads rows that stay",
+            span_of(node.this),
+            f"end the SELECT of {node.this.name} with EMIT FINAL",
+        )
     if isinstance(relation, Stream) and relation.kind is TimestampKind.LATENT:
         raise Mistake(
             f"{relation.name} has no timestamps to cut time units by",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.problems import Unknowable
-from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.catalog import Catalog, DerivedStream, Relation, Stream, Table, View, relations_of
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.query import Continuous
@@ -32,7 +33,9 @@ class Context:
 
     `kept` is what a home has from before, and nothing has declared again. `in_body`: of an aggregate, which
     has to give the same whenever it runs. Unless `imports`, modules that a text names are not loaded: their
-    code would run. `functions_called` gathers users' functions, which leave no trace in what is bound.
+    code would run. `functions_called` gathers users' functions, which leave no trace in what is bound;
+    `warnings` gathers what is probably not meant as it stands. `later` counts, by name, the declarations that
+    are still to come in the same text.
     """
 
     catalog: Catalog
@@ -42,6 +45,18 @@ class Context:
     in_body: bool = False
     imports: bool = True
     functions_called: set[str] = field(default_factory=set)
+    warnings: list[Diagnostic] = field(default_factory=list)
+    later: Mapping[str, int] = field(default_factory=dict)
+
+    def warn(self, message: str, span: TextSpan, hint: str) -> None:
+        warning = Diagnostic(message, span, hint, warning=True)
+        if warning not in self.warnings:  # some queries are bound twice
+            self.warnings.append(warning)
+
+    def refuse_later(self, name: str, span: TextSpan) -> None:
+        """A name that is unknown because what declares it comes later."""
+        if self.later.get(name.lower(), 0) > 0:
+            raise Mistake(f"{name} is declared further down", span, "move its declaration up, before this")
 
     def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:
         return replace(self, local={**self.local, name.lower(): query})
@@ -55,6 +70,7 @@ class Context:
             return found
         if name in self.broken:
             raise Unknowable
+        self.refuse_later(identifier.name, span_of(identifier))
         names = [relation.name for relation in self.catalog.relations.values()]
         hint = did_you_mean(identifier.name, [*names, *self.local])
         if not hint:

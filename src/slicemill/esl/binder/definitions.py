@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from slicemill.errors import all_of, did_you_mean, one_of
 from slicemill.esl.binder.budgets import MEMORY, with_budget
+from slicemill.esl.binder.changing.changelogs import check_sink, refuse_open_rank
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.loads import bind_load
@@ -102,13 +103,14 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
     refuse_known(node.this, context)
     if child(node, "query") is not None:
         query = bind_query(child(node, "query"), context)
+        refuse_open_rank(query, child(node, "query"))
         if isinstance(query, RelationQuery):
             raise Mistake(
                 "a stream is made from streams, and this reads tables only",
                 span_of(child(node, "query")),
                 "make it a CREATE VIEW",
             )
-        return DerivedStream(node.this.name, query)
+        return _derived(node, query)
     problems = Problems()
     schema = Schema(())
     with problems.noting():
@@ -132,6 +134,19 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
     )
     _refuse_taken_sides(stream, node.this, context)
     return stream
+
+
+def _derived(node: nodes.CreateStream, query: Continuous) -> DerivedStream:
+    order, slack = child(node, "order"), child(node, "slack")
+    if order is None:
+        return DerivedStream(node.this.name, query)
+    column = query.schema.find(order.name)
+    times = [c.name for c in query.schema if c.type.kind is Kind.TIMESTAMP]
+    if column is None or column.name not in times:
+        what = f"there is no column {order.name}" if column is None else f"{column.name} is {column.type}"
+        hint = f"order by {one_of(times)}" if times else "select a timestamp column to order by"
+        raise Mistake(f"a stream is ordered by time, and {what} in it", span_of(order), hint)
+    return DerivedStream(node.this.name, query, column.name, duration_us(slack))
 
 
 def _timestamps(node: nodes.CreateStream, schema: Schema) -> tuple[TimestampKind, str | None]:
@@ -229,6 +244,8 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
     load, utility = None, None
     with problems.noting():
         query = bind_query(child(node, "query"), context)
+        refuse_open_rank(query, child(node, "query"))
+        check_sink(query, child(node, "options") or [])
         query = with_budget(query, options.memory, options.shedding, node.this)
         load, utility = bind_load(query, options, context, node.this)
     problems.raise_any()
@@ -240,7 +257,9 @@ def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
     number = 1
     while f"query_{number}" in (*context.catalog.queries, *context.catalog.relations):
         number += 1
-    return QueryDefinition(f"query_{number}", bind_query(node, context), QueryOptions(), to_esl(node))
+    query = bind_query(node, context)
+    refuse_open_rank(query, node)
+    return QueryDefinition(f"query_{number}", query, QueryOptions(), to_esl(node))
 
 
 def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:

@@ -62,7 +62,14 @@ def from_window(node: nodes.FrameClause, reports: bool = False) -> Window:
     extent = None if node.this is None else _length(node.this, frame, "a window")
     if extent == 0:
         raise Mistake("this window holds nothing", span_of(node.this), "make it longer than 0")
-    return Window(frame, extent, _slide(node, frame, reports))
+    slide = _slide(node, frame, reports)
+    if child(node, "from_start") and extent is not None and slide is not None and extent % slide:
+        raise Mistake(
+            "windows that grow by a step are a whole number of steps long",
+            span_of(node),
+            "let the size be a multiple of the step",
+        )
+    return Window(frame, extent, slide, grows=bool(child(node, "from_start")))
 
 
 def _slide(node: nodes.FrameClause, frame: FrameUnit, reports: bool = False) -> int | None:

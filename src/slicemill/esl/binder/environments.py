@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -16,6 +18,7 @@ from slicemill.esl.binder.calls import (
     resolve_calls,
     single_column,
 )
+from slicemill.esl.binder.changing.changelogs import ranked_by
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.model_windows import check_model_over
@@ -25,12 +28,13 @@ from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.grammar.windows import RANKS
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import ColumnRef, Expr, walk
-from slicemill.esl.types.query import FrameUnit, Window, WindowCall
+from slicemill.esl.types.query import FrameUnit, Rank, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import TIMESTAMP, Column
+from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column
 
 WINDOW_BOUNDS = ("window_start", "window_end")
 
@@ -50,6 +54,7 @@ class SelectEnvironment:
     bounds_allowed: bool = False
     resolved: dict[str, Resolved] = field(default_factory=dict)
     window_calls: dict[str, WindowCall] = field(default_factory=dict)
+    rank: Rank | None = None
     _columns: dict[str, tuple[Column, ...]] = field(default_factory=dict)
 
     @property
@@ -62,7 +67,17 @@ class SelectEnvironment:
         """Columns that aggregates of this SELECT provide."""
         columns = [c for call in self.resolved.values() for c in call.columns]
         columns += [c for call in self.window_calls.values() for c in call.columns]
+        columns += [self.rank.column] if self.rank is not None else []
         return frozenset(column.name for column in columns) | frozenset(WINDOW_BOUNDS)
+
+    @contextmanager
+    def seeing(self, scope: Scope) -> Iterator[None]:
+        """Other names than those of the select list."""
+        before, self.scope = self.scope, scope
+        try:
+            yield
+        finally:
+            self.scope = before
 
     def column(self, node: exp.Column) -> Expr:
         return self.scope.resolve(node)
@@ -131,9 +146,12 @@ class SelectEnvironment:
     def _window_call(self, node: nodes.Over) -> tuple[Column, ...]:
         """The columns that a call with a window returns."""
         call = node.this
+        if call.name.lower() in RANKS:
+            return (self._rank(node).column,)
         if not is_aggregate(call.name, self.context.catalog):
             if call.name.lower() in self.context.broken:
                 raise Unknowable
+            self.context.refuse_later(call.name, span_of(call))
             hint = did_you_mean(call.name, self.call_names()) or "OVER goes with aggregates"
             raise Mistake(f"there is no aggregate {call.name}", span_of(call), hint)
         if self.place or not self.windows_allowed:
@@ -157,6 +175,31 @@ class SelectEnvironment:
             self.window_calls[one.columns[0].name] = made
         self._columns[text] = tuple(column for one in found for column in one.columns)
         return self._columns[text]
+
+    def _rank(self, node: nodes.Over) -> Rank:
+        """ROW_NUMBER, RANK or DENSE_RANK: there is one in a SELECT."""
+        name = node.this.name.lower()
+        if self.place or not self.windows_allowed:
+            place = self.place or "this query"
+            hint = f"use QUALIFY {name}() OVER (…) <= 10, or compute it in a query inside"
+            raise Mistake(f"{name} cannot stand in {place}", span_of(node), hint)
+        if node.this.expressions or child(node, "frame") is not None:
+            raise Mistake(
+                f"{name} takes no argument and no window",
+                span_of(node),
+                f"write {name}() OVER (PARTITION BY … ORDER BY …)",
+            )
+        column = Column(to_esl(node), BIGINT)
+        if self.rank is not None and self.rank.column != column:
+            raise Mistake("a query has one rank", span_of(node), "compute the other one in a query inside")
+        if self.rank is None:
+            partition = [bind(part, self) for part in child(node, "partition_by") or ()]
+            keys = child(node, "ranked") or ()
+            if not keys and name != "row_number":
+                raise Mistake(f"{name} says nothing without an order", span_of(node), "add ORDER BY")
+            order = [(bind(key.this, self), bool(child(key, "desc"))) for key in keys]
+            self.rank = Rank(ranked_by(name, partition, order, self.time_columns), column)
+        return self.rank
 
     def _partition(self, node: exp.Expression) -> Expr:
         before, self.place = self.place, "PARTITION BY"

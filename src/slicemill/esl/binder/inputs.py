@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
+from slicemill.esl.binder.functions.tables import returned_rows
+from slicemill.esl.binder.joins.kinds import check_kinds, check_table, kind_of_join, using_condition
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.catalog import Catalog, Relation, Stream
-from slicemill.esl.types.query import QueryInput, SelectQuery, UnionQuery
+from slicemill.esl.types.catalog import Catalog, DerivedStream, Relation, Stream
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 
 
@@ -27,6 +30,8 @@ class BoundInput:
     node: nodes.StreamInput
     on: exp.Expression | None = None
     left: bool = False
+    using: Sequence[exp.Identifier] = ()
+    side: str | None = None
 
 
 def from_entries(node: exp.Select) -> list[tuple[nodes.StreamInput, nodes.JoinInput | None]]:
@@ -35,6 +40,13 @@ def from_entries(node: exp.Select) -> list[tuple[nodes.StreamInput, nodes.JoinIn
         join = entry if isinstance(entry, nodes.JoinInput) else None
         entries.append((join.this if join is not None else entry, join))
     return entries
+
+
+def alias_of_call(entry: nodes.StreamInput) -> str:
+    alias = child(entry, "alias")
+    if alias is None:
+        raise Mistake("TABLE(…) in FROM needs a name", span_of(entry), "add AS name")
+    return str(alias.name)
 
 
 def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
@@ -51,14 +63,13 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
                     "give one of them an alias: AS other",
                 )
             aliases.add(made.input.alias.lower())
-            if made.left and not made.input.finite:
-                raise Mistake(
-                    "LEFT JOIN looks up a table or view; a stream could still bring the match later",
-                    span_of(entry),
-                    "use JOIN with a window, or put the table on the right",
-                )
+            if made.using:
+                before = [(one.input.alias, one.input.schema) for one in bound]
+                own = made.input
+                made = replace(made, on=using_condition(made.using, own.alias, own.schema, before))
             bound.append(made)
     problems.raise_any()
+    check_kinds([one.input for one in bound], node)
     if bound[0].input.finite and any(b.left for b in bound):
         raise Mistake(
             "LEFT JOIN keeps the tuples of a stream", span_of(bound[0].node), "name the stream first"
@@ -69,11 +80,18 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
 def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context: Context) -> BoundInput:
     alias_node = child(entry, "alias")
     frame = child(entry, "frame")
+    session = frame is not None and child(frame, "kind") == "SESSION"
     reports = child(entry, "coalesce") is not None
-    window = durations.from_window(frame, reports) if frame is not None else None
+    window = durations.from_window(frame, reports) if frame is not None and not session else None
+    left = False
     on = child(join, "on") if join is not None else None
-    left = join is not None and child(join, "side") == "LEFT"
-    if isinstance(entry.this, exp.Identifier):
+    if isinstance(entry.this, nodes.TableFunctionCall):
+        if join is not None and child(join, "side") not in (None, "CROSS"):
+            side = child(join, "side")
+            raise Mistake(f"{side} JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN")
+        rows = returned_rows(entry.this, context)
+        made = QueryInput(alias_of_call(entry), rows, window=window, finite=True)
+    elif isinstance(entry.this, exp.Identifier):
         relation = context.relation(entry.this)
         alias = alias_node.name if alias_node is not None else entry.this.name
         if isinstance(relation, (SelectQuery, UnionQuery)):
@@ -85,6 +103,7 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
             made = QueryInput(
                 alias, relation.schema, relation=relation.name, window=window, finite=is_finite(relation)
             )
+            left = made.finite and check_table(join, made.alias)
     else:
         query = queries.bind_query(entry.this, context)
         if alias_node is None:
@@ -92,7 +111,10 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
         if isinstance(query, RelationQuery):
             raise Mistake("a sub-query over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
         made = QueryInput(alias_node.name, query.schema, query=query, window=window)
-    return BoundInput(made, entry, on, left)
+    made = replace(made, kind=kind_of_join(join, finite=made.finite))
+    using = (child(join, "using") or ()) if join is not None else ()
+    side = child(join, "side") if join is not None else None
+    return BoundInput(made, entry, on, left, using, side)
 
 
 def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context: Context) -> None:
@@ -106,13 +128,39 @@ def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context
         )
 
 
+def places_of_time(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> dict[str, int]:
+    """The columns that carry the timestamp, as they are read in this SELECT, and whose they are."""
+    found: dict[str, int] = {}
+    for place, entry in enumerate(inputs):
+        found |= dict.fromkeys(time_columns_of([entry], scope, catalog), place)
+    return found
+
+
 def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> frozenset[str]:
     """The columns that carry the timestamp, as they are read in this SELECT."""
     found = set()
     for entry in inputs:
-        stream = catalog.relation(entry.relation) if entry.relation is not None else None
-        if isinstance(stream, Stream) and stream.time_column is not None:
-            column = stream.schema.find(stream.time_column)
+        stream = catalog.relation(entry.relation) if entry.relation is not None else entry.query
+        for name in _time_columns(stream, catalog):
+            column = entry.schema.find(name)
             assert column is not None, "the binder has found it"
             found.add(scope.read_as(entry.alias, column).name)
     return frozenset(found)
+
+
+def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> list[str]:
+    """The columns of a stream that carry its timestamp: its own, or what a derived one has of that column."""
+    if isinstance(stream, Stream):
+        return [] if stream.time_column is None else [stream.time_column]
+    query = stream.query if isinstance(stream, DerivedStream) else stream
+    if (
+        not isinstance(query, SelectQuery)
+        or len(query.inputs) != 1
+        or query.aggregates
+        or query.coalesce is not None
+        or any(call.window.active for call in query.window_calls)  # a tuple that leaves answers later
+    ):
+        return []
+    scope = Scope(tuple((entry.alias, entry.schema) for entry in query.inputs), qualified=False)
+    inner = time_columns_of(query.inputs, scope, catalog)
+    return [item.name for item in query.items if isinstance(item.expr, ColumnRef) and item.expr.name in inner]

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from slicemill.errors import did_you_mean
 from slicemill.esl.binder.calls import field_of
+from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import ScalarEnvironment, bind
 from slicemill.esl.binder.scope import Scope
@@ -44,7 +45,7 @@ def bind_items(
                     )
                 bound += [(SelectItem(field_of(c), ColumnRef.to(c)), node) for c in several]
                 continue
-            bound.append((SelectItem(alias or _name_of(value_node), bind(value_node, env)), node))
+            bound.append((SelectItem(alias or name_of(value_node), bind(value_node, env)), node))
     return bound
 
 
@@ -56,10 +57,15 @@ def _expand(node: exp.Expression, scope: Scope) -> Iterable[SelectItem]:
     for alias, schema in scope.relations:
         if not wanted or alias.lower() == wanted:
             for column in schema:
-                yield SelectItem(column.name, ColumnRef.to(scope.read_as(alias, column)))
+                merged = None if wanted else scope.merged.get(column.name.lower())
+                value = scope.merged_value(column.name) if merged is not None else None
+                if merged is None or value is None:
+                    yield SelectItem(column.name, ColumnRef.to(scope.read_as(alias, column)))
+                elif merged.owner == alias:
+                    yield SelectItem(column.name, value)
 
 
-def _name_of(node: exp.Expression) -> str:
+def name_of(node: exp.Expression) -> str:
     if isinstance(node, exp.Column):
         return node.name
     if isinstance(node, exp.Dot):
@@ -88,6 +94,18 @@ def with_unique_names(items: Sequence[SelectItem]) -> tuple[SelectItem, ...]:
         taken.add(name.lower())
         unique.append(SelectItem(name, item.expr))
     return tuple(unique)
+
+
+def warn_of_equal_names(items: Sequence[tuple[SelectItem, exp.Expression]], context: Context) -> None:
+    """A name that is asked for and not given, because a column before has it."""
+    unique = with_unique_names([item for item, _ in items])
+    for (item, node), named in zip(items, unique, strict=True):
+        if isinstance(node, exp.Alias) and item.name != named.name:
+            context.warn(
+                f"a column before is called {item.name} too: this one is called {named.name}",
+                span_of(node),
+                "give it another name",
+            )
 
 
 def schema_of_items(items: Sequence[SelectItem]) -> Schema:

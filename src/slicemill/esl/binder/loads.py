@@ -17,7 +17,7 @@ from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.catalog import QueryOptions
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.load_budget import AGE, METHODS, RANDOM, UTILITY, WINDOWS, LoadBudget
-from slicemill.esl.types.query import Continuous, FrameUnit, SelectQuery
+from slicemill.esl.types.query import Continuous, FrameUnit, JoinKind, SelectQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind
 from slicemill.time import UNITS_US, unit_name
@@ -134,7 +134,9 @@ def _has_sliding_groups(query: Continuous) -> bool:
 
 
 def _is_join(query: Continuous) -> bool:
-    return isinstance(query, SelectQuery) and len([entry for entry in query.inputs if not entry.finite]) == 2
+    """A join of two streams that gives pairs: rows without a partner could not be told from others."""
+    streams = [e for e in query.inputs if not e.finite] if isinstance(query, SelectQuery) else []
+    return len(streams) == 2 and all(e.kind is JoinKind.INNER and e.as_of is None for e in streams)
 
 
 def _utility(query: Continuous, text: str, context: Context, place: exp.Expression) -> Expr:

@@ -6,9 +6,11 @@ from sqlglot import exp
 
 from slicemill.errors import counted
 from slicemill.esl.binder import relations, select
+from slicemill.esl.binder.changing.changelogs import as_changes, refuse_open_rank
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
+from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
@@ -19,6 +21,8 @@ from slicemill.esl.types.schema import Column, Schema, Type
 
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
+    from slicemill.esl.binder.spellings.rewrite import respelled  # which binds what it asks about
+
     definitions = child(node, "with_")
     for definition in definitions.expressions if definitions is not None else ():
         name = definition.args["alias"].name
@@ -28,6 +32,9 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
     if isinstance(node, exp.Union):
         return _bind_union(node, context)
     assert isinstance(node, exp.Select), "the grammar has no other queries"
+    node = respelled(node, context)
+    if not isinstance(node, exp.Select):
+        return bind_query(node, context)
     if reads_a_stream(node, context):
         return select.bind_select(node, context)
     return relations.bind_relation(node, context)
@@ -41,7 +48,7 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
         with problems.noting():
             if isinstance(entry.this, exp.Identifier):
                 streams |= not is_finite(context.relation(entry.this))
-            else:
+            elif not isinstance(entry.this, nodes.TableFunctionCall):
                 streams |= not isinstance(bind_query(entry.this, context), RelationQuery)
     problems.raise_any()
     return streams
@@ -66,6 +73,10 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery:
                 raise Mistake("UNION merges streams by timestamp; a table has none", span_of(branch))
             bound += [(select_, branch) for select_ in _selects(query)]
     problems.raise_any()
+    for branch_query, branch in bound:
+        refuse_open_rank(branch_query, branch)
+    if any(query.schema.changelog for query, _ in bound):
+        bound = [(as_changes(query), branch) for query, branch in bound]
     first = bound[0][0].schema
     types: list[Type] = [column.type for column in first]
     for query, branch in bound[1:]:
@@ -84,7 +95,8 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery:
                     "convert one of them with CAST",
                 )
             types[index] = merged
-    schema = Schema(tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True)))
+    columns = tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True))
+    schema = Schema(columns, changelog=first.changelog)
     return UnionQuery(tuple(_as(query, schema) for query, _ in bound), schema)
 
 

@@ -17,8 +17,10 @@ from slicemill.esl.binder.calls import (
 )
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.functions.calls import function_call
-from slicemill.esl.binder.inputs import from_entries
+from slicemill.esl.binder.functions.tables import bind_table_call
+from slicemill.esl.binder.inputs import alias_of_call, from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
+from slicemill.esl.binder.joins.kinds import using_condition
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
@@ -26,7 +28,15 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.expression import ExistsQuery, Expr, Oldest, ScalarQuery, conjunction
+from slicemill.esl.types.expression import (
+    ColumnRef,
+    ExistsQuery,
+    Expr,
+    Oldest,
+    ScalarQuery,
+    conjunction,
+    walk,
+)
 from slicemill.esl.types.relation import AggregateCall, RelationInput, RelationQuery, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 
@@ -179,6 +189,9 @@ def bind_relation(
     problems.raise_any()
 
     grouped = bool(env.resolved or groups)
+    where = conjunction(tuple(parts))
+    if orders and _takes_rows_in_order(env, orders):
+        inputs, where, orders = [_sorted_input(inputs, where, orders)], None, []
     if grouped:
         provided = frozenset(c.name for r in env.resolved.values() for c in r.columns) | _outer_columns(outer)
         bound = [
@@ -194,7 +207,7 @@ def bind_relation(
     limit = child(node, "limit")
     return RelationQuery(
         inputs=tuple(inputs),
-        where=conjunction(tuple(parts)),
+        where=where,
         group_by=tuple(groups),
         aggregates=tuple(
             AggregateCall(r.name, r.arguments, r.distinct, r.columns) for r in env.resolved.values()
@@ -206,6 +219,30 @@ def bind_relation(
         limit=_limit(limit) if limit is not None else None,
         schema=schema_of_items(items),
     )
+
+
+def _takes_rows_in_order(env: RelationEnvironment, orders: list[tuple[Expr, bool, exp.Expression]]) -> bool:
+    """Whether ORDER BY orders rows, not answers: aggregates answer at each row, and it is by columns."""
+    returned = {column.name for resolved in env.resolved.values() for column in resolved.columns}
+    by_answers = any(isinstance(p, ColumnRef) and p.name in returned for e, _, _ in orders for p in walk(e))
+    return bool(env.resolved) and not by_answers and not any(r.blocking for r in env.resolved.values())
+
+
+def _sorted_input(
+    inputs: list[RelationInput], where: Expr | None, orders: list[tuple[Expr, bool, exp.Expression]]
+) -> RelationInput:
+    """The selected rows of FROM in the order of ORDER BY, under the names that they have without it."""
+    if len(inputs) != 1:
+        raise Mistake(
+            "rows of several tables have no order here",
+            span_of(orders[0][2]),
+            "join and sort them in a sub-query: FROM (SELECT … FROM … ORDER BY …) AS o",
+        )
+    (entry,) = inputs
+    items = tuple(SelectItem(c.name, ColumnRef(f"{entry.alias}.{c.name}", c.type)) for c in entry.schema)
+    order_by = tuple((expr, descending) for expr, descending, _ in orders)
+    rows = RelationQuery((entry,), where, (), (), None, items, False, order_by, None, entry.schema)
+    return RelationInput(entry.relation, entry.alias, entry.schema, rows)
 
 
 def _bind_inputs(
@@ -223,11 +260,18 @@ def _bind_inputs(
         with problems.noting():
             if child(entry, "frame") is not None:
                 raise Mistake("a table has no window", span_of(child(entry, "frame")), "leave the window out")
-            if join is not None and child(join, "side") == "LEFT":
-                raise Mistake("LEFT JOIN joins a stream with a table", span_of(join), "use JOIN")
-            if join is not None:
+            if join is not None and child(join, "side") not in (None, "CROSS"):
+                side = child(join, "side")
+                raise Mistake(f"{side} JOIN joins a stream with others", span_of(join), "use JOIN")
+            if isinstance(entry.this, nodes.TableFunctionCall):
+                made = _bind_call(entry, inputs, context, tables, inwindow, outer)
+            else:
+                made = _bind_input(entry, context, tables, inwindow, outer)
+            if join is not None and child(join, "on") is not None:
                 conditions.append(child(join, "on"))
-            made = _bind_input(entry, context, tables, inwindow, outer)
+            if join is not None and child(join, "using"):
+                before = [(one.alias, one.schema) for one in inputs]
+                conditions.append(using_condition(child(join, "using"), made.alias, made.schema, before))
             if made.alias.lower() in aliases:
                 raise Mistake(
                     f"{made.alias} stands twice in FROM",
@@ -240,6 +284,25 @@ def _bind_inputs(
     if where is not None:
         conditions.append(where.this)
     return inputs, conditions
+
+
+def _bind_call(
+    entry: nodes.StreamInput,
+    before: list[RelationInput],
+    context: Context,
+    tables: Mapping[str, Schema],
+    inwindow: Schema | None,
+    outer: Scope | None,
+) -> RelationInput:
+    """The rows of a function, whose arguments may read the inputs before it."""
+    scope = Scope(
+        tuple((i.alias, i.schema) for i in before),
+        qualified=True,
+        parent=outer,
+        arguments=outer.arguments if outer is not None else Schema(()),
+    )
+    env = RelationEnvironment(context, scope, tables, inwindow, place="TABLE(…)")
+    return bind_table_call(entry.this, alias_of_call(entry), context, lambda node: bind(node, env))
 
 
 def _bind_input(
@@ -270,9 +333,9 @@ def _bind_input(
         )
     if context.in_body and (view := view_of_a_stream(relation, context.catalog)) is not None:
         raise Mistake(
-            f"{view.name} is a view over a stream: an aggregate gives the same for the same tuples",
+            f"{view.name} is a view over a stream: what is called gives the same for the same tuples",
             span_of(entry),
-            f"join the stream with {view.name}, and hand its columns to the aggregate",
+            f"join the stream with {view.name}, and give its columns as arguments",
         )
     if isinstance(relation, RelationQuery):
         return RelationInput(name, alias, relation.schema, relation)

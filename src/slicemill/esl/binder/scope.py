@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
-from slicemill.esl.types.expression import Argument, ColumnRef, Expr
+from slicemill.esl.types.expression import Argument, Call, ColumnRef, Expr
 from slicemill.esl.types.schema import Column, Schema
+from slicemill.scalar.signatures import UNREPEATABLE
 
 NO_COLUMNS = Schema(())
+
+
+@dataclass(frozen=True, slots=True)
+class MergedColumn:
+    """A column that USING makes one of two: shown as that of `owner`, with the first value of `values`."""
+
+    owner: str
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +30,15 @@ class Scope:
     """Relations by alias, innermost first.
 
     If `qualified`, columns are those of several relations, else a column is read by its own name. `arguments`
-    are those of the aggregate whose body is being bound; a column of the same name hides them.
+    are those of the aggregate whose body is being bound; a column of the same name hides them. `merged` are
+    columns that stand for those of several relations, by name.
     """
 
     relations: tuple[tuple[str, Schema], ...]
     qualified: bool
     parent: Scope | None = None
     arguments: Schema = NO_COLUMNS
+    merged: Mapping[str, MergedColumn] = field(default_factory=dict)
 
     def resolve(self, node: exp.Column) -> Expr:
         qualifier, name = node.table, node.name
@@ -42,7 +54,19 @@ class Scope:
                 return Argument(argument.name, argument.type)
         raise self._unknown(node, qualifier, name)
 
-    def _own(self, node: exp.Column, qualifier: str, name: str) -> ColumnRef | None:
+    def merged_value(self, name: str) -> Expr | None:
+        """The value of a column that USING makes one; None if it is no such column."""
+        merged = self.merged.get(name.lower())
+        if merged is None:
+            return None
+        schemas = dict(self.relations)
+        columns = [(alias, schemas[alias].find(name)) for alias in merged.values]
+        found = [ColumnRef.to(self.read_as(alias, column)) for alias, column in columns if column is not None]
+        return found[0] if len(found) == 1 else Call("coalesce", tuple(found), found[0].type)
+
+    def _own(self, node: exp.Column, qualifier: str, name: str) -> Expr | None:
+        if not qualifier and (merged := self.merged_value(name)) is not None:
+            return merged
         matches: list[ColumnRef] = []
         owners: list[str] = []
         for alias, schema in self.relations:
@@ -64,7 +88,9 @@ class Scope:
     def _unknown(self, node: exp.Column, qualifier: str, name: str) -> Mistake:
         aliases = [alias for scope in self._chain() for alias, _ in scope.relations]
         if qualifier and qualifier.lower() not in {alias.lower() for alias in aliases}:
-            hint = did_you_mean(qualifier, aliases) or f"FROM names {one_of(aliases)}"
+            hint = did_you_mean(qualifier, aliases) or (
+                f"FROM names {one_of(aliases)}" if aliases else "nothing stands before this in FROM"
+            )
             return Mistake(f"there is no {qualifier} in FROM", span_of(node), hint)
         columns = [
             column.name
@@ -78,6 +104,8 @@ class Scope:
         hint = did_you_mean(name, columns) or f"the columns are {', '.join(columns)}"
         if node.this.args.get("quoted"):
             hint = f"strings are written in single quotes: '{name}'"
+        if not qualifier and name.lower() in UNREPEATABLE:
+            return Mistake(f"{name} differs at every run", span_of(node), UNREPEATABLE[name.lower()])
         where = f" in {qualifier}" if qualifier else ""
         return Mistake(f"there is no column {name}{where}", span_of(node), hint)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -23,19 +24,21 @@ from slicemill.esl.syntax.source import SourceText, TextSpan
 from slicemill.esl.types.catalog import Catalog, DroppedName, Statement
 
 _DECLARATION = re.compile(
-    r"\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL|FUNCTION)\s+[\"`]?(\w+)",
-    re.IGNORECASE,
+    r"(?:\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL|FUNCTION)"
+    r"|^AGGREGATE)\s+[\"`]?(\w+)",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What became of a script: its good statements with their places, the catalog, the mistakes."""
+    """What became of a script: its good statements with their places, the catalog, mistakes and warnings."""
 
     source: SourceText
     statements: tuple[tuple[Statement, TextSpan], ...]
     catalog: Catalog
     diagnostics: tuple[Diagnostic, ...]
+    warnings: tuple[Diagnostic, ...] = ()
 
 
 def bind_script(
@@ -52,12 +55,18 @@ def bind_script(
     known = catalog.copy() if catalog is not None else Catalog()
     parsed, diagnostics = grammar.script(source)
     left = cache(lambda: Catalog() if kept is None else kept().copy())
-    context = Context(known, _unreadable_names(source, parsed), kept=left, imports=imports)
+    later = Counter(filter(None, map(_declared_name, parsed)))
+    broken = frozenset(name.lower() for name in _DECLARATION.findall(source.text)) - later.keys()
+    context = Context(known, broken, kept=left, imports=imports, later=later)
+    warnings = [diagnostic for diagnostic in diagnostics if diagnostic.warning]
+    diagnostics = [diagnostic for diagnostic in diagnostics if not diagnostic.warning]
     bound: list[tuple[Statement, TextSpan]] = []
     for node in parsed:
+        declared = _declared_name(node)
+        later[declared] -= 1
         try:
             called: set[str] = set()
-            statement = bind_statement(node, replace(context, functions_called=called))
+            statement = bind_statement(node, replace(context, functions_called=called, warnings=warnings))
         except Mistake as mistake:
             diagnostics.append(mistake.diagnostic)
         except Mistakes as mistakes:
@@ -70,18 +79,17 @@ def bind_script(
                 left().add(statement)
             bound.append((statement, span_of(node)))
             continue
-        if isinstance(node.this, exp.Identifier) and not isinstance(
-            node, (nodes.DropObject, nodes.SetOption)
-        ):
+        if declared:
             # What uses this name cannot be judged; its own mistake has been told.
-            context = replace(context, broken=context.broken | {node.this.name.lower()})
-    return Bound(source, tuple(bound), known, tuple(diagnostics))
+            context = replace(context, broken=context.broken | {declared})
+    in_order = sorted(warnings, key=lambda warning: warning.span.start)
+    return Bound(source, tuple(bound), known, tuple(diagnostics), tuple(in_order))
 
 
-def _unreadable_names(source: SourceText, parsed: list[exp.Expression]) -> frozenset[str]:
-    """Names that the text declares in statements which could not be read."""
-    readable = {node.this.name.lower() for node in parsed if isinstance(node.this, exp.Identifier)}
-    return frozenset(name.lower() for name in _DECLARATION.findall(source.text)) - readable
+def _declared_name(node: exp.Expression) -> str:
+    """The name that a statement declares; empty for one that declares none."""
+    declares = not isinstance(node, (nodes.DropObject, nodes.SetOption))
+    return str(node.this.name).lower() if declares and isinstance(node.this, exp.Identifier) else ""
 
 
 def bind_statement(node: exp.Expression, context: Context) -> Statement:

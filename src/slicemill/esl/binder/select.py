@@ -8,44 +8,62 @@ from sqlglot import exp
 
 from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import Resolved
+from slicemill.esl.binder.changing.changelogs import refuse_changes, refuse_lasting, refuse_over_changes
+from slicemill.esl.binder.changing.first_rows import bind_first_rows
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
-from slicemill.esl.binder.inputs import BoundInput, bind_inputs, time_columns_of
+from slicemill.esl.binder.functions.tables import bind_table_call
+from slicemill.esl.binder.inputs import BoundInput, bind_inputs, places_of_time, time_columns_of
 from slicemill.esl.binder.items import (
     bind_items,
     read_groups,
     refuse_null_columns,
     schema_of_items,
+    warn_of_equal_names,
     with_unique_names,
 )
+from slicemill.esl.binder.joins.asof import bind_as_of, is_as_of
+from slicemill.esl.binder.joins.intervals import with_windows
+from slicemill.esl.binder.joins.kinds import check_windows, merged_columns, visible, with_all
+from slicemill.esl.binder.joins.membership import as_joins
 from slicemill.esl.binder.model_windows import check_positions
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition
-from slicemill.esl.binder.scope import Scope
+from slicemill.esl.binder.sessions import bind_session
 from slicemill.esl.binder.temporal import bind_temporal
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
-from slicemill.esl.types.query import FrameUnit, QueryInput, SelectQuery
+from slicemill.esl.types.expression import ColumnRef, Expr, conjunction, walk
+from slicemill.esl.types.query import FrameUnit, JoinKind, QueryInput, SelectQuery, SessionWindow
 from slicemill.esl.types.relation import SelectItem
+from slicemill.esl.types.schema import Schema
 
 
 def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     """A SELECT whose FROM names at least one stream."""
-    _refuse_blocking_clauses(node)
+    node = as_joins(node, context)
     entries = bind_inputs(node, context)
+    refuse_changes(node, entries)
     if any(child(entry.node, "coalesce") for entry in entries):
+        _refuse(node, "distinct", "runs of equal attributes are one already")
+        _refuse(node, "order", "results already come in timestamp order")
+        _refuse(node, "limit", "a continuous query ends when you drop it")
         return bind_temporal(node, entries, context)
     inputs = _windowed(entries, node)
-    scope = Scope(tuple((i.alias, i.schema) for i in inputs), qualified=len(inputs) > 1)
+    merged = merged_columns([(entry.using, entry.input) for entry in entries if entry.using], inputs)
+    scope = visible(inputs, merged)
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     problems = Problems()
 
+    inputs = _with_calls(entries, inputs, env, problems)
     where, inputs = _bind_conditions(node, entries, inputs, env, problems)
     groups = _bind_groups(node, env, problems)
-    env.bounds_allowed = any(i.window is not None and i.window.slide is not None for i in inputs)
+    session = bind_session(entries, env, problems)
+    env.bounds_allowed = session is not None or any(
+        i.window is not None and i.window.slide is not None for i in inputs
+    )
     bound = bind_items(node.expressions, env, scope, problems)
     having_node = child(node, "having")
     having: Expr | None = None
@@ -53,7 +71,9 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         if having_node is not None:
             env.windows_allowed = False
             having = bind_condition(having_node.this, env)
+            env.windows_allowed = True
     problems.raise_any()
+    first = bind_first_rows(node, env, bound)
 
     if env.resolved or groups:
         bound = [
@@ -62,13 +82,25 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         ]
         if having is not None:
             having = _read_groups(having, having_node.this, groups, env)
+        first = first.over_groups(lambda expr, place: _read_groups(expr, place, groups, env))
     elif having is not None:
         raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
-    _check_aggregates(node, env, groups, inputs)
+    inputs = bind_as_of(entries, inputs, env)
+    blocking = any(resolved.blocking for resolved in env.resolved.values())
+    inputs, where = with_windows(
+        inputs,
+        where,
+        places_of_time(inputs, with_all(scope, inputs), context.catalog),
+        [entry.node for entry in entries],
+        narrow=not blocking,
+    )
+    check_windows(inputs, node, aggregates=blocking)
+    _check_aggregates(node, env, groups, inputs, session)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
-    return SelectQuery(
+    warn_of_equal_names(bound, context)
+    query = SelectQuery(
         inputs=tuple(inputs),
         where=where,
         group_by=tuple(groups),
@@ -79,27 +111,34 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         coalesce=None,
         items=items,
         schema=schema_of_items(items),
+        session=session,
+        changing=session is None and _changing(env, groups, inputs),
     )
+    return first.of(query, node, entries)
 
 
-def _refuse_blocking_clauses(node: exp.Select) -> None:
+def _changing(env: SelectEnvironment, groups: list[SelectItem], inputs: list[QueryInput]) -> bool:
+    """Are there groups over all history, whose values change with each tuple?"""
+    windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
+    blocking = all(resolved.blocking for resolved in env.resolved.values())
+    return bool(env.resolved or groups) and blocking and not windowed
+
+
+_BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
+
+
+def _refuse(node: exp.Select, key: str, hint: str) -> None:
     """What SQL needs the whole input for: it would never answer on a stream."""
-    for key, what, hint in (
-        ("distinct", "DISTINCT", "use an aggregate with PARTITION BY, or GROUP BY over a window"),
-        ("order", "ORDER BY", "results already come in timestamp order"),
-        ("limit", "LIMIT", "a continuous query ends when you drop it"),
-    ):
-        clause = child(node, key)
-        if clause is not None:
-            place = span_of(clause) if span_of(clause).end else span_of(node)
-            raise Mistake(f"{what} needs the end of the input, and a stream has none", place, hint)
+    clause = child(node, key)
+    if clause is not None:
+        place = span_of(clause) if span_of(clause).end else span_of(node)
+        raise Mistake(f"{_BLOCKING[key]} needs the end of the input, and a stream has none", place, hint)
 
 
 def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
     """Inputs with the window that each one has, or gets from a WINDOW clause."""
     trailing_node = child(node, "window")
     trailing = durations.from_window(trailing_node) if trailing_node is not None else None
-    streams = [entry for entry in entries if not entry.input.finite]
     inputs = []
     for entry in entries:
         bound = entry.input
@@ -112,17 +151,43 @@ def _windowed(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
                 )
         elif bound.window is None and trailing is not None:
             bound = replace(bound, window=trailing)
-        if not bound.finite and bound.window is None and len(streams) > 1:
-            raise Mistake(
-                f"a join of streams would keep {bound.alias} for ever",
-                span_of(entry.node),
-                f"give it a window: {bound.alias} [RANGE 10 MINUTES], or add WINDOW 10 MINUTES at the end",
-            )
         inputs.append(bound)
+    growing = [entry for entry in entries if entry.input.window is not None and entry.input.window.grows]
+    if growing and sum(not one.finite for one in inputs) > 1:
+        raise Mistake(
+            "windows that grow are those of one stream", span_of(growing[0].node), "aggregate over each first"
+        )
     slides = {i.window.slide for i in inputs if i.window is not None and i.window.slide is not None}
     if len(slides) > 1:
         raise Mistake("the windows of one query slide together", span_of(node), "give one SLIDE for all")
     return inputs
+
+
+def _with_calls(
+    entries: list[BoundInput], inputs: list[QueryInput], env: SelectEnvironment, problems: Problems
+) -> list[QueryInput]:
+    """Calls in FROM with their arguments, which read streams, and the finite relations before them."""
+    made: list[QueryInput] = []
+    env.place = "TABLE(…)"
+    for entry, bound in zip(entries, inputs, strict=True):
+        if isinstance(entry.node.this, nodes.TableFunctionCall):
+            with problems.noting():
+                call = bind_table_call(
+                    entry.node.this, bound.alias, env.context, lambda node: bind(node, env)
+                )
+                known = {i.alias for i in (*made, *(i for i in inputs if not i.finite))}
+                for part in (part for _, value in call.arguments or () for part in walk(value)):
+                    owner = part.origin.input if isinstance(part, ColumnRef) and part.origin else None
+                    if owner is not None and owner not in known:
+                        raise Mistake(
+                            f"{owner} stands behind the call that reads it",
+                            span_of(entry.node),
+                            f"name {owner} before it in FROM",
+                        )
+                bound = replace(bound, call=call)
+        made.append(bound)
+    env.place = ""
+    return made
 
 
 def _bind_conditions(
@@ -132,16 +197,19 @@ def _bind_conditions(
     env: SelectEnvironment,
     problems: Problems,
 ) -> tuple[Expr | None, list[QueryInput]]:
-    """WHERE and the ON of inner joins are one condition; a LEFT JOIN keeps its own."""
+    """WHERE and the ON of inner joins are one condition; other joins keep their own."""
     parts: list[Expr] = []
     finished: list[QueryInput] = []
     env.place = "WHERE"
     for entry, bound in zip(entries, inputs, strict=True):
         with problems.noting():
             if entry.on is not None:
-                condition = bind_condition(entry.on, env)
+                with env.seeing(with_all(env.scope, inputs)):
+                    condition = bind_condition(entry.on, env)
                 if entry.left:
                     bound = replace(bound, left_on=condition)
+                elif is_as_of(entry) or bound.kind is not JoinKind.INNER:
+                    bound = replace(bound, on=condition)
                 else:
                     parts.append(condition)
         finished.append(bound)
@@ -173,7 +241,11 @@ def _read_groups(expr: Expr, node: exp.Expression, groups: list[SelectItem], env
 
 
 def _check_aggregates(
-    node: exp.Select, env: SelectEnvironment, groups: list[SelectItem], inputs: list[QueryInput]
+    node: exp.Select,
+    env: SelectEnvironment,
+    groups: list[SelectItem],
+    inputs: list[QueryInput],
+    session: SessionWindow | None,
 ) -> None:
     windows = [i.window for i in inputs if not i.finite]
     bounded = [w for w in windows if w is not None and w.extent is not None]
@@ -183,8 +255,15 @@ def _check_aggregates(
             span_of(node),
             "partition with PARTITION BY inside OVER, or make two queries",
         )
-    if groups and not env.resolved:
-        raise Mistake("GROUP BY needs an aggregate in the select list", span_of(node))
+    refuse_over_changes(node, inputs, env.window_calls)
+    if not env.resolved and (groups or child(node, "distinct") is not None):
+        if bounded and all(w.slide is None for w in bounded):
+            raise Mistake(
+                "a window that is told at each tuple has no end at which its rows differ",
+                span_of(node),
+                "add SLIDE to the window, or leave the window out",
+            )
+        return
     if not env.resolved:
         slide = next((w for w in bounded if w.slide is not None), None)
         if slide is not None:
@@ -192,6 +271,12 @@ def _check_aggregates(
                 "SLIDE says how often aggregates report, and there is none",
                 span_of(node),
                 "leave SLIDE out, or put an aggregate into the select list",
+            )
+        if session is not None:
+            raise Mistake(
+                "a session is a group of tuples, and nothing is computed of it",
+                span_of(node),
+                "put an aggregate into the select list, such as count(*)",
             )
         return
     # The windows of a join are the join's own where aggregates answer at each of its tuples.
@@ -208,7 +293,8 @@ def _check_aggregates(
             "an aggregate that answers at each tuple does not slide", span_of(node), "leave SLIDE out"
         )
     for resolved in env.resolved.values():
-        _check_one(node, resolved, bool(bounded) and not running)
+        refuse_lasting(resolved, _find_call(node, resolved), inputs)
+        _check_one(node, resolved, (bool(bounded) and not running) or session is not None)
         if resolved.base is not None and resolved.base.model is not None:
             call = _find_call(node, resolved)
             check_positions(resolved.base.model, windows, grouped=bool(groups) or joined, node=call)
@@ -217,7 +303,7 @@ def _check_aggregates(
 def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:
     """`windowed`: do the aggregates range over windows of FROM?"""
     call = _find_call(node, resolved)
-    if not windowed and resolved.blocking:
+    if not windowed and resolved.blocking and not resolved.builtin:
         raise Mistake(
             f"{resolved.name} answers at the end of its input, and a stream has none",
             span_of(call),
@@ -247,4 +333,5 @@ def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
 
 def renamed(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
     """The same query with other output columns, for the branches of a UNION."""
-    return replace(select, items=items, schema=schema_of_items(items))
+    schema = Schema(schema_of_items(items).columns, select.schema.changelog)
+    return replace(select, items=items, schema=schema)

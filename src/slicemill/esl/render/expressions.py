@@ -282,8 +282,12 @@ def _query(query: RelationQuery) -> str:
     sources = []
     for entry in query.inputs:
         name = f"({_query(entry.query)})" if entry.query is not None else entry.relation
+        if entry.arguments is not None:
+            values = ", ".join(f"{parameter} = {render(value)}" for parameter, value in entry.arguments)
+            name = f"TABLE{name[:-1]} WITH {values})" if values else f"TABLE{name}"
         sources.append(name if name == entry.alias else f"{name} AS {entry.alias}")
-    words.append(f"FROM {', '.join(sources)}")
+    if sources:
+        words.append(f"FROM {', '.join(sources)}")
     if query.where is not None:
         words.append(f"WHERE {render(query.where)}")
     if query.group_by:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from slicemill.errors import did_you_mean, one_of
-from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.nodes import at
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.syntax.tokens import RESERVED
@@ -32,6 +32,7 @@ class Cursor:
         self.text = text
         self.index = 0
         self.depth = 0
+        self.warnings: list[Diagnostic] = []
         self._expected: list[str] = []
         self._expected_at = -1
 
@@ -185,7 +186,13 @@ class Cursor:
             hint = "name a part of it with CREATE STREAM or CREATE VIEW"
             raise Mistake(f"this is nested more than {MAX_DEPTH} levels deep", self.span(), hint)
 
-    # -- failing ---------------------------------------------------------------------------------------
+    # -- warning and failing -----------------------------------------------------------------------------
+
+    def warn(self, message: str, span: TextSpan, hint: str) -> None:
+        """Note what is probably not meant as it stands."""
+        warning = Diagnostic(message, span, hint, warning=True)
+        if warning not in self.warnings:  # some texts are read twice
+            self.warnings.append(warning)
 
     def note(self, expected: str) -> None:
         if self._expected_at != self.index:

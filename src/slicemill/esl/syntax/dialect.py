@@ -23,8 +23,8 @@ def parse(source: SourceText | str) -> list[exp.Expression]:
     """The statements of an ESL text; an EslError with every mistake in it if it has any."""
     source = source if isinstance(source, SourceText) else SourceText(source)
     parsed, diagnostics = statements.script(source)
-    if diagnostics:
-        raise EslError(source, diagnostics)
+    if mistakes := [diagnostic for diagnostic in diagnostics if not diagnostic.warning]:
+        raise EslError(source, mistakes)
     return parsed
 
 

@@ -1,4 +1,4 @@
-"""ESL diagnostics: every mistake with its place, the underlined text and a hint."""
+"""ESL diagnostics: every mistake and warning with its place, the underlined text and a hint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ MAX_LINE = 140
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One mistake. `span` is where to underline; `hint` says what to do."""
+    """One mistake, or a `warning`: the text is taken as it stands, and probably not what is meant.
+
+    `span` is where to underline; `hint` says what to do.
+    """
 
     message: str
     span: TextSpan
     hint: str = ""
+    warning: bool = False
 
 
 class Mistake(Exception):
@@ -55,8 +59,9 @@ def render(source: SourceText, diagnostic: Diagnostic) -> str:
     width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(text) - before))
     # Tabs keep their width under the line, so that the marks stand where the text stands.
     indent = "".join("\t" if char == "\t" else " " for char in text[:before])
+    severity = "warning" if diagnostic.warning else "error"
     rows = [
-        f"{source.name}:{line}:{column}: error: {diagnostic.message}",
+        f"{source.name}:{line}:{column}: {severity}: {diagnostic.message}",
         f"{gutter}{text}",
         f"{' ' * (len(gutter) - 2)}| {indent}{'^' * width}",
     ]

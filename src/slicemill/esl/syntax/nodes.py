@@ -69,20 +69,61 @@ class DurationPart(exp.Expression):
 
 
 class FrameClause(exp.Expression):
-    """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`; no `this` means UNBOUNDED."""
+    """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`; no `this` means UNBOUNDED.
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "slide": False, "active": False}
+    `from_start` makes it grow: its windows begin at multiples of the extent (CUMULATE). Of a `SESSION`,
+    `this` is the gap that ends it; or the column `until` says how long a tuple holds it open; `close`
+    is a condition on its last tuple.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "kind": True,
+        "this": False,
+        "slide": False,
+        "active": False,
+        "from_start": False,
+        "until": False,
+        "close": False,
+    }
+
+
+class WindowFunction(exp.Expression):
+    """`TUMBLE|HOP|CUMULATE|SESSION (TABLE stream, DESCRIPTOR(column), lengths)` in FROM."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "kind": True,
+        "this": True,
+        "column": True,
+        "partition_by": False,
+        "size": False,
+        "slide": False,
+        "step": False,
+        "gap": False,
+    }
+
+
+class KeySets(exp.Expression):
+    """`GROUPING SETS ((a, b), (a), ())`: `expressions` are the sets, each a tuple."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class Over(exp.Expression):
-    """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`."""
+    """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`; `ranked` is the ORDER BY of a rank."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
         "partition_by": False,
         "order": False,
+        "ranked": False,
         "frame": False,
     }
+
+
+class EmitPart(exp.Expression):
+    """`EMIT CHANGES | FINAL | EVERY length` at the end of a SELECT."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
 
 
 class StreamInput(exp.Expression):
@@ -100,13 +141,20 @@ class StreamInput(exp.Expression):
         "changes": False,
         "late": False,
         "partition_by": False,
+        "as_of": False,
     }
 
 
-class JoinInput(exp.Expression):
-    """`[INNER|LEFT] JOIN input ON condition`."""
+class TableFunctionCall(exp.Expression):
+    """`TABLE(f(…))` in FROM: the rows that a function returns."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "side": False, "on": True}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class JoinInput(exp.Expression):
+    """`[LEFT|RIGHT|FULL|SEMI|ANTI|CROSS|ASOF|LEFT ASOF] JOIN input ON condition`, or `USING (column, …)`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "side": False, "on": False, "using": False}
 
 
 class IntervalRelation(exp.Expression):
@@ -194,7 +242,10 @@ class ModelResults(exp.Expression):
 
 
 class CreateFunction(exp.Expression):
-    """A scalar function: its `body` is an expression, or `external` names a function in Python."""
+    """A function: its `body` is an expression, or `external` names a function in Python.
+
+    One that returns rows has a list of columns as `returns`, and a query as `body`.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,

@@ -52,7 +52,8 @@ class EslGenerator(Generator):
 
     def anonymous_sql(self, e: exp.Anonymous) -> str:
         distinct = "DISTINCT " if child(e, "distinct") else ""
-        return f"{self.sql(e, 'this')}({distinct}{self.expressions(e, flat=True)})"
+        kept = f" FILTER (WHERE {self.sql(e, 'filter')})" if child(e, "filter") else ""
+        return f"{self.sql(e, 'this')}({distinct}{self.expressions(e, flat=True)}){kept}"
 
     def cast_sql(self, e: exp.Cast, safe_prefix: str | None = None) -> str:
         return f"{safe_prefix or ''}CAST({self.sql(e, 'this')} AS {self.sql(e, 'to')})"
@@ -74,13 +75,38 @@ class EslGenerator(Generator):
 
     # -- windows ---------------------------------------------------------------------------------------
 
+    def windowfunction_sql(self, e: nodes.WindowFunction) -> str:
+        partition = child(e, "partition_by")
+        keys = f" PARTITION BY ({self._listing(partition)})" if partition else ""
+        lengths = [
+            f"{name} => {self.sql(child(e, name.lower()))}"
+            for name in ("SLIDE", "STEP", "SIZE", "GAP")
+            if child(e, name.lower())
+        ]
+        data = f"DATA => TABLE {self.sql(e, 'this')}{keys}"
+        timecol = f"TIMECOL => DESCRIPTOR({self.sql(e, 'column')})"
+        return f"{child(e, 'kind')}({', '.join([data, timecol, *lengths])})"
+
+    def keysets_sql(self, e: nodes.KeySets) -> str:
+        sets = ", ".join(f"({self._listing(one.expressions)})" for one in e.expressions)
+        return f"GROUPING SETS ({sets})"
+
     def frameclause_sql(self, e: nodes.FrameClause, preceding: bool = False) -> str:
+        if child(e, "kind") == "SESSION":
+            return self._session(e)
         parts = [child(e, "kind"), self.sql(e, "this") or "UNBOUNDED"]
         if preceding:
             parts.append("PRECEDING")
         if child(e, "active"):
             parts.append("ACTIVE EXPIRATION")
         return " ".join(parts) + self._slide(e)
+
+    def _session(self, e: nodes.FrameClause) -> str:
+        words = ["SESSION"]
+        words += [self.sql(e, "this")] if child(e, "this") else []
+        words += ["UNTIL", self.sql(e, "until")] if child(e, "until") else []
+        words += ["CLOSE WHEN", self.sql(e, "close")] if child(e, "close") else []
+        return " ".join(words)
 
     def _slide(self, e: nodes.FrameClause) -> str:
         return f" SLIDE {self.sql(e, 'slide')}" if child(e, "slide") else ""
@@ -97,6 +123,8 @@ class EslGenerator(Generator):
             parts.append(f"PARTITION BY {self._listing(child(e, 'partition_by'))}")
         if child(e, "order"):
             parts.append(f"ORDER BY {self.sql(e, 'order')}")
+        if child(e, "ranked"):
+            parts.append(f"ORDER BY {self._listing(child(e, 'ranked'))}")
         if child(e, "frame"):
             parts.append(self.frameclause_sql(child(e, "frame"), preceding=True))
         return f"{self.sql(e, 'this')} OVER ({' '.join(parts)})"
@@ -119,11 +147,18 @@ class EslGenerator(Generator):
             sql += f"{self.seg('GROUP BY')} {self._listing(child(e, 'group').expressions)}"
         if child(e, "having"):
             sql += f"{self.seg('HAVING')} {self.sql(child(e, 'having').this)}"
+        if child(e, "qualify"):
+            sql += f"{self.seg('QUALIFY')} {self.sql(child(e, 'qualify').this)}"
         if child(e, "order"):
             sql += f"{self.seg('ORDER BY')} {self._listing(child(e, 'order').expressions)}"
         if child(e, "limit"):
             sql += f"{self.seg('LIMIT')} {self.sql(child(e, 'limit').expression)}"
+        if child(e, "emit"):
+            sql += f"{self.seg('EMIT')} {self.sql(e, 'emit')}"
         return self._with(e) + sql
+
+    def emitpart_sql(self, e: nodes.EmitPart) -> str:
+        return f"{child(e, 'kind')} {self.sql(e, 'this')}".strip()
 
     def ordered_sql(self, e: exp.Ordered) -> str:
         return f"{self.sql(e, 'this')}{' DESC' if child(e, 'desc') else ''}"
@@ -149,12 +184,15 @@ class EslGenerator(Generator):
         return f"EXISTS{self._wrapped(e.this)}"
 
     def streaminput_sql(self, e: nodes.StreamInput) -> str:
-        sql = self.sql(e, "this") if isinstance(e.this, exp.Identifier) else self._wrapped(e.this)
+        named = isinstance(e.this, exp.Identifier | nodes.TableFunctionCall | nodes.WindowFunction)
+        sql = self.sql(e, "this") if named else self._wrapped(e.this)
         frame, coalesce = child(e, "frame"), child(e, "coalesce")
         if coalesce:
             sql += f"({self._listing(coalesce)})"
         elif frame:
             sql += f" [{self.frameclause_sql(frame)}]"
+        if child(e, "as_of"):
+            sql += f" FOR SYSTEM_TIME AS OF {self.sql(e, 'as_of')}"
         if child(e, "alias"):
             sql += f" AS {self.sql(e, 'alias')}"
         if coalesce:
@@ -167,17 +205,24 @@ class EslGenerator(Generator):
                 sql += f" PARTITION BY {self._listing(child(e, 'partition_by'))}"
         return sql
 
+    def tablefunctioncall_sql(self, e: nodes.TableFunctionCall) -> str:
+        return f"TABLE({self.sql(e, 'this')})"
+
     def joininput_sql(self, e: nodes.JoinInput) -> str:
-        side = "LEFT " if child(e, "side") else ""
-        return f"{side}JOIN {self.sql(e, 'this')} ON {self.sql(e, 'on')}"
+        side = f"{child(e, 'side')} " if child(e, "side") else ""
+        sql = f"{side}JOIN {self.sql(e, 'this')}"
+        if child(e, "using"):
+            return f"{sql} USING ({self._listing(child(e, 'using'))})"
+        return f"{sql} ON {self.sql(e, 'on')}" if child(e, "on") else sql
 
     # -- statements ------------------------------------------------------------------------------------
 
     def createstream_sql(self, e: nodes.CreateStream) -> str:
         sql = f"CREATE STREAM {self.sql(e, 'this')}"
         if child(e, "query"):
-            return f"{sql} AS{self.sep()}{self.sql(e, 'query')}"
-        sql += f" ({self._listing(child(e, 'columns'))})"
+            sql += f" AS{self.sep()}{self.sql(e, 'query')}"
+        else:
+            sql += f" ({self._listing(child(e, 'columns'))})"
         if child(e, "order"):
             sql += f"{self.seg('ORDER BY')} {self.sql(e, 'order')}"
         for key in ("slack", "skew"):
@@ -226,7 +271,9 @@ class EslGenerator(Generator):
         head = f"CREATE FUNCTION {self.sql(e, 'this')}({self._listing(child(e, 'arguments'))})"
         external = child(e, "external") is not None
         value = f"LANGUAGE PYTHON AS {self.sql(e, 'external')}" if external else f"AS {self.sql(e, 'body')}"
-        return f"{head} RETURNS {self.sql(e, 'returns')} {value}"
+        columns = child(e, "returns")
+        returns = f"TABLE ({self._listing(columns)})" if isinstance(columns, list) else self.sql(columns)
+        return f"{head} RETURNS {returns} {value}"
 
     def dropobject_sql(self, e: nodes.DropObject) -> str:
         return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"

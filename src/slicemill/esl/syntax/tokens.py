@@ -25,12 +25,27 @@ _RESERVED = """
 RESERVED = frozenset(_RESERVED.split())
 
 # Words that begin a clause after a FROM entry, so they are no implicit alias there.
-_CLAUSE_STARTS = "ESCAPE EXCEPT FETCH ILIKE INTERSECT OFFSET PARTITION RANGE RLIKE ROWS SLIDE SLIDES WINDOW"
+_CLAUSE_STARTS = """
+    ANTI ASOF EMIT ESCAPE EXCEPT FETCH FOR ILIKE INTERSECT NATURAL OFFSET PARTITION QUALIFY RANGE RLIKE ROWS
+    SEMI SLIDE SLIDES WINDOW
+"""
 NOT_AN_ALIAS = RESERVED | frozenset(_CLAUSE_STARTS.split())
 
 
+# Signs as books print them.
+PRINTED_SIGNS = {"≤": "<=", "≥": ">=", "≠": "<>"}
+PRINTED_QUOTES = "‘’"
+
+
 class EslTokenizer(Tokenizer):
-    QUOTES: ClassVar = ["'"]
+    QUOTES: ClassVar = ["'", ("‘", "’"), ("’", "’")]
+    SINGLE_TOKENS: ClassVar = {
+        **Tokenizer.SINGLE_TOKENS,
+        "≤": TokenType.LTE,
+        "≥": TokenType.GTE,
+        "≠": TokenType.NEQ,
+        **dict.fromkeys(PRINTED_QUOTES, TokenType.UNKNOWN),
+    }
     IDENTIFIERS: ClassVar = ['"', "`"]
     COMMENTS: ClassVar = ["--", ("/*", "*/")]
     KEYWORDS: ClassVar = {
@@ -51,8 +66,10 @@ def tokenize(text: str) -> list[Token]:
         tokens = list(EslTokenizer().tokenize(text))
     except TokenError:
         opening, start = unclosed(text)
-        what = {"'": "string", '"': "quoted name", "`": "quoted name"}.get(opening, "comment")
-        closing = _COMMENTS.get(opening, opening)
+        what = {"'": "string", "‘": "string", "’": "string", '"': "quoted name", "`": "quoted name"}.get(
+            opening, "comment"
+        )
+        closing = _COMMENTS.get(opening, opening).replace("‘", "’")
         end = text.find("\n", start)
         raise Mistake(
             f"this {what} is never closed",
@@ -63,6 +80,7 @@ def tokenize(text: str) -> list[Token]:
         if token.token_type is TokenType.NATIONAL_STRING:
             # SQL's N'…': every string is Unicode here.
             token.token_type = TokenType.STRING
+        token.text = PRINTED_SIGNS.get(token.text, token.text)
     return tokens
 
 
@@ -95,8 +113,8 @@ def unclosed(text: str) -> tuple[str, int]:
             if end < 0:
                 return suspect or (opening, i)
             i = end
-        elif text[i] in "'\"`":
-            end = text.find(text[i], i + 1)
+        elif text[i] in f"'\"`{PRINTED_QUOTES}":
+            end = text.find(text[i].replace("‘", "’"), i + 1)
             if suspect is None and "\n" in text[i:end]:
                 suspect = text[i], i
             if end < 0:

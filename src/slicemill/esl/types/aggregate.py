@@ -115,7 +115,3 @@ class AggregateDefinition:
             return True
         statements = changes_in(self.bodies.get(BodyState.EXPIRE, ()))
         return any(isinstance(s, Insert) and s.table == RETURN for s in statements)
-
-    @property
-    def loops(self) -> bool:
-        return any(isinstance(s, While) for statements in self.bodies.values() for s in statements)

@@ -103,6 +103,9 @@ BUILTINS: dict[str, BuiltinAggregate] = {
         _listagg("string_agg"),
         BuiltinAggregate("min_by", ("any", "any"), _same, algebraic=False),
         BuiltinAggregate("max_by", ("any", "any"), _same, algebraic=False),
+        BuiltinAggregate(
+            "nth_value", ("any", "integer{1..}"), _same, algebraic=False, hint="1 is the oldest tuple"
+        ),
         BuiltinAggregate("priority_sample", ("any",), _same, algebraic=False),
         BuiltinAggregate("approx_count", ("any",), lambda _: t.BIGINT, algebraic=False),
         BuiltinAggregate("approx_count_if", ("boolean",), lambda _: t.BIGINT, algebraic=False),

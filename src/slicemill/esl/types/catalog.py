@@ -13,7 +13,7 @@ from slicemill.esl.types.expression import ExistsQuery, Expr, ScalarQuery, walk
 from slicemill.esl.types.function import FunctionDefinition
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.model import ModelDefinition, ModelTemplate, predefined
-from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
+from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import VARCHAR, Column, Schema, TimestampUnits
 from slicemill.esl.types.service_level import ServiceLevel
@@ -69,8 +69,12 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:
+    """`order` is the column that says when its rows are, if another than their query's time does."""
+
     name: str
     query: Continuous
+    order: str | None = None
+    slack_us: int = 0
 
     @property
     def schema(self) -> Schema:
@@ -370,14 +374,18 @@ def _queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | Rel
         return
     yield query
     for entry in query.inputs:
-        if entry.query is not None:
-            yield from _queries_in(entry.query)
+        inner = entry.query
+        if isinstance(entry, QueryInput):
+            inner = entry.query if entry.call is None else entry.call.query
+        if inner is not None:
+            yield from _queries_in(inner)
     if isinstance(query, RelationQuery):
         values = (item.expr for item in (*query.group_by, *query.items))
         arguments = (argument for call in query.aggregates for argument in call.arguments)
         sorted_by = (expr for expr, _ in query.order_by)
         conditions = (expr for expr in (query.where, query.having) if expr is not None)
-        for expr in (*values, *arguments, *sorted_by, *conditions):
+        given = (value for entry in query.inputs for _, value in entry.arguments or ())
+        for expr in (*values, *arguments, *sorted_by, *conditions, *given):
             for node in walk(expr):
                 if isinstance(node, (ScalarQuery, ExistsQuery)):
                     yield from _queries_in(node.query)

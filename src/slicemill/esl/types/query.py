@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from slicemill.esl.types.budget import Budget
-from slicemill.esl.types.expression import Expr
-from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.esl.types.expression import ColumnRef, Expr
+from slicemill.esl.types.relation import AggregateCall, RelationInput, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.time import format_us
 
@@ -27,13 +27,15 @@ class Window:
     """A window that ends now: `extent` tuples or microseconds long, or unbounded where that is None.
 
     For OVER, `extent` is what is written: ROWS 9 PRECEDING holds ten rows, RANGE is inclusive (SQL:2003).
-    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n.
+    For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n. One that `grows`
+    begins at the last multiple of its extent, and is as long as that when it begins anew.
     """
 
     frame: FrameUnit
     extent: int | None
     slide: int | None = None
     active: bool = False
+    grows: bool = False
 
     @property
     def tumbles(self) -> bool:
@@ -49,7 +51,64 @@ class Window:
             words += ["SLIDE", show(self.slide)]
         if self.active:
             words.append("ACTIVE EXPIRATION")
+        if self.grows:
+            words.append("CUMULATE")
         return " ".join(words)
+
+
+class JoinKind(StrEnum):
+    """What a join of two streams gives: pairs, and rows without a partner when their window has passed.
+
+    SEMI gives rows of the first stream, once, at their first match; ANTI those that have none.
+    """
+
+    INNER = "INNER"
+    LEFT = "LEFT"
+    RIGHT = "RIGHT"
+    FULL = "FULL"
+    SEMI = "SEMI"
+    ANTI = "ANTI"
+
+    @property
+    def judged(self) -> tuple[int, ...]:
+        """The inputs of whose rows it must be known whether they have been matched."""
+        return (0,) if self is JoinKind.SEMI else self.unmatched
+
+    @property
+    def unmatched(self) -> tuple[int, ...]:
+        """The inputs whose rows come out when they can no longer be matched."""
+        return _UNMATCHED.get(self, ())
+
+
+_UNMATCHED = {JoinKind.LEFT: (0,), JoinKind.RIGHT: (1,), JoinKind.FULL: (0, 1), JoinKind.ANTI: (0,)}
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A stream of which each tuple of another meets the latest row: no later than it, or earlier (`strict`).
+
+    With `left`, a tuple that finds none comes out with NULLs.
+    """
+
+    left: bool
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Tuples of a group that hang together: each holds its session open, and the next one comes in time.
+
+    A tuple holds it open for `gap_us`, or `until` the time that a column says, or for ever. The first
+    tuple for which `close` is true is its last.
+    """
+
+    gap_us: int | None = None
+    until: Expr | None = None
+    close: Expr | None = None
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return tuple(expr for expr in (self.until, self.close) if expr is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +117,9 @@ class QueryInput:
 
     `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
     and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
-    finite input optional: without a match its columns are NULL.
+    finite input optional: without a match its columns are NULL. `call` is `TABLE(f(…))`, finite too. `kind`
+    is how a stream is joined with the one before it; where that is no inner join, `on` is its condition,
+    apart from WHERE. Of one `as_of` another, that has equalities, and conditions on its own columns.
     """
 
     alias: str
@@ -68,6 +129,10 @@ class QueryInput:
     window: Window | None = None
     finite: bool = False
     left_on: Expr | None = None
+    call: RelationInput | None = None
+    kind: JoinKind = JoinKind.INNER
+    on: Expr | None = None
+    as_of: AsOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +145,50 @@ class WindowCall:
     partition_by: tuple[Expr, ...]
     window: Window
     columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedBy:
+    """`function() OVER (PARTITION BY … ORDER BY …)`: order is by expressions, each descending or not.
+
+    Rows that are equal in all of them come as they arrived, or the latest one first.
+    """
+
+    function: str  # row_number, rank or dense_rank
+    partition_by: tuple[Expr, ...]
+    order_by: tuple[tuple[Expr, bool], ...]
+    oldest_first: bool = False  # the order is that of time, so that no later row comes before another
+    latest_first: bool = False
+
+    def key(self, limit: int | None, shown: str | None, below: Schema) -> tuple[str, ...] | None:
+        """The columns that tell the first rows apart; `shown` is that of their rank, if it has one."""
+        partition = tuple(expr.name for expr in self.partition_by if isinstance(expr, ColumnRef))
+        if len(partition) == len(self.partition_by) and self.function == "row_number":
+            if limit == 1:
+                return partition
+            if shown is not None:
+                return (*partition, shown)
+        return below.key
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A rank among the columns of a SELECT; `limit` is the last one that is asked for, None if none is yet.
+
+    `shown`: its column is read by somebody.
+    """
+
+    by: RankedBy
+    column: Column
+    limit: int | None = None
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EmitClause:
+    """When changes are told: every so many microseconds, or once, at the end."""
+
+    every: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +229,9 @@ class SelectQuery:
     """Inputs are joined on `where`; then aggregates or window calls; then `items` are computed.
 
     Aggregates that answer at the end of their input range over the windows of the inputs; those that answer
-    at each tuple (`running`) go on over all history.
+    at each tuple (`running`) go on over all history. `changing`: groups are over all history, and what is
+    computed is told whenever it changes. Then come the first rows by `rank` and `qualify`, or the first
+    `limit` ones of each window by `order`; at last `distinct` and `emit`.
     """
 
     inputs: tuple[QueryInput, ...]
@@ -133,6 +244,14 @@ class SelectQuery:
     coalesce: TemporalQuery | None
     items: tuple[SelectItem, ...]
     schema: Schema
+    session: SessionWindow | None = None
+    changing: bool = False
+    rank: Rank | None = None
+    qualify: Expr | None = None
+    order: RankedBy | None = None
+    limit: int | None = None
+    distinct: bool = False
+    emit: EmitClause | None = None
 
     @property
     def slide(self) -> int | None:

@@ -34,12 +34,17 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True)
 class RelationInput:
-    """One table of FROM. Its columns are read as `alias.column`, so that an inner query sees an outer row."""
+    """One table of FROM. Its columns are read as `alias.column`, so that an inner query sees an outer row.
+
+    With `arguments` it is `TABLE(f(…))`: `query` gives the rows for their values, which it reads as arguments
+    by these names. They are computed for each combination of rows of the inputs before it.
+    """
 
     relation: str
     alias: str
     schema: Schema
     query: RelationQuery | None = None  # a sub-query in place of a table
+    arguments: tuple[tuple[str, Expr], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ would drift in 32. CHAR(n) and VARCHAR(n) are text of at most n characters, neve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
@@ -27,6 +27,7 @@ class Kind(StrEnum):
     INTERVAL = "INTERVAL"  # a length of time in microseconds
     MONTHS = "INTERVAL MONTH"  # a number of months: no fixed length of time
     PERIOD = "PERIOD"  # valid time [begin, end) of a coalesced run (L3)
+    CHANGE = "CHANGE"  # what a row of a changelog does to the table it stands for
     NULL = "NULL"  # the type of a bare NULL: fits everywhere
     ANY = "ANY"  # an aggregate argument declared without a type: decided at the call
 
@@ -71,6 +72,7 @@ DATE = Type(Kind.DATE)
 INTERVAL = Type(Kind.INTERVAL)
 MONTHS = Type(Kind.MONTHS)
 PERIOD = Type(Kind.PERIOD)
+CHANGE = Type(Kind.CHANGE)
 NULL = Type(Kind.NULL)
 ANY = Type(Kind.ANY)
 
@@ -187,11 +189,22 @@ class Column:
         return f"{self.name} {self.type}"
 
 
+OP = "_op"
+# What a row of a changelog does; stored as the place in this tuple, in eight bits.
+OPS = ("insert", "update_before", "update_after", "delete")
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Columns in order; names are unique without regard to case."""
+    """Columns in order; names are unique without regard to case.
+
+    A `changelog` has `_op` as its first column: its rows are changes of a table. `key` names the columns
+    which tell the rows of that table apart: () if it has one row at most; None if nothing is known to.
+    """
 
     columns: tuple[Column, ...]
+    changelog: bool = False
+    key: tuple[str, ...] | None = None
 
     def __iter__(self) -> Iterator[Column]:
         return iter(self.columns)
@@ -216,6 +229,11 @@ class Schema:
         """The columns whose numbers have a unit, and which."""
         return tuple((column.name, column.type.unit) for column in self.columns if column.type.unit)
 
+    @property
+    def own(self) -> Schema:
+        """The columns that a user knows of: those of the table, where this is a changelog."""
+        return Schema(self.columns[1:]) if self.changelog else self
+
     def with_units(self, units: TimestampUnits) -> Schema:
         """The columns with these units, and no others."""
         given = dict(units)
@@ -228,3 +246,9 @@ class Schema:
 
     def __str__(self) -> str:
         return f"({', '.join(str(column) for column in self.columns)})"
+
+
+def changelog(columns: Iterable[Column], key: Iterable[str] | None) -> Schema:
+    """The schema of the changes of a table."""
+    names = None if key is None else tuple(key)
+    return Schema((Column(OP, CHANGE), *columns), changelog=True, key=names)

@@ -11,6 +11,7 @@ from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Schema, Type
 from slicemill.operators.join.conditions import Residuals
 from slicemill.operators.join.pairs import Pairs, fetch
 from slicemill.operators.join.spec import JoinMember
+from slicemill.operators.join.unmatched import Unmatched
 from slicemill.operators.join.windows import QueryBits
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
@@ -32,9 +33,15 @@ class Answers:
     """Makes queries' results of pairs."""
 
     def __init__(
-        self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits, ties: Ties
+        self,
+        members: Sequence[JoinMember],
+        schemas: Sequence[Schema],
+        seats: QueryBits,
+        ties: Ties,
+        unmatched: Unmatched,
     ) -> None:
         self._ties = ties
+        self._unmatched = unmatched
         self._members = members
         self._schemas = schemas
         self._seats = seats
@@ -43,6 +50,8 @@ class Answers:
     def add(self, pairs: Pairs, collected: Collected, errors: dict[str, ExpressionError]) -> None:
         """Give each query its part of some pairs; one whose condition fails is noted in `errors`."""
         self._residuals.test(pairs, errors)
+        if self._unmatched:
+            self._unmatched.note(pairs)
         pairs = pairs.dropped()
         for member in self._members:
             places = pairs.of(self._seats.bits[member.name])

@@ -9,6 +9,8 @@ System columns begin with `#`, the stream's own with `.`, so that no name can be
     #mask0 …            which queries want the row (S19)
     #number             how many rows of its stream came before it, where queries count rows
     #deadline           until when a row that is joined itself can be met
+    #pending0 …         for which queries a row is still to be matched; only while rows are put together anew,
+                        since it changes: a slice has it beside its table
 """
 
 from __future__ import annotations
@@ -25,14 +27,17 @@ from slicemill.operators.join.arrays import Hashes, Places, Times, Words
 
 TS, SEQ, ARRIVAL, TIME, FIRST = "#ts", "#seq", "#arrival", "#time", "#first"
 HASH, NUMBER = "#hash", "#number"
-MASK, KEY, DATA, DEADLINE = "#mask", "#key", ".", "#deadline"
+MASK, KEY, DATA, DEADLINE, PENDING = "#mask", "#key", ".", "#deadline", "#pending"
 
 _NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows in order of (hash, time, arrival). `numbers` is empty where nobody counts rows."""
+    """Rows in order of (hash, time, arrival). `numbers` is empty where nobody counts rows.
+
+    `pending` has the queries for which each row is still to be matched, where some ask for that; it changes.
+    """
 
     table: pa.Table
     times: Times
@@ -40,10 +45,21 @@ class Block:
     first: Places
     words: Words
     numbers: Times
+    pending: Words | None = None
 
     @property
     def rows(self) -> int:
         return len(self.times)
+
+    @property
+    def whole_table(self) -> pa.Table:
+        """Its table with the columns of what is pending."""
+        table = self.table
+        for word in range(0 if self.pending is None else self.pending.shape[1]):
+            assert self.pending is not None
+            column = pa.array(np.ascontiguousarray(self.pending[:, word]))
+            table = table.append_column(f"{PENDING}{word}", column)
+        return table
 
 
 def column_numbers(table: pa.Table, name: str) -> NDArray[Any]:
@@ -55,7 +71,11 @@ def column_numbers(table: pa.Table, name: str) -> NDArray[Any]:
 
 def mask_words(table: pa.Table, words: int) -> Words:
     """Masks as [row, word]; a table that was made for fewer queries lacks the last words."""
-    names = [f"{MASK}{word}" for word in range(words)]
+    return _words(table, MASK, words)
+
+
+def _words(table: pa.Table, column_name: str, words: int) -> Words:
+    names = [f"{column_name}{word}" for word in range(words)]
     if words == 1:
         return column_numbers(table, names[0]).reshape(-1, 1)
     columns = [column_numbers(table, name) for name in names if name in table.column_names]
@@ -68,6 +88,11 @@ def mask_words(table: pa.Table, words: int) -> Words:
 def opened(table: pa.Table, words: int) -> Block:
     """The block of a slice's table."""
     numbers = column_numbers(table, NUMBER) if NUMBER in table.column_names else _NONE
+    pending = None
+    beside = [name for name in table.column_names if name.startswith(PENDING)]
+    if beside:
+        pending = np.array(_words(table, PENDING, words))
+        table = table.drop_columns(beside)
     return Block(
         table,
         column_numbers(table, TIME),
@@ -75,6 +100,7 @@ def opened(table: pa.Table, words: int) -> Block:
         column_numbers(table, FIRST).view(np.int32),
         mask_words(table, words),
         numbers,
+        pending,
     )
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.join.arrays import Times
 from slicemill.operators.join.block import ARRIVAL, DATA, DEADLINE, HASH, KEY, MASK, NUMBER, SEQ, TS
 from slicemill.operators.join.conditions import Selections
-from slicemill.operators.join.hashing import hash_keys
+from slicemill.operators.join.hashing import HashedKeys, hash_keys
 from slicemill.operators.join.slices.coverage import columns_kept
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.windows import QueryBits, counts_rows
@@ -28,18 +29,36 @@ class Entry:
         self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
         self._selections = Selections(operator.members, side, schema, seats)
         self._deadlines = operator.deadlines if side == 0 else ()
+        self._told = seats.mask([m.name for m in operator.members if side in m.kind.unmatched])
         self.schema = _schema(operator, side, schema, seats)
 
     def prepared(
         self, table: pa.Table, numbers: Times | None, errors: dict[str, ExpressionError]
-    ) -> pa.Table:
-        """Rows of the stream as they are kept; a query whose selection fails is noted in `errors`."""
+    ) -> tuple[pa.Table, pa.Table | None]:
+        """Rows of the stream as they are kept; a query whose selection fails is noted in `errors`.
+
+        Rows without a key are apart, if there are some that come out without a partner.
+        """
         hashed = hash_keys([key(table) for key in self._keys], table.num_rows)
-        rows = np.arange(table.num_rows)
         words = self._selections.masks(table, errors)
-        wanted = words.any(axis=1)
+        wanted = np.asarray(words.any(axis=1))
+        lone = None
         if hashed.valid is not None:
+            told = np.asarray((words & self._told).any(axis=1) & ~hashed.valid)
+            if told.any():
+                lone = self._kept(table, hashed, words & self._told, numbers, told)
             wanted &= hashed.valid
+        return self._kept(table, hashed, words, numbers, wanted), lone
+
+    def _kept(
+        self,
+        table: pa.Table,
+        hashed: HashedKeys,
+        words: NDArray[np.uint64],
+        numbers: Times | None,
+        wanted: NDArray[np.bool_],
+    ) -> pa.Table:
+        rows = np.arange(table.num_rows)
         if not wanted.all():
             table, words, rows = table.filter(pa.array(wanted)), words[wanted], rows[wanted]
         columns = [table.column(name) for name in ("_ts", "_seq", "_arr")]

@@ -101,6 +101,9 @@ def redistributed_side(
     if stored is not None:
         mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
         side.slices = list(_cut(mine, seats, of_member))
+    lone = [one.lone for one in sides if one is not None and one.lone is not None]
+    if lone and change.after.number == 0:  # they meet nobody: any cell can tell of them
+        side.lone = _in_order(lone, TS)
     return side
 
 
@@ -121,7 +124,7 @@ def _stored(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
     names = [f"{MASK}{word}" for word in range(seats.words)]
     for stored in side.slices:
         block = stored.block(seats.words)
-        table = block.table.drop_columns([FIRST])
+        table = block.whole_table.drop_columns([FIRST])
         for name in (name for name in names if name not in table.column_names):
             table = table.append_column(name, pa.array(np.zeros(block.rows, np.uint64)))
         masks = block.words & wide(stored.live, seats.words)

@@ -14,16 +14,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.esl.types.query import FrameUnit, JoinKind, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.row_operator import predicate
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.rows import Row, Timed
+from slicemill.time import END
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,100 @@ class JoinByRows:
         self._stored = state
 
 
+class _Kept(NamedTuple):
+    """A tuple, its number among those of its input, and its end."""
+
+    timed: Timed
+    number: int
+
+
+class OuterJoinByRows:
+    """Outer, semi and anti joins of two streams over windows of time.
+
+    A tuple is kept for its own window, with whether it has been matched. When time reaches the end of the
+    window, nothing that still comes can match it: if nothing has, it comes out then, with NULLs for the other
+    stream. `lengths` are the windows, None where one never ends; `columns` how many columns each input has.
+    """
+
+    waits_for_time = True
+    inputs = 2
+
+    def __init__(
+        self,
+        kind: JoinKind,
+        lengths: Sequence[int | None],
+        columns: Sequence[int],
+        condition: Callable[[Row], bool],
+    ) -> None:
+        self._kind = kind
+        self._lengths = lengths
+        self._columns = columns
+        self._condition = condition
+        self._kept: list[deque[_Kept]] = [deque(), deque()]
+        self._matched: list[set[int]] = [set(), set()]
+        self._seen = [0, 0]
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        out = list(self.advance(tuple_.ts))
+        new = _Kept(tuple_, self._seen[port])
+        self._seen[port] += 1
+        for old in self._kept[1 - port]:
+            left, right = (new, old) if port == 0 else (old, new)
+            row = (*left.timed.row, *right.timed.row)
+            if self._condition(row):
+                again = left.number in self._matched[0]
+                self._matched[0].add(left.number)
+                self._matched[1].add(right.number)
+                if self._kind is not JoinKind.ANTI and not (self._kind is JoinKind.SEMI and again):
+                    out.append(Timed(tuple_.ts, row))
+        self._kept[port].append(new)
+        return out
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        over: list[tuple[int, int, Row]] = []
+        for port, (kept, length) in enumerate(zip(self._kept, self._lengths, strict=True)):
+            while kept and length is not None and kept[0].timed.ts + length <= ts:
+                timed, number = kept.popleft()
+                if port in self._kind.unmatched and number not in self._matched[port]:
+                    over.append((timed.ts + length, port, timed.row))
+                self._matched[port].discard(number)
+        over.sort(key=lambda entry: entry[:2])
+        return [Timed(end, self._alone(port, row)) for end, port, row in over]
+
+    def finish(self) -> Sequence[Timed]:
+        return self.advance(END)
+
+    def _alone(self, port: int, row: Row) -> Row:
+        nothing = (None,) * self._columns[1 - port]
+        return (*row, *nothing) if port == 0 else (*nothing, *row)
+
+    def held_from(self) -> int | None:
+        """A row without a partner comes out at the end of its window, which is later than all so far."""
+        return None
+
+    def due(self) -> int | None:
+        ends = [
+            one.timed.ts + length
+            for port in self._kind.unmatched
+            if (length := self._lengths[port]) is not None
+            for one in self._kept[port]
+            if one.number not in self._matched[port]
+        ]
+        return min(ends, default=None)
+
+    def state(self) -> Any:
+        return self._kept, self._matched, self._seen
+
+    def restore(self, state: Any) -> None:
+        self._kept, self._matched, self._seen = (list(part) for part in state)
+
+
+def outer_join_rows(join: WindowJoin, inputs: Sequence[Schema], output: Schema) -> OuterJoinByRows:
+    lengths = [window.extent for window in join.windows]
+    columns = [len(schema) for schema in inputs]
+    return OuterJoinByRows(join.kind, lengths, columns, predicate(join.condition, output))
+
+
 def join_window(window: Window) -> JoinWindow:
     if window.extent is None:
         return UnboundedJoinWindow()
@@ -121,4 +216,6 @@ def join_rows(join: WindowJoin, output: Schema) -> JoinByRows:
 
 def join_by_rows(join: WindowJoin, context: StepContext) -> RowStep:
     """The joins that are not split into joins of two: of three and more streams over counts of rows."""
+    if join.kind is not JoinKind.INNER:
+        return row_step(outer_join_rows(join, context.schemas, context.node.schema), context)
     return row_step(join_rows(join, context.node.schema), context)

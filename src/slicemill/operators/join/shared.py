@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from slicemill.columns.order import fanned_out, ranked
 from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.esl.types.query import JoinKind
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.cell import WHOLE, Cell, HeavyKey
 from slicemill.operators.join import placing, probe
@@ -44,12 +45,14 @@ from slicemill.operators.join.heavy import NO_WORK, KeyWork, everywhere, key_wor
 from slicemill.operators.join.pairs import FoundPairs, Pairs, Probing
 from slicemill.operators.join.side import ServedQuery, Side
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.operators.join.state import JoinState
+from slicemill.operators.join.unmatched import Unmatched
 from slicemill.operators.join.windows import FOREVER, QueryBits, reach_of
 from slicemill.scalar.values import ExpressionError
 from slicemill.shedding.ages import AgeCounter
 from slicemill.storage.ties import tie_name
+from slicemill.time import BEGINNING
 
 PAIRS_PER_BLOCK = 1 << 19
 _SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them
@@ -88,7 +91,11 @@ class JoinKernel:
         self.foreign = 0  # rows of the last run that another cell counts
         # Once numbers are kept, they go on to be: results may still go by them.
         self._asked = [
-            cell.tied or asks_for_numbers(operator, side) or state.sides[side].has_numbers() for side in SIDES
+            cell.tied
+            or asks_for_numbers(operator, side)
+            or any(side in member.kind.judged for member in operator.members)
+            or state.sides[side].has_numbers()
+            for side in SIDES
         ]
         self._seq_bits = seq_bits
         self._members = operator.members
@@ -99,6 +106,7 @@ class JoinKernel:
         known, before = state.seats, state.seats.without(new)
         state.seats = before.taken_by(operator.members)
         self._entries = [Entry(operator, side, schemas[side], state.seats) for side in SIDES]
+        self._unmatched = Unmatched(operator.members, schemas, state.seats, seq_bits)
         self._sides = self._made_sides()
         self._reaches = [side.reach for side in self._sides]
         self.compared = AgeCounter(len(SIDES))  # in the last run
@@ -108,7 +116,7 @@ class JoinKernel:
             for number, side in enumerate(self._sides):
                 side.change(state.seats.stayed(before), self._served(new, number, known))
             state.measures.begin_anew()
-        self._answers = Answers(operator.members, schemas, state.seats, self._ties)
+        self._answers = Answers(operator.members, schemas, state.seats, self._ties, self._unmatched)
 
     def _made_sides(self) -> list[Side]:
         state = self.state
@@ -120,6 +128,7 @@ class JoinKernel:
                 self._entries[side].schema,
                 state.measures.writing,
                 self._asked[side],
+                self._unmatched.asks_for(side),
             )
             for side in SIDES
         ]
@@ -176,10 +185,22 @@ class JoinKernel:
         )
         return [told if ts is None else max(told, ts) for told, ts in zip(complete, lasts, strict=True)]
 
-    def run(self, tables: Sequence[pa.Table], below: Sequence[int], until: int) -> list[Answer]:
+    def due_unmatched(self) -> tuple[int, ...] | None:
+        """Up to where each side must be known for the first row without a partner; None if none waits."""
+        due = self._unmatched.due(self._sides) if self._unmatched else None
+        if due is None:
+            return None
+        # A row that waits says itself up to where its side is known.
+        lasts = (side.last_ts() for side in self._sides)
+        return tuple(BEGINNING if last is not None and last >= due else due for last in lasts)
+
+    def run(
+        self, tables: Sequence[pa.Table], below: Sequence[int], until: int, known: int | None = None
+    ) -> list[Answer]:
         """New rows of both sides, each in time order; an answer for each member.
 
-        Rows of a side go in that are `below` its time. `until` is complete on both.
+        Rows of a side go in that are `below` its time. `until` is complete on both, and both are `known` up
+        to a time that may be later.
         """
         errors, self._problems = self._problems, {}
         self.compared.begin_anew()
@@ -187,7 +208,8 @@ class JoinKernel:
         for entry, kept, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
                 numbers = kept.numbers_for(column_numbers(table, "_ts")) if kept.numbered else None
-                prepared = entry.prepared(table, numbers, errors)
+                prepared, lone = entry.prepared(table, numbers, errors)
+                kept.put_aside(lone)
                 self.foreign += self._foreign(prepared)
                 kept.arrive(prepared)
         passed = [self._moments(side, below[side]) for side in SIDES]
@@ -195,6 +217,7 @@ class JoinKernel:
         collected: Collected = {}
         for pairs in self._pairs(new):
             self._answers.add(pairs, collected, errors)
+        told = self._told(new, until if known is None else known)
         for kept, moments in zip(self._sides, passed, strict=True):
             kept.pass_by(moments)
         # At the end of time nobody comes any more, and nothing has to be put in order.
@@ -205,10 +228,26 @@ class JoinKernel:
         answers = self._answers.all_of(collected, errors)
         if self._tied:
             return answers
-        bits = ranked_bits(self._seq_bits)
         return [
-            answer if isinstance(answer, ExpressionError) else fanned_out(answer, bits) for answer in answers
+            answer if isinstance(answer, ExpressionError) else self._numbered(member, answer, told)
+            for member, answer in zip(self._members, answers, strict=True)
         ]
+
+    def _told(self, new: Sequence[Probing], known: int) -> dict[str, pa.Table]:
+        """By query, rows of which it is known by now that they have no partner."""
+        blocks = [rows.block for rows in new]
+        found = {
+            member.name: self._unmatched.told(member, self._sides, blocks, known)
+            for member in self._members
+            if member.kind.unmatched
+        }
+        return {name: table for name, table in found.items() if table is not None}
+
+    def _numbered(self, member: JoinMember, pairs: pa.Table, told: Mapping[str, pa.Table]) -> pa.Table:
+        whole = pairs
+        if member.kind is not JoinKind.INNER:
+            whole = self._unmatched.with_pairs(told.get(member.name), pairs)
+        return fanned_out(whole, self._unmatched.result_bits(member))
 
     def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
         """A tuple's pairs come by the older ones; tuples whose numbers have lost bits, by their own first."""
@@ -258,6 +297,8 @@ class JoinKernel:
             kept = [name for name in names if name != ARRIVAL and (name != SEQ or self._asked[side])]
             inside, words = table.rename_columns(names).select(kept), self.state.seats.words
             block, order = grouped(inside, words)
+            if self._unmatched.asks_for(side):
+                block = replace(block, pending=block.words & self._unmatched.judged[side])
             arrivals, seqs = column_numbers(table, ARRIVAL), column_numbers(table, SEQ)
             stored = block
             if self._cell.by_time or self._heavy:

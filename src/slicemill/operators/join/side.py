@@ -24,6 +24,7 @@ from slicemill.operators.join.block import (
     FIRST,
     MASK,
     NUMBER,
+    PENDING,
     SEQ,
     TIME,
     TS,
@@ -68,15 +69,17 @@ class Side:
         schema: pa.Schema,
         writing: MeasuredStage | None = None,
         asked: bool = False,
+        judged: bool = False,
     ) -> None:
-        """`asked`: a query wants to know the numbers of rows."""
+        """`asked`: a query wants to know the numbers of rows; `judged`: one asks whether they are matched."""
         self.numbered = NUMBER in schema.names
         self.state = state
         self.reach: Reach = reach_of(seats, side)
         self.schema = schema  # of rows that wait
         left_out = (ARRIVAL,) if asked else (ARRIVAL, SEQ)
         stored = [f.with_name(TIME) if f.name == TS else f for f in schema if f.name not in left_out]
-        self._slice_schema = pa.schema(stored)
+        beside = [pa.field(f"{PENDING}{word}", pa.uint64()) for word in range(seats.words if judged else 0)]
+        self._slice_schema = pa.schema([*stored, *beside])
         self._seats = seats
         self._writing = writing or MeasuredStage()
         self.everybody = seats.mask(list(seats.members))
@@ -91,12 +94,16 @@ class Side:
             self._share(served, table_of(held), None, table, masks)
             table = masked(table, masks)
             state.waiting[index] = Slice(table) if isinstance(held, Slice) else table
+        if state.lone is not None:
+            lone = conformed(state.lone, self.schema)
+            state.lone = masked(lone, mask_words(lone, words) & allowed)
         for index, stored in enumerate(state.slices):
             live = stored.live
             stored.live = wide(live, words) & allowed
+            stored.stay_pending(allowed)
             block = stored.block(words)
             if served:
-                table = conformed(block.table, self._slice_schema)
+                table = conformed(block.whole_table, self._slice_schema)
                 masks = block.words & stored.live
                 self._share(served, block.table, live, table, masks)
                 table = masked(table, masks).append_column(FIRST, pa.array(block.first))
@@ -193,6 +200,16 @@ class Side:
             if stored.rows and self._can_reach(stored, earliest_probe, self.state.seen)
         ]
 
+    def pending_from(self, latest: int) -> list[Stored]:
+        """The slices with rows up to a time that may still have to be matched."""
+        return [one for one in self.state.slices if one.pending is not None and one.earliest <= latest]
+
+    def put_aside(self, lone: pa.Table | None) -> None:
+        """Keep rows without a key that come out without a partner."""
+        if lone is not None:
+            known = [] if self.state.lone is None else [self.state.lone]
+            self.state.lone = pa.concat_tables([*known, lone]).combine_chunks()
+
     def add(self, block: Block, now: int) -> None:
         """Keep new rows that can still be met, and put the slices in order."""
         state = self.state
@@ -244,7 +261,7 @@ class Side:
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
         """The rows that can still be met by a query that wants them, their masks naming no others."""
-        table = masked(conformed(block.table, self._slice_schema), block.words & live)
+        table = masked(conformed(block.whole_table, self._slice_schema), block.words & live)
         return table.filter(pa.array(self._alive(block, live, now)))
 
     def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
@@ -272,6 +289,7 @@ class Side:
             "live": self.everybody,
             "wanted": wanted,
             "last": last,
+            "pending": block.pending,
         }
         stored = Stored(Slice(block.table), known)
         stored._block = block

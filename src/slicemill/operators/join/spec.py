@@ -11,7 +11,7 @@ from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
 from slicemill.esl.types.load_budget import LoadBudget
-from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.esl.types.query import FrameUnit, JoinKind, Window
 from slicemill.operators.description import Description, Fact, each, many
 from slicemill.operators.join.slices.statistics import ASSUMED, Statistics
 from slicemill.operators.kind import (
@@ -45,7 +45,8 @@ class WindowJoin(Operator):
     """Joins two or more streams over a window each; output columns are `alias.column`.
 
     `member_times` adds a column `alias._ts` per input: a joined tuple carries its members' timestamps (S1)
-    where an aggregate needs to know when it leaves the windows.
+    where an aggregate needs to know when it leaves the windows. Of two streams it may also give rows without
+    a partner (`kind`), with NULLs, at the end of their own window: then they can no longer be matched.
     """
 
     aliases: tuple[str, ...]
@@ -53,6 +54,7 @@ class WindowJoin(Operator):
     condition: Expr | None
     member_times: bool = False
     limit: AgeLimit | None = None
+    kind: JoinKind = JoinKind.INNER
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,16 @@ class JoinMember:
     residual: Expr | None
     columns: tuple[tuple[str, int, str], ...]
     limit: AgeLimit | None = None
+    kind: JoinKind = JoinKind.INNER
+
+    @property
+    def history_us(self) -> int | None:
+        """How far back results depend on tuples: whether a row has had a partner is known a window later."""
+        if self.kind is JoinKind.INNER:
+            return longest_us(self.windows)
+        extents = [longest_us([window]) for window in self.windows]
+        known = [extent for extent in extents if extent is not None]
+        return sum(known) if len(known) == len(extents) else None
 
     def side_of(self, _: JoinMember, side: int) -> int | None:
         """The side that is the same input as a side of another join."""
@@ -96,6 +108,11 @@ class SharedJoin(SharedOperator):
         windows = (window for member in self.members for window in member.windows)
         return any(window.frame is FrameUnit.ROWS for window in windows)
 
+    @property
+    def judges_rows(self) -> bool:
+        """Must it be known of rows whether they have been matched? Then all that can match is in one cell."""
+        return any(member.kind is not JoinKind.INNER for member in self.members)
+
 
 @dataclass(frozen=True, slots=True)
 class InOrder(Operator):
@@ -113,14 +130,19 @@ class InOrder(Operator):
 def _join_words(join: WindowJoin) -> Description:
     condition = "every combination" if join.condition is None else render(join.condition)
     windows = each(join.aliases, [str(window) for window in join.windows])
-    return Description("⋈", "Join", (("on", condition), ("windows", windows)))
+    return Description("⋈", _title(join.kind), (("on", condition), ("windows", windows)))
+
+
+def _title(kind: JoinKind) -> str:
+    return "Join" if kind is JoinKind.INNER else f"{kind.value.capitalize()} join"
 
 
 def _shared_words(join: SharedJoin) -> Description:
     equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
     facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
     if len(join.members) == 1:
-        return Description("⋈", "Join", (*facts, *_own_part(join.members[0])))
+        (only,) = join.members
+        return Description("⋈", _title(only.kind), (*facts, *_own_part(only)))
     return Description("⋈", f"{many(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
 
 
@@ -153,6 +175,10 @@ def _chain(join: SharedJoin) -> tuple[Fact, ...]:
             f"{rates} tuples/s, {selected}{known.matching:.3g} of pairs match",
         ),
     )
+
+
+def _part_title(kind: JoinKind) -> str:
+    return "From slices" if kind is JoinKind.INNER else f"{_title(kind)}, from slices"
 
 
 def _own_part(member: JoinMember) -> tuple[Fact, ...]:
@@ -234,7 +260,16 @@ def _selections(join: SharedJoin, ports: Sequence[int]) -> tuple[Expr | None, ..
 
 def _history_us(join: SharedJoin, node: Node, graph: QueryGraph) -> int | None:
     """That of its only member; of several, their parts know."""
-    return 0 if graph.has_parts(node.id) else longest_us(join.members[0].windows)
+    return 0 if graph.has_parts(node.id) else join.members[0].history_us
+
+
+def pair_bits(member: JoinMember, bits: int) -> int:
+    """How many bits the numbers of a join's results have, of whose inputs' rows they have so many.
+
+    Rows without a partner come before pairs of their timestamp.
+    """
+    ranked = ranked_bits(bits)
+    return fanned_bits(ranked if member.kind is JoinKind.INNER else ranked_bits(ranked))
 
 
 def stream_ranks(members: int) -> int:
@@ -283,13 +318,13 @@ KINDS = (
         joins=_joins,
         keys_below=_keys_below,
         history_us=_history_us,
-        seq_bits=lambda _, bits, *__: fanned_bits(ranked_bits(bits)),
+        seq_bits=lambda join, bits, *_: max(pair_bits(member, bits) for member in join.members),
         ties=True,
         redistribute="slicemill.operators.join.redistribute:redistributed",
         member=MemberKind(
-            words=lambda member: Description("⋈", "From slices", _own_part(member)),
-            history_us=lambda member: longest_us(member.windows),
-            seq_bits=lambda _, bits, __: fanned_bits(ranked_bits(bits)),
+            words=lambda member: Description("⋈", _part_title(member.kind), _own_part(member)),
+            history_us=lambda member: member.history_us,
+            seq_bits=lambda member, bits, _: pair_bits(member, bits),
             keys_below=_keys_of_inputs,
         ),
         stored={"plan.join_member": JoinMember, "plan.age_limit": AgeLimit},

@@ -32,6 +32,8 @@ class Stored:
         self.live: NDArray[np.uint64] = known["live"]
         self.wanted: dict[str, int] = known["wanted"]  # rows by query
         self.last: dict[str, int] = known["last"]  # rows by the last query that wants them
+        pending: NDArray[np.uint64] | None = known["pending"]
+        self.pending = None if pending is None else np.require(pending, requirements="W")
         self._block: Block | None = None
 
     def plain(self) -> dict[str, Any]:
@@ -40,11 +42,19 @@ class Stored:
 
     def block(self, words: int) -> Block:
         if self._block is None or self._block.words.shape[1] != words:
-            self._block = opened(self.slice.table, words)
+            self._block = replace(opened(self.slice.table, words), pending=self.pending)
         return self._block
 
+    def stay_pending(self, allowed: NDArray[np.uint64]) -> None:
+        """Rows are still to be matched for these queries alone, in as many words."""
+        if self.pending is not None:
+            words = np.zeros((self.rows, len(allowed)), np.uint64)
+            kept = min(words.shape[1], self.pending.shape[1])
+            words[:, :kept] = self.pending[:, :kept] & allowed[:kept]
+            self.pending, self._block = words, None
 
-@stored_as("join.side", version=1)
+
+@stored_as("join.side", version=2, upgrade={1: lambda old: {**old, "lone": None}})
 @dataclass(slots=True)
 class SideState:
     """`seen` rows of the stream have been met by the other side, `moments` are the times of those to come.
@@ -58,6 +68,7 @@ class SideState:
     cuts_us: tuple[int, ...] | None = None  # ages at which rows that nobody wants go; None: not planned
     seen: int = 0
     moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
+    lone: pa.Table | None = None  # rows without a key that come out without a partner, in time order
 
     def has_numbers(self) -> bool:
         """Are the rows' numbers kept with them?"""
@@ -104,7 +115,14 @@ class JoinState:
         return found
 
 
-register("join.stored", 1, Stored, Stored.plain, lambda plain: Stored(plain["slice"], plain))
+register(
+    "join.stored",
+    2,
+    Stored,
+    Stored.plain,
+    lambda plain: Stored(plain["slice"], plain),
+    upgrade={1: lambda old: {**old, "pending": None}},
+)
 
 
 def table_of(held: Slice | pa.Table) -> pa.Table:

@@ -89,16 +89,24 @@ class SharedJoinStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
         until = min(complete)
-        below = borders(self._join.known(tables, complete)) if self._in_turn else [until, until]
-        answers = self._join.run(tables, below, until)
+        known = self._join.known(tables, complete) if self._in_turn else [until, until]
+        below = borders(known) if self._in_turn else known
+        answers = self._join.run(tables, below, until, min(known))
         self._count(tables, until)
         return [answer if isinstance(answer, SlicemillError) else (answer, until) for answer in answers]
 
     def due(self) -> Due | None:
         firsts = self._join.next_times()
         if self._in_turn:
-            return due_in_turn(firsts)
+            return _first(due_in_turn(firsts), self._join.due_unmatched())
         return min((ts + 1 for ts in firsts if ts is not None), default=None)
+
+
+def _first(waiting: tuple[int, ...] | None, unmatched: tuple[int, ...] | None) -> Due | None:
+    """What comes out first: of a row that waits, or of one whose window is over."""
+    if waiting is None or unmatched is None:
+        return waiting or unmatched
+    return min(waiting, unmatched, key=max)
 
 
 class JoinStep:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,17 +34,25 @@ def first_end_after(ts: int, slide: int) -> int:
 
 @dataclass(frozen=True)
 class Groups:
-    """GROUP BY over `[RANGE length SLIDE slide]`: a row per key and window that holds one of its tuples."""
+    """GROUP BY over `[RANGE length SLIDE slide]`: a row per key and window that holds one of its tuples.
+
+    Windows that grow begin at multiples of their length: they are cut off there, and end at each slide.
+    """
 
     length: int
     slide: int
     key_names: tuple[str, ...]
     figures: Mapping[str, Figure]  # by the name of the column
     columns: tuple[Column, ...]
+    grows: bool = field(default=False, kw_only=True)
 
     @property
     def partials(self) -> tuple[Partial, ...]:
         return tuple(partial for figure in self.figures.values() for partial in figure.partials)
+
+    def begins(self, end: Any) -> Any:
+        """Where windows begin that end there."""
+        return (end - 1) // self.length * self.length if self.grows else end - self.length
 
     def holds(self, ts: Ints) -> Mask:
         """Which times are in a window; where windows slide by more than their length, some are in none."""
@@ -55,13 +63,13 @@ class Groups:
         if state.oldest is None or state.newest is None:
             return None
         end = first_end_after(max(state.closed, state.oldest), self.slide)
-        return end if state.newest >= end - self.length else None
+        return end if state.newest >= self.begins(end) else None
 
     def since(self, state: MemberState) -> int:
         """Panes that begin earlier are of no use any more."""
         if state.closed == BEGINNING:
             return BEGINNING
-        return first_end_after(state.closed, self.slide) - self.length
+        return int(self.begins(first_end_after(state.closed, self.slide)))
 
     held = due
 
@@ -72,7 +80,7 @@ class Groups:
 
     def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
         """The windows that have ended since, by their ends, then by the first tuples of groups."""
-        spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until)
+        spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until, self.grows)
         seqs = view.columns["seq"][spans.lo]
         falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
         return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
@@ -91,7 +99,7 @@ class Groups:
             elif column.name == "window_end":
                 arrays[column.name] = fixed_width(spans.end, None, _INSTANT)
             elif column.name == "window_start":
-                arrays[column.name] = fixed_width(spans.end - self.length, None, _INSTANT)
+                arrays[column.name] = fixed_width(self.begins(spans.end), None, _INSTANT)
             else:
                 arrays[column.name] = found[column.name]
         return pa.table(arrays)

@@ -32,8 +32,12 @@ class Spans:
         return Spans(self.end[places], self.rank[places], self.lo[places], self.hi[places])
 
 
-def spans_of(begin: Ints, start: Ints, length: int, slide: int, after: int, until: int) -> Spans:
+def spans_of(
+    begin: Ints, start: Ints, length: int, slide: int, after: int, until: int, grows: bool = False
+) -> Spans:
     """The windows that end after `after`, at `until` at the latest, and hold something; by end, then key.
+
+    Windows that grow begin at multiples of their length.
 
     >>> found = spans_of(np.array([0, 2, 3]), np.array([0, 10, 20]), 20, 10, 0, 30)
     >>> found.end.tolist(), found.rank.tolist(), found.lo.tolist(), found.hi.tolist()
@@ -51,8 +55,9 @@ def spans_of(begin: Ints, start: Ints, length: int, slide: int, after: int, unti
         awaited = int(start[start >= block - length].min())
         block = max(block, (awaited // slide + 1) * slide)
         count = max(0, min(_ENDS_AT_ONCE, (last - block) // slide + 1))
-        counts = _count(begin, start, length, slide, block, count)
-        filled = _fill(begin, start, length, slide, block, np.cumsum(counts) - counts, int(counts.sum()))
+        counts = _count(begin, start, length, slide, grows, block, count)
+        places = np.cumsum(counts) - counts
+        filled = _fill(begin, start, length, slide, grows, block, places, int(counts.sum()))
         ends = np.repeat(block + slide * np.arange(count), counts)
         parts.append(Spans(ends, *filled))
         block += _ENDS_AT_ONCE * slide
@@ -68,7 +73,7 @@ def spans_of(begin: Ints, start: Ints, length: int, slide: int, after: int, unti
 
 
 @kernel
-def _count(begin: Ints, start: Ints, length: int, slide: int, first: int, count: int) -> Ints:
+def _count(begin: Ints, start: Ints, length: int, slide: int, grows: bool, first: int, count: int) -> Ints:
     counts = np.zeros(count, np.int64)
     for k in range(len(begin) - 1):
         lo, hi, stop = begin[k], begin[k], begin[k + 1]
@@ -77,7 +82,8 @@ def _count(begin: Ints, start: Ints, length: int, slide: int, first: int, count:
             end = first + j * slide
             while hi < stop and start[hi] < end:
                 hi += 1
-            while lo < hi and start[lo] < end - length:
+            since = (end - 1) // length * length if grows else end - length
+            while lo < hi and start[lo] < since:
                 lo += 1
             if lo < hi:
                 counts[j] += 1
@@ -92,7 +98,7 @@ def _count(begin: Ints, start: Ints, length: int, slide: int, first: int, count:
 
 @kernel
 def _fill(
-    begin: Ints, start: Ints, length: int, slide: int, first: int, place: Ints, results: int
+    begin: Ints, start: Ints, length: int, slide: int, grows: bool, first: int, place: Ints, results: int
 ) -> tuple[Places, Places, Places]:
     ranks, los, his = np.empty(results, np.int32), np.empty(results, np.int32), np.empty(results, np.int32)
     for k in range(len(begin) - 1):
@@ -102,7 +108,8 @@ def _fill(
             end = first + j * slide
             while hi < stop and start[hi] < end:
                 hi += 1
-            while lo < hi and start[lo] < end - length:
+            since = (end - 1) // length * length if grows else end - length
+            while lo < hi and start[lo] < since:
                 lo += 1
             if lo < hi:
                 p = place[j]

@@ -83,10 +83,11 @@ def _member(member: WindowMember, context: StepContext) -> Member:
         }
         return Yields(member.windows[0][1], figures, member.columns)
     (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
+    grows = operator.windows[0][1].grows
     if not member.partial:
         return _by_value(member, operator, names, context)
     read = {call.columns[0].name: _figure(call) for call in calls_read(member)}
-    return Groups(length, slide, names, read, member.columns)
+    return Groups(length, slide, names, read, member.columns, grows=grows)
 
 
 def _by_value(
@@ -97,7 +98,10 @@ def _by_value(
     values = {argument: Values(argument) for argument in arguments}
     columns = {argument: value.name for argument, value in values.items()}
     evaluates = evaluators(operator.calls, columns, context)
-    return ValueGroups(length, slide, names, {}, member.columns, tuple(values.values()), evaluates)
+    grows = operator.windows[0][1].grows
+    return ValueGroups(
+        length, slide, names, {}, member.columns, tuple(values.values()), evaluates, grows=grows
+    )
 
 
 def calls_read(member: WindowMember) -> list[AggregateCall]:

@@ -10,6 +10,7 @@ from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
+from slicemill.operators.select.changes import FilterChangesStep, InsertsStep, ProjectChangesStep
 from slicemill.operators.select.kernels import filter_table, project_table
 from slicemill.operators.select.spec import Filter, Project
 from slicemill.scalar.columns import compile_many, compile_vector
@@ -32,9 +33,13 @@ class ProjectStep:
         return project_table(tables[0], self._names, self._columns), complete[0]
 
 
-def filter_step(where: Filter, context: StepContext) -> FilterStep:
-    return FilterStep(where.condition, context.schemas[0])
+def filter_step(where: Filter, context: StepContext) -> FilterStep | FilterChangesStep:
+    (schema,) = context.schemas
+    return (FilterChangesStep if schema.changelog else FilterStep)(where.condition, schema)
 
 
-def project_step(project: Project, context: StepContext) -> ProjectStep:
-    return ProjectStep(project.items, context.schemas[0])
+def project_step(project: Project, context: StepContext) -> ProjectStep | ProjectChangesStep | InsertsStep:
+    (schema,) = context.schemas
+    if schema.changelog:
+        return ProjectChangesStep(project.items, schema)
+    return (InsertsStep if context.node.schema.changelog else ProjectStep)(project.items, schema)

@@ -32,7 +32,8 @@ def _below_join(node: Node, join: WindowJoin, graph: QueryGraph) -> list[Node]:
     inputs = list(node.inputs)
     filters: list[Node] = []
     for port, (alias, window) in enumerate(zip(join.aliases, join.windows, strict=True)):
-        if window.frame is FrameUnit.ROWS:
+        # A row on which ON does not hold comes out all the same where those without a partner do.
+        if window.frame is FrameUnit.ROWS or port in join.kind.unmatched:
             continue
         kept, pushed = _split(kept, alias)
         if pushed is not None:

@@ -7,7 +7,8 @@
 
 Selections below a join go into the shared node: masks say which tuples each query wants. Below a window that
 counts rows they stay where they are, since they decide which rows are the last ones. Joins that count rows
-share a node of their own, since they count the rows of all keys, and cannot be split by key. A lone join gets
+share a node of their own, since they count the rows of all keys, and cannot be split by key; so do joins
+without a key that ask which rows have been matched, since these cannot be spread by time. A lone join gets
 the same form, so that others can join it later and find its state. A join that is not all there is between
 logs is rewritten where it stands, for itself alone.
 """
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import conjuncts
-from slicemill.esl.types.query import FrameUnit
+from slicemill.esl.types.query import FrameUnit, JoinKind
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin, WindowJoin
 from slicemill.operators.part.spec import Part
@@ -59,10 +60,13 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in read))
         columns = tuple((name, *places[name]) for name in schema.names)
         windows = (join.windows[0], join.windows[1])
-        member = JoinMember(node.id, windows, (left_where, right_where), residual, columns, join.limit)
+        selections = (left_where, right_where)
+        member = JoinMember(node.id, windows, selections, residual, columns, join.limit, join.kind)
         if between_logs(graph, node):
             counted = any(window.frame is FrameUnit.ROWS for window in windows)
-            label, name = _name(graph, (left, right), keys, counted=counted)
+            # Without a key, only what is spread by time has several cells; then nobody knows who is matched.
+            judged = join.kind is not JoinKind.INNER and not keys[0]
+            label, name = _name(graph, (left, right), keys, counted=counted, judged=judged)
             found = shared.setdefault(name, _Shared(label, (left, right), keys))
             made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)
             found.members.append(member)
@@ -86,10 +90,13 @@ def _replaced(graph: QueryGraph, shared: dict[str, _Shared], made: dict[str, Nod
     return without_loose_ends(QueryGraph(nodes, graph.streams))
 
 
-def _name(graph: QueryGraph, sources: Sequence[Node], keys: Keys, *, counted: bool) -> tuple[str, str]:
+def _name(
+    graph: QueryGraph, sources: Sequence[Node], keys: Keys, *, counted: bool, judged: bool
+) -> tuple[str, str]:
     """Label and id: the same for as long as anybody joins these inputs on these keys, whoever that is."""
     inputs = " and ".join(source_name(graph, source) for source in sources)
     equal = short([f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True)], keys)
     label = f"joins of {inputs} on {equal}" if equal else f"joins of {inputs}"
     label += " by rows" if counted else ""
+    label += " with unmatched rows" if judged else ""
     return label, f"{label} #{digest('joins', [content_of(graph, source) for source in sources], keys)}"

@@ -16,6 +16,7 @@ from slicemill.operators.operator import Operator
 from slicemill.operators.part.spec import Part
 from slicemill.operators.select.spec import Filter, Project
 from slicemill.operators.streams.spec import QueryResults, Scan
+from slicemill.operators.table_call.spec import TableCall
 from slicemill.plan.content import digest, quoted, short
 from slicemill.plan.logs import log_of
 
@@ -90,7 +91,7 @@ def between_logs(graph: QueryGraph, node: Node) -> bool:
 def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
     if isinstance(node.operator, Lookup):
         return isinstance(graph[node.inputs[1]].operator, Scan)
-    return isinstance(node.operator, (Filter, Project, WholeWindows, QueryResults))
+    return isinstance(node.operator, (Filter, Project, TableCall, WholeWindows, QueryResults))
 
 
 def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:

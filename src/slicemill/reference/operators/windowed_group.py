@@ -43,6 +43,7 @@ class SlidingGroups:
         range_us: int,
         slide_us: int,
         members: Sequence[tuple[int, int]] = (),
+        grows: bool = False,
     ) -> None:
         if range_us <= 0 or slide_us <= 0:
             raise SlicemillError(f"RANGE {range_us} SLIDE {slide_us}: both must be longer than 0")
@@ -52,6 +53,7 @@ class SlidingGroups:
         self._range_us = range_us
         self._slide_us = slide_us
         self._members = tuple(members)
+        self._grows = grows
         self._content: list[Timed] = []
         self._next_end = 0
 
@@ -91,11 +93,15 @@ class SlidingGroups:
     def _is_in(self, tuple_: Timed, end: int) -> bool:
         """Has the tuple not yet left the window that ends at `end`?"""
         if not self._members:
-            return tuple_.ts >= end - self._range_us
+            return tuple_.ts >= self._start(end)
         return all(cast(int, tuple_.row[place]) >= end - length for place, length in self._members)
 
+    def _start(self, end: int) -> int:
+        """Where the window begins that ends there; one that grows begins at a multiple of its range."""
+        return (end - 1) // self._range_us * self._range_us if self._grows else end - self._range_us
+
     def _result(self, end: int) -> list[Timed]:
-        start = end - self._range_us
+        start = self._start(end)
         groups: dict[Row, tuple[Row, list[Row]]] = {}
         for tuple_ in self._content:
             if tuple_.ts < end and self._is_in(tuple_, end):
@@ -205,4 +211,4 @@ def group_rows(
         return ArrivalGroups(calls, group, members=members)
     longest = max(length for _, length in members)
     placed = [(place, length) for place, length in members if place is not None]
-    return SlidingGroups(calls, group, longest, aggregate.slide, placed)
+    return SlidingGroups(calls, group, longest, aggregate.slide, placed, grows=first.grows)

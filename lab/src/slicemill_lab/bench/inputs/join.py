@@ -21,10 +21,14 @@ _KEY_SPAN = 1 << 40  # longer than any stream here, in microseconds
 
 @dataclass(frozen=True, slots=True)
 class WindowedJoin:
-    """Pairs of equal keys less than `window_s` apart, of left tuples with a value below `below`."""
+    """Pairs of equal keys less than `window_s` apart, of left tuples with a value below `below`.
+
+    A `left` join gives left tuples without a partner as well, when their window has passed.
+    """
 
     window_s: float
     below: int = VALUES
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Input:
         return len(self.paths[0])
 
     def expected(self, join: WindowedJoin, files: int) -> int:
-        """How many pairs there are in the first files, as far as both streams have come."""
+        """How many results there are in the first files, as far as both streams have come."""
         read = [pa.concat_tables([pq.read_table(path) for path in paths[:files]]) for paths in self.paths]
         keys, values, times = ([_numbers(table, name) for table in read] for name in ("k", "v", "ts"))
         until = min(int(ts[-1]) for ts in times)
@@ -49,7 +53,9 @@ class Input:
         right.sort()
         length = round(join.window_s * _SECOND)
         first = np.searchsorted(right, left - length, side="right")
-        return int((np.searchsorted(right, left + length, side="left") - first).sum())
+        pairs = np.searchsorted(right, left + length, side="left") - first
+        over = times[0][here[0]] + length <= until
+        return int(pairs.sum()) + (int(np.count_nonzero((pairs == 0) & over)) if join.left else 0)
 
 
 def _numbers(table: pa.Table, name: str) -> NDArray[np.int64]:

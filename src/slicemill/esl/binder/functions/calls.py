@@ -24,7 +24,7 @@ from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.syntax.tokens import tokenize
 from slicemill.esl.types.expression import Call, Cast, Expr, children
 from slicemill.esl.types.function import FunctionDefinition
-from slicemill.esl.types.schema import Type, assignable
+from slicemill.esl.types.schema import Schema, Type, assignable
 from slicemill.scalar.operator_types import castable
 from slicemill.scalar.signatures import SCALARS
 
@@ -92,8 +92,16 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
     if definition is None:
         if name in context.broken and name not in SCALARS:
             raise Unknowable
+        if name not in SCALARS:
+            context.refuse_later(node.name, span_of(node))
         return None
     context.functions_called.add(definition.name.lower())
+    if isinstance(definition.returns, Schema):
+        raise Mistake(
+            f"{definition.name} returns rows",
+            span_of(node),
+            f"write FROM TABLE({definition.name}(…)) AS name",
+        )
     if child(node, "distinct") or any(isinstance(a, exp.Star) for a in node.expressions):
         raise Mistake(f"{definition.name} is no aggregate", span_of(node), f"call it as {definition}")
     if len(node.expressions) != len(definition.parameters):
@@ -129,6 +137,7 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
 
 def written_out(definition: FunctionDefinition, values: Mapping[str, Expr], context: Context) -> Expr:
     """The value of a function for these arguments, which have the types of its parameters."""
+    assert isinstance(definition.returns, Type), "one that returns rows stands in FROM"
     if definition.external is not None:
         # A text's length is not Python's to know.
         whole = replace(definition.returns, length=None)

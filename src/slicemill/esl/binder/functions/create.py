@@ -12,6 +12,7 @@ from sqlglot import exp
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import WINDOW_BOUNDS
 from slicemill.esl.binder.functions.calls import FunctionEnvironment, written_out
+from slicemill.esl.binder.functions.tables import bound_body
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind
 from slicemill.esl.binder.types import bind_columns, bind_type
@@ -32,12 +33,17 @@ _TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid",
 def bind_function(node: nodes.CreateFunction, context: Context) -> FunctionDefinition:
     _refuse_known(node.this, context)
     problems = Problems()
-    parameters, returns = Schema(()), t.NULL
+    parameters = Schema(())
+    returns: Type | Schema = t.NULL
     with problems.noting():
         parameters = bind_columns(child(node, "arguments"))
     with problems.noting():
-        returns = bind_type(child(node, "returns"))
+        declared = child(node, "returns")
+        returns = bind_columns(declared) if isinstance(declared, list) else bind_type(declared)
     problems.raise_any()
+    if isinstance(returns, Schema):
+        bound_body(child(node, "body"), parameters, returns, context)  # mistakes at their place in this text
+        return FunctionDefinition(node.this.name, parameters, returns, body=to_esl(child(node, "body")))
     if child(node, "external") is not None:
         return _external(node, parameters, returns, context.imports)
     body = child(node, "body")

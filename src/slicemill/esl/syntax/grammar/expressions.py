@@ -342,7 +342,8 @@ def _column_or_call(c: Cursor) -> exp.Expression:
     first = c.name("a column")
     if not c.take("."):
         return at(exp.Column(this=first), start)
-    second = exp.Star() if c.take("*") else c.name("a column")
+    # Behind a dot END is a column: window.end is Spark's.
+    second = exp.Star() if c.take("*") else c.name("a column", RESERVED - {"END"})
     if c.looking_at("."):
         raise Mistake("a column has one dot at most", c.span(), "write stream.column, or the column alone")
     return at(exp.Column(this=second, table=first), c.span_from(start))
@@ -362,6 +363,11 @@ def _call(c: Cursor, name: str | exp.Identifier, start: TextSpan) -> exp.Express
     call = exp.Anonymous(this=name, expressions=arguments)
     if distinct:
         call.set("distinct", True)
+    if c.looking_at("FILTER", "("):
+        c.expect("FILTER", "(")
+        c.expect("WHERE")
+        call.set("filter", expression(c))
+        c.expect(")")
     node: exp.Expression = at(call, c.span_from(start))
     if c.take("OVER"):
         node = at(windows.over(c, node), c.span_from(start))
@@ -436,3 +442,12 @@ def type_name(c: Cursor) -> nodes.TypeName:
         parameters = c.listing(c.count)
         c.expect(")")
     return at(nodes.TypeName(this=name, expressions=parameters), c.span_from(start))
+
+
+def ordered(c: Cursor) -> exp.Expression:
+    """An expression to order by, `DESC` or not."""
+    node = expression(c)
+    descending = c.accept("DESC")
+    if not descending:
+        c.take("ASC")
+    return at(exp.Ordered(this=node, desc=descending), nodes.span_of(node))

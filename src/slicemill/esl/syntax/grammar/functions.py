@@ -1,4 +1,4 @@
-"""`CREATE FUNCTION name(parameter type, …) RETURNS type AS expression`, or in Python."""
+"""`CREATE FUNCTION name(parameter type, …) RETURNS type AS expression`, in Python, or of rows, as a query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sqlglot import exp
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.grammar import expressions
+from slicemill.esl.syntax.grammar import expressions, queries
 from slicemill.esl.syntax.nodes import at
 
 
@@ -25,7 +25,17 @@ def create_function(c: Cursor, name: exp.Identifier) -> nodes.CreateFunction:
     c.expect(")")
     if not c.accept(":"):
         c.expect("RETURNS")
-    node = nodes.CreateFunction(this=name, arguments=arguments, returns=expressions.type_name(c))
+    node = nodes.CreateFunction(this=name, arguments=arguments)
+    if c.accept("TABLE"):
+        c.expect("(")
+        node.set("returns", c.listing(lambda: declaration(c, "a column", typed=True)))
+        c.expect(")")
+        c.expect("AS")
+        if c.word() not in ("SELECT", "WITH", "("):
+            c.fail("a function that returns rows is a query: RETURNS TABLE (…) AS SELECT …")
+        node.set("body", queries.query(c))
+        return node
+    node.set("returns", expressions.type_name(c))
     if c.accept("LANGUAGE"):
         node.set("external", python_object(c, "'module:function'"))
     else:

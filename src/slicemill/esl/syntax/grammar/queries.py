@@ -7,7 +7,7 @@ from sqlglot import exp
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.grammar import expressions, windows
+from slicemill.esl.syntax.grammar import expressions, joins, window_functions, windows
 from slicemill.esl.syntax.nodes import at
 from slicemill.esl.syntax.tokens import NOT_AN_ALIAS, RESERVED
 
@@ -17,8 +17,10 @@ CLAUSES = {
     "WINDOW": "WINDOW",
     "GROUP": "GROUP BY",
     "HAVING": "HAVING",
+    "QUALIFY": "QUALIFY",
     "ORDER": "ORDER BY",
     "LIMIT": "LIMIT",
+    "EMIT": "EMIT",
 }
 _CLAUSE_ORDER = f"clauses stand in this order: {', '.join(CLAUSES.values())}"
 
@@ -76,7 +78,7 @@ def select(c: Cursor) -> exp.Select:
     while True:
         if c.comma():
             entries.append(_entry(c))
-        elif c.word() in ("JOIN", "INNER", "LEFT", "CROSS", "RIGHT", "FULL"):
+        elif c.word() in joins.STARTS:
             entries.append(_join(c))
         else:
             c.note("JOIN")
@@ -87,16 +89,20 @@ def select(c: Cursor) -> exp.Select:
     if c.looking_at("WINDOW"):
         node.set("window", windows.trailing(c))
     if c.accept("GROUP", "BY"):
-        node.set("group", exp.Group(expressions=c.listing(lambda: expressions.expression(c))))
+        node.set("group", exp.Group(expressions=c.listing(lambda: _group(c))))
     if c.accept("HAVING"):
         node.set("having", exp.Having(this=expressions.expression(c)))
     if c.looking_at("WINDOW") and node.args.get("window") is None:
         node.set("window", windows.trailing(c))
+    if c.accept("QUALIFY"):
+        node.set("qualify", exp.Qualify(this=expressions.expression(c)))
     if c.accept("ORDER", "BY"):
-        node.set("order", exp.Order(expressions=c.listing(lambda: _ordered(c))))
+        node.set("order", exp.Order(expressions=c.listing(lambda: expressions.ordered(c))))
     if c.accept("LIMIT"):
         limit = c.span()
         node.set("limit", at(exp.Limit(expression=c.count()), limit))
+    if c.looking_at("EMIT"):
+        node.set("emit", _emit(c))
     if c.word() in CLAUSES:
         c.fail(_CLAUSE_ORDER)
     if c.word() in ("EXCEPT", "INTERSECT", "OFFSET", "FETCH"):
@@ -106,24 +112,54 @@ def select(c: Cursor) -> exp.Select:
     return at(node, c.span_from(start))
 
 
+def _emit(c: Cursor) -> nodes.EmitPart:
+    start = c.span()
+    c.expect("EMIT")
+    kind = c.accept_any(("CHANGES", "FINAL", "EVERY"))
+    if not kind:
+        c.fail("say when changes are told: EMIT CHANGES, EMIT FINAL, or EMIT EVERY 1 MINUTE")
+    every = windows.duration(c) if kind == "EVERY" else None
+    return at(nodes.EmitPart(kind=kind, this=every), c.span_from(start))
+
+
 def _item(c: Cursor) -> exp.Expression:
     start = c.span()
     if c.take("*"):
         return at(exp.Star(), start)
     node = expressions.expression(c)
     if c.accept("AS"):
-        return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
+        alias = c.name("a name")
+        if isinstance(node, exp.Anonymous) and c.looking_at("OVER"):
+            # So the theses print it once.
+            c.warn(
+                "a name stands behind the whole call", nodes.span_of(alias), f"write OVER (…) AS {alias.name}"
+            )
+            c.advance()
+            node = at(windows.over(c, node), c.span_from(start))
+        return at(exp.Alias(this=node, alias=alias), c.span_from(start))
     if c.at_name(barred=NOT_AN_ALIAS):
         return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
     return node
 
 
-def _ordered(c: Cursor) -> exp.Expression:
-    node = expressions.expression(c)
-    descending = c.accept("DESC")
-    if not descending:
-        c.take("ASC")
-    return at(exp.Ordered(this=node, desc=descending), nodes.span_of(node))
+def _group(c: Cursor) -> exp.Expression:
+    start = c.span()
+    if not (c.looking_at("GROUPING", "SETS", "(")):
+        return expressions.expression(c)
+    c.expect("GROUPING", "SETS", "(")
+    sets = c.listing(lambda: _grouping_set(c))
+    c.expect(")")
+    return at(nodes.KeySets(expressions=sets), c.span_from(start))
+
+
+def _grouping_set(c: Cursor) -> exp.Expression:
+    """`(a, b)`, `()`, or one expression."""
+    start = c.span()
+    if not c.take("("):
+        return at(exp.Tuple(expressions=[expressions.expression(c)]), c.span_from(start))
+    inside = [] if c.looking_at(")") else c.listing(lambda: expressions.expression(c))
+    c.expect(")")
+    return at(exp.Tuple(expressions=inside), c.span_from(start))
 
 
 def _entry(c: Cursor) -> nodes.StreamInput:
@@ -133,6 +169,10 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     if c.accept("("):
         this = c.nested(lambda: query(c))
         c.expect(")")
+    elif window_functions.stands_here(c):
+        this = window_functions.window_function(c)
+    elif c.looking_at("TABLE", "(") and c.word(3) == "(":
+        this = _table_call(c)
     else:
         this = c.name("a stream or table")
         if c.looking_at("."):
@@ -142,7 +182,15 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         if c.take("("):
             coalesce = c.listing(lambda: c.name("an attribute to coalesce on"))
             c.expect(")")
+    if c.looking_at("MATCH_RECOGNIZE"):
+        raise Mistake(
+            "there is no MATCH_RECOGNIZE in ESL",
+            c.span(),
+            "look at neighbours with lag(price) OVER (PARTITION BY item), or write an aggregate of your own: "
+            "CREATE AGGREGATE",
+        )
     frame = windows.bracket(c) if c.looking_at("[") else None
+    as_of = joins.as_of(c)
     alias = None
     if c.accept("AS"):
         alias = c.name("an alias", RESERVED)
@@ -159,24 +207,26 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         partition = windows.partition_by(c)
     node = nodes.StreamInput(this=this, alias=alias, frame=frame, coalesce=coalesce, partition_by=partition)
     node.set("changes", changes)
+    node.set("as_of", as_of)
     node.set("late", late)
     return at(node, c.span_from(start))
 
 
+def _table_call(c: Cursor) -> nodes.TableFunctionCall:
+    start = c.span()
+    c.expect("TABLE")
+    c.expect("(")
+    called_at = c.span()
+    call = expressions.expression(c)
+    if not isinstance(call, exp.Anonymous):
+        raise Mistake("TABLE takes the call of a function", called_at, "as in TABLE(f(x)) AS t")
+    c.expect(")")
+    return at(nodes.TableFunctionCall(this=call), c.span_from(start))
+
+
 def _join(c: Cursor) -> nodes.JoinInput:
     start = c.span()
-    side = c.accept_any(("INNER", "LEFT"))
-    if not side and c.word() in ("CROSS", "RIGHT", "FULL"):
-        raise Mistake(
-            f"there is no {c.word()} JOIN in ESL", c.span(), "write JOIN … ON, or LEFT JOIN a table … ON"
-        )
-    if side == "LEFT":
-        c.accept("OUTER")
-    c.expect("JOIN")
+    side = joins.kind(c)
     entry = _entry(c)
-    if not c.accept("ON"):
-        c.fail("say what joins them: ON a.x = b.x")
-    condition = expressions.expression(c)
-    return at(
-        nodes.JoinInput(this=entry, side="LEFT" if side == "LEFT" else None, on=condition), c.span_from(start)
-    )
+    condition, using = joins.condition(c, side)
+    return at(nodes.JoinInput(this=entry, side=side, on=condition, using=using), c.span_from(start))

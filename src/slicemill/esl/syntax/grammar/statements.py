@@ -18,6 +18,7 @@ from slicemill.esl.syntax.grammar import (
     functions,
     models,
     queries,
+    window_functions,
     windows,
 )
 from slicemill.esl.syntax.nodes import at, height
@@ -34,9 +35,15 @@ _FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(_STARTS)})\b", re.IGNORECASE | r
 # Trees are printed, bound and compared by recursion: about four frames for each level.
 MAX_HEIGHT = 150
 
+# For those who bring CREATE TABLE … WITH ('connector' = …) from elsewhere.
+_NO_WITH = (
+    "write CREATE STREAM name (columns) ORDER BY ts SLACK 5 SECONDS "
+    "USING kafka OPTIONS (kafka.bootstrap.servers = '…', subscribe = '…'), or SOURCE 'file.csv'"
+)
+
 
 def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
-    """All statements of a text, and a diagnostic for each one that cannot be read."""
+    """All statements of a text, and diagnostics: for each one that cannot be read, and warnings."""
     tokens, diagnostics = _readable(source.text)
     c = Cursor(tokens, source.text)
     statements: list[exp.Expression] = []
@@ -53,7 +60,7 @@ def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
             # Where only the semicolon is missing, the next statement begins here.
             if c.index != complete or c.word() not in _STARTS:
                 _skip_statement(c, first)
-    return statements, diagnostics
+    return statements, diagnostics + c.warnings
 
 
 def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
@@ -96,6 +103,7 @@ def statement(c: Cursor) -> exp.Expression:
         return queries.query(c)
     if c.looking_at("AGGREGATE"):
         # The theses print some definitions without CREATE.
+        c.warn("CREATE is missing", c.span(), "write CREATE AGGREGATE")
         return aggregates.create_aggregate(c)
     if c.accept("CREATE"):
         return at(_create(c), c.span_from(start))
@@ -158,7 +166,10 @@ def _create(c: Cursor) -> exp.Expression:
             c.note("(")
             c.fail("a table is declared with its columns; a query makes a VIEW or a STREAM")
         columns = _columns(c)
-        return nodes.CreateTable(this=name, columns=columns, source=_source(c))
+        source = _source(c)
+        if source is None and c.looking_at("WITH"):
+            raise Mistake("a table says with SOURCE or USING where its rows are", c.span(), _NO_WITH)
+        return nodes.CreateTable(this=name, columns=columns, source=source)
     if c.accept("VIEW"):
         name = _object_name(c, "a name for the view")
         c.expect("AS")
@@ -189,20 +200,35 @@ def _create(c: Cursor) -> exp.Expression:
 def _object_name(c: Cursor, what: str) -> exp.Identifier:
     if c.looking_at("IF", "EXISTS") or c.looking_at("IF", "NOT", "EXISTS"):
         raise Mistake("there is no IF EXISTS in ESL", c.span(), "leave it out")
-    return c.name(what)
+    name = c.name(what)
+    if c.looking_at("-"):
+        start = nodes.span_of(name)
+        while c.looking_at("-") and c.at_name(1, frozenset()):
+            c.index += 2
+        written = c.text[start.start : c.span_from(start).end]
+        raise Mistake(
+            "a name with a - is a difference",
+            c.span_from(start),
+            f'write "{written}", in quotes wherever it stands',
+        )
+    return name
 
 
 def _create_stream(c: Cursor) -> nodes.CreateStream:
     name = _object_name(c, "a name for the stream")
     if c.accept("AS"):
-        return nodes.CreateStream(this=name, query=queries.query(c))
+        return _derived(c, nodes.CreateStream(this=name, query=queries.query(c)))
     if not c.looking_at("("):
         c.note("(")
         c.fail()
-    node = nodes.CreateStream(this=name, columns=_columns(c))
+    node = nodes.CreateStream(this=name)
+    node.set("columns", _columns(c, node))
     while True:
         # The theses print a `;` in front of SOURCE.
         if c.looking_at(";") and c.word(1) in ("SOURCE", "USING"):
+            c.warn(
+                f"this ; stands before the end: {c.word(1)} belongs to the stream", c.span(), "leave it out"
+            )
             c.advance()
         start = c.span()
         if c.accept("ORDER", "BY"):
@@ -216,9 +242,31 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
             assert source is not None, "SOURCE or USING stands here"
             _set_once(node, "source", at(source, c.span_from(start)))
         else:
+            if c.looking_at("WITH"):
+                raise Mistake("a stream says with SOURCE or USING where it comes from", c.span(), _NO_WITH)
             for word in ("SOURCE", "USING"):
                 c.note(word)
             return node
+
+
+def _derived(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
+    """`ORDER BY column SLACK d` behind the query of a derived stream is the stream's, not the query's."""
+    if not c.looking_at("SLACK"):
+        return node
+    query = node.args["query"]
+    order = query.args.get("order") if isinstance(query, exp.Select) else None
+    ordered = order.expressions if order is not None else []
+    if len(ordered) != 1 or ordered[0].args.get("desc") or not isinstance(ordered[0].this, exp.Column):
+        raise Mistake(
+            "SLACK belongs to the column that a stream is ordered by",
+            c.span(),
+            "write CREATE STREAM s AS SELECT … ORDER BY ts SLACK 5 SECONDS, of one SELECT",
+        )
+    c.expect("SLACK")
+    query.set("order", None)
+    node.set("order", ordered[0].this.this)
+    node.set("slack", windows.duration(c))
+    return node
 
 
 def _set_once(node: exp.Expression, key: str, value: exp.Expression) -> None:
@@ -227,16 +275,39 @@ def _set_once(node: exp.Expression, key: str, value: exp.Expression) -> None:
     node.set(key, value)
 
 
-def _columns(c: Cursor) -> list[nodes.ColumnDeclaration]:
+def _columns(c: Cursor, stream: nodes.CreateStream | None = None) -> list[nodes.ColumnDeclaration]:
+    """`(name type, …)`; among those of a stream a WATERMARK may stand, which is its order and slack."""
     c.expect("(")
-    columns = c.listing(lambda: _column(c))
+    columns = [column for column in c.listing(lambda: _column_or_watermark(c, stream)) if column is not None]
     c.expect(")")
     return columns
+
+
+def _column_or_watermark(c: Cursor, stream: nodes.CreateStream | None) -> nodes.ColumnDeclaration | None:
+    if not c.looking_at("WATERMARK", "FOR"):
+        return _column(c)
+    if stream is None:
+        raise Mistake(
+            "a table has no watermark; what has one is a stream",
+            c.span(),
+            _NO_WITH,
+        )
+    column, slack = window_functions.watermark(c)
+    _set_once(stream, "order", column)
+    if slack is not None:
+        _set_once(stream, "slack", slack)
+    return None
 
 
 def _column(c: Cursor) -> nodes.ColumnDeclaration:
     start = c.span()
     name = c.name("a column")
+    if c.looking_at("AS") and c.word(1) in ("PROCTIME", "CURRENT_TIMESTAMP", "NOW"):
+        raise Mistake(
+            "the clock stamps the tuples of a stream as a whole",
+            c.span(),
+            "declare current_time timestamp in its place, and ORDER BY current_time behind the columns",
+        )
     kind = expressions.type_name(c)
     if c.word() in ("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES"):
         raise Mistake("a column has a name and a type, nothing else", c.span(), "leave the constraint out")

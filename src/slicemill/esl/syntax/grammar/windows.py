@@ -16,13 +16,17 @@ from slicemill.esl.syntax.nodes import at
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.time import UNITS_US, unit_name
 
+RANKS = ("row_number", "rank", "dense_rank")
+
 
 def over(c: Cursor, call: exp.Expression) -> nodes.Over:
     """What follows OVER."""
     c.expect("(")
     partition = partition_by(c)
-    order = None
-    if c.accept("ORDER", "BY"):
+    order = ranked = None
+    if call.name.lower() in RANKS and c.accept("ORDER", "BY"):
+        ranked = c.listing(lambda: expressions.ordered(c))
+    elif c.accept("ORDER", "BY"):
         order = expressions.expression(c)
         c.take("ASC")
         if c.looking_at("DESC"):
@@ -37,19 +41,46 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
             if c.word() in ("PARTITION", "ORDER")
             else ""
         )
-    return nodes.Over(this=call, partition_by=partition, order=order, frame=frame)
+    return nodes.Over(this=call, partition_by=partition, order=order, ranked=ranked, frame=frame)
 
 
 def bracket(c: Cursor) -> nodes.FrameClause:
-    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]` behind a stream in FROM."""
+    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]`, `[NOW]`
+    behind a stream in FROM."""
+    start = c.span()
     c.expect("[")
-    if c.word() not in ("ROWS", "RANGE"):
-        c.note("RANGE")
-        c.note("ROWS")
+    if c.take("NOW"):
+        frame = now(c.span_from(start))
+    elif c.looking_at("SESSION"):
+        frame = _session(c)
+    elif c.word() in ("ROWS", "RANGE"):
+        frame = _frame(c, preceding=False)
+    else:
+        for word in ("RANGE", "ROWS", "SESSION"):
+            c.note(word)
         c.fail()
-    frame = _frame(c, preceding=False)
     c.expect("]")
     return frame
+
+
+def _session(c: Cursor) -> nodes.FrameClause:
+    """`SESSION 30 SECONDS`, `SESSION UNTIL expires`, either with `CLOSE WHEN condition`, or that alone."""
+    start = c.span()
+    c.expect("SESSION")
+    node = nodes.FrameClause(kind="SESSION")
+    if c.accept("UNTIL"):
+        node.set("until", expressions.expression(c))
+    elif not c.looking_at("CLOSE"):
+        node.set("this", duration(c))
+    if c.accept("CLOSE", "WHEN"):
+        node.set("close", expressions.expression(c))
+    return at(node, c.span_from(start))
+
+
+def now(span: TextSpan) -> nodes.FrameClause:
+    """`[NOW]`: the tuples of this very timestamp; the shortest window there is."""
+    length = at(nodes.Duration(expressions=[_duration_part("1", "MICROSECOND")]), span)
+    return at(nodes.FrameClause(kind="RANGE", this=length), span)
 
 
 def trailing(c: Cursor) -> nodes.FrameClause:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from slicemill.esl.types.expression import columns_of, origins_of
-from slicemill.esl.types.query import FrameUnit
+from slicemill.esl.types.query import FrameUnit, JoinKind
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.operators.multijoin.spec import SharedMultiJoin
@@ -45,9 +45,16 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
 
 
 def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:
-    """For each newcomer the query with the longest window whose state serves it, side by side."""
+    """For each newcomer the query with the longest window whose state serves it, side by side.
+
+    Of rows that were there before nobody knows whether they would have been matched: a join that asks for
+    that begins with what comes.
+    """
     return {
-        one.name: tuple(_longest_serving(one, others, side) for side in range(len(one.windows)))
+        one.name: tuple(
+            _longest_serving(one, others, side) if one.kind is JoinKind.INNER else None
+            for side in range(len(one.windows))
+        )
         for one in newcomers
     }
 
@@ -65,6 +72,9 @@ def complete_from(
     None where a window never ends.
     """
     ends = [now]
+    if newcomer.kind is not JoinKind.INNER:
+        history = newcomer.history_us
+        return None if history is None else now + history
     for side, name in enumerate(covered[newcomer.name]):
         window = newcomer.windows[side].extent
         stored = now
@@ -88,15 +98,8 @@ def _begun(stored: JoinMember, side: int, since: int | None) -> int | None:
     One that found rows of others counts from that time with its longest window; what it has of a shorter one
     may have begun later, and is complete at the same time.
     """
-    longest, window = longest_us(stored), stored.windows[side].extent
+    longest, window = stored.history_us, stored.windows[side].extent
     return since if since is None or longest is None or window is None else since + longest - window
-
-
-def longest_us(member: JoinMember) -> int | None:
-    """The longest window of a query; None where one never ends or counts rows."""
-    ends = [window.extent if window.frame is FrameUnit.RANGE else None for window in member.windows]
-    known = [end for end in ends if end is not None]
-    return max(known) if len(known) == len(ends) else None
 
 
 def admitted(
@@ -129,7 +132,7 @@ def admitted(
                 whole - longest
                 for member in members[query]
                 if (whole := complete_from(member, others, covered, began, now)) is not None
-                and (longest := longest_us(member)) is not None
+                and (longest := member.history_us) is not None
             ]
             times[query] = max(known, default=now)
     return found, times

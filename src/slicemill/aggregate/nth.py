@@ -1,0 +1,57 @@
+"""nth_value: the value of the n-th oldest tuple of a window, also if it is NULL."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.aggregate.columns import History, Rows, Windows
+from slicemill.aggregate.inwindow import Args
+
+
+class NthValue:
+    """Which one is the second argument, the same for all tuples, counted from 1; without one, the first."""
+
+    __slots__ = ("_n", "_values")
+
+    def __init__(self) -> None:
+        self._n = 1
+        self._values: deque[object] = deque()
+
+    def add(self, args: Args) -> None:
+        if len(args) > 1:
+            self._n = cast(int, args[1])
+        self._values.append(args[0])
+
+    def remove(self, args: Args) -> None:  # noqa: ARG002 - it is the oldest
+        self._values.popleft()
+
+    def value(self) -> object:
+        return self._values[self._n - 1] if len(self._values) >= self._n else None
+
+    def state(self) -> object:
+        return self._n, self._values
+
+    def restore(self, state: Any) -> None:
+        self._n, self._values = state
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnNthValue:
+    """The same over columns: a place behind the start of each window."""
+
+    n: int
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        places = windows.starts + self.n - 1
+        return rows.arguments[0].take(pa.array(places, mask=places >= windows.ends))
+
+    def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
+        """The first n rows of each partition."""
+        counts = np.minimum(partitions.ends - partitions.starts, self.n)
+        before = np.repeat(partitions.starts - np.cumsum(counts) + counts, counts)
+        return History(before + np.arange(len(before)))

@@ -1,0 +1,1 @@
+"""Results that change: what may read them, first rows, DISTINCT and EMIT."""

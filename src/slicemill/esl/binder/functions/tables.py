@@ -1,0 +1,155 @@
+"""`TABLE(f(…))` in FROM: rows of a function, or of an aggregate that gets the arguments as its only tuple.
+
+As with scalar functions, the body is bound anew for each call. It sees its parameters and stored tables, and
+nothing of what is around the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from slicemill.errors import counted, did_you_mean
+from slicemill.esl.binder import relations
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.problems import Unknowable
+from slicemill.esl.binder.scalar import as_argument
+from slicemill.esl.binder.scope import Scope
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.cursor import Cursor
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.grammar import queries as grammar
+from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.syntax.tokens import tokenize
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.expression import Argument, Cast, ColumnRef, Expr
+from slicemill.esl.types.function import FunctionDefinition
+from slicemill.esl.types.relation import AggregateCall, RelationInput, RelationQuery, SelectItem
+from slicemill.esl.types.schema import Schema, Type, assignable
+
+
+def returned_rows(node: nodes.TableFunctionCall, context: Context) -> Schema:
+    """The columns of the rows that a call gives."""
+    found = _called(node.this, context)
+    if isinstance(found, AggregateDefinition):
+        return found.returns
+    assert isinstance(found.returns, Schema), "it has been checked"
+    return found.returns
+
+
+def bind_table_call(
+    node: nodes.TableFunctionCall,
+    alias: str,
+    context: Context,
+    bind_argument: Callable[[exp.Expression], Expr],
+) -> RelationInput:
+    """A call whose arguments are bound where it stands."""
+    call = node.this
+    found = _called(call, context)
+    declared = found.arguments if isinstance(found, AggregateDefinition) else found.parameters
+    if len(call.expressions) != len(declared):
+        raise Mistake(
+            f"{found.name} takes {counted(len(declared), 'argument')}, not {len(call.expressions)}",
+            span_of(call),
+            f"call it as {found.name}{declared}",
+        )
+    arguments = []
+    for parameter, argument_node in zip(declared, call.expressions, strict=True):
+        argument = as_argument(bind_argument(argument_node), parameter.type, argument_node)
+        if not assignable(parameter.type, argument.type):
+            raise Mistake(
+                f"{found.name} wants {parameter.type} for {parameter.name}, this is {argument.type}",
+                span_of(argument_node),
+                f"call it as {found.name}{declared}",
+            )
+        arguments.append((parameter.name, _as(argument, parameter.type)))
+    if isinstance(found, AggregateDefinition):
+        query = _one_tuple(found)
+    else:
+        context.functions_called.add(found.name.lower())
+        try:
+            query = rows_of_function(found, context)
+        except Mistake as mistake:
+            said = mistake.diagnostic
+            raise Mistake(f"in {found.name}: {said.message}", span_of(call), said.hint) from None
+    return RelationInput(found.name, alias, query.schema, query, tuple(arguments))
+
+
+def rows_of_function(definition: FunctionDefinition, context: Context) -> RelationQuery:
+    """The query of a function, over its parameters, with columns as it declares them."""
+    assert definition.body is not None and isinstance(definition.returns, Schema), "it returns rows"
+    body = grammar.query(Cursor(tokenize(definition.body), definition.body))
+    return bound_body(body, definition.parameters, definition.returns, context)
+
+
+def bound_body(node: exp.Expression, parameters: Schema, returns: Schema, context: Context) -> RelationQuery:
+    inside = replace(context, local={}, in_body=True)
+    query = relations.bind_relation(node, inside, outer=Scope((), qualified=True, arguments=parameters))
+    if len(query.schema) != len(returns):
+        raise Mistake(
+            f"{counted(len(query.schema), 'column')} for {counted(len(returns), 'column')}",
+            span_of(node),
+            f"the columns are {returns}",
+        )
+    items = []
+    for item, column in zip(query.items, returns, strict=True):
+        if not assignable(column.type, item.expr.type):
+            raise Mistake(
+                f"{column.name} is {column.type}, and this is {item.expr.type}",
+                span_of(node),
+                "convert it with CAST",
+            )
+        items.append(SelectItem(column.name, _as(item.expr, column.type)))
+    return replace(query, items=tuple(items), schema=returns)
+
+
+def _one_tuple(definition: AggregateDefinition) -> RelationQuery:
+    """`SELECT f(arguments)`: INITIALIZE for the only tuple, then TERMINATE."""
+    name, returns = definition.name, definition.returns
+    arguments = tuple(Argument(column.name, column.type) for column in definition.arguments)
+    columns = tuple(column.of(name) for column in returns)
+    items = tuple(
+        SelectItem(column.name, ColumnRef.to(read)) for column, read in zip(returns, columns, strict=True)
+    )
+    calls = (AggregateCall(name, arguments, False, columns),)
+    return RelationQuery((), None, (), calls, None, items, False, (), None, returns)
+
+
+def _called(call: exp.Anonymous, context: Context) -> FunctionDefinition | AggregateDefinition:
+    name = call.name.lower()
+    function = context.catalog.functions.get(name)
+    if function is not None and isinstance(function.returns, Schema):
+        return function
+    base, window = context.catalog.declared_versions(call.name)
+    if base is not None and base.model is None:
+        return base
+    if name in context.broken:
+        raise Unknowable
+    if function is not None or base is not None or window is not None:
+        what = (
+            "has only a window version" if base is None and function is None else "returns a value, not rows"
+        )
+        raise Mistake(
+            f"{call.name} {what}",
+            span_of(call),
+            "TABLE takes functions declared with RETURNS TABLE, and base aggregates",
+        )
+    context.refuse_later(call.name, span_of(call))
+    raise Mistake(
+        f"there is no function {call.name} that returns rows",
+        span_of(call),
+        did_you_mean(call.name, _names(context))
+        or "declare it: CREATE FUNCTION name(…) RETURNS TABLE (…) AS SELECT …",
+    )
+
+
+def _names(context: Context) -> Sequence[str]:
+    functions = context.catalog.functions.values()
+    rows = [function.name for function in functions if isinstance(function.returns, Schema)]
+    return [*rows, *(definition.name for definition in context.catalog.base_aggregates.values())]
+
+
+def _as(value: Expr, type_: Type) -> Expr:
+    return value if value.type == type_ else Cast(value, type_)

@@ -1,0 +1,1 @@
+"""Joins in FROM: their kinds, windows from conditions on timestamps, queries in WHERE as joins."""

@@ -1,0 +1,139 @@
+"""Kinds of joins in FROM: which ones streams and tables take, and USING as a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from slicemill.errors import did_you_mean
+from slicemill.esl.binder.scope import MergedColumn, Scope
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.nodes import at, child, span_of
+from slicemill.esl.types.query import FrameUnit, JoinKind, QueryInput
+from slicemill.esl.types.schema import Schema
+
+
+def kind_of_join(join: nodes.JoinInput | None, *, finite: bool) -> JoinKind:
+    """How a JOIN joins a stream; a table is looked up, whatever stands there."""
+    side = None if join is None else child(join, "side")
+    as_of = join is not None and (child(join.this, "as_of") is not None or side in ("ASOF", "LEFT ASOF"))
+    return JoinKind.INNER if finite or as_of or side in (None, "CROSS") else JoinKind(side)
+
+
+def check_table(join: nodes.JoinInput | None, name: str) -> bool:
+    """Refuse joins that would keep rows of a table; is it a LEFT JOIN?"""
+    side = None if join is None else child(join, "side")
+    if side in ("RIGHT", "FULL"):
+        assert join is not None
+        raise Mistake(
+            f"{name} is finite: its rows have no time at which they are known to have no partner",
+            span_of(join),
+            f"name the stream first: stream LEFT JOIN {name} ON …",
+        )
+    if side in ("SEMI", "ANTI"):
+        assert join is not None
+        hint = f"use JOIN {name}, or LEFT JOIN {name} … WHERE {name}.column IS NULL"
+        raise Mistake(f"{side} JOIN is for streams; {name} is finite", span_of(join), hint)
+    if side in ("ASOF", "LEFT ASOF"):
+        assert join is not None
+        raise Mistake(
+            f"{name} is finite: a tuple meets the rows that it has when the tuple arrives",
+            span_of(join),
+            f"use JOIN {name}, or LEFT JOIN {name}",
+        )
+    return side == "LEFT"
+
+
+def check_kinds(inputs: Sequence[QueryInput], node: exp.Select) -> None:
+    """A join that gives unmatched rows is of two streams, over windows of time that end."""
+    streams = [entry for entry in inputs if not entry.finite]
+    kinds = [entry.kind for entry in streams if entry.kind is not JoinKind.INNER]
+    if not kinds:
+        return
+    kind = kinds[0].value
+    if len(streams) > 2:
+        raise Mistake(
+            f"a {kind} JOIN is of two streams, and FROM has {len(streams)}",
+            span_of(node),
+            "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; then FROM ab [RANGE …]",
+        )
+    if any(entry.finite for entry in inputs) and inputs[0].finite:
+        raise Mistake(f"a {kind} JOIN begins with a stream", span_of(node), "name the tables last")
+
+
+def check_windows(inputs: Sequence[QueryInput], node: exp.Select, *, aggregates: bool) -> None:
+    streams = [entry for entry in inputs if not entry.finite]
+    kind = next((entry.kind for entry in streams if entry.kind is not JoinKind.INNER), None)
+    if kind is None:
+        return
+    for place, entry in enumerate(streams):
+        window = entry.window
+        assert window is not None, "it was asked for"
+        if window.frame is FrameUnit.ROWS or (window.extent is None and place in kind.judged):
+            raise Mistake(
+                f"a {kind.value} JOIN needs a window of time: when it has passed, a row of {entry.alias} "
+                "can no longer be matched",
+                span_of(node),
+                f"write {entry.alias} [RANGE 10 MINUTES]",
+            )
+    if aggregates:
+        raise Mistake(
+            f"an aggregate over a {kind.value} JOIN needs windows of its own",
+            span_of(node),
+            "make the join a stream, CREATE STREAM ab AS SELECT …, and aggregate FROM ab [RANGE …]",
+        )
+
+
+def using_condition(
+    using: Sequence[exp.Identifier], alias: str, schema: Schema, before: Sequence[tuple[str, Schema]]
+) -> exp.Expression:
+    """`USING (k)` as `before.k = alias.k`; the first relation before it that has the column."""
+    parts: list[exp.Expression] = []
+    for name in using:
+        owner = next((other for other, columns in before if columns.find(name.name) is not None), None)
+        if owner is None or schema.find(name.name) is None:
+            without = alias if owner is not None else " or ".join(other for other, _ in before)
+            known = schema.names if owner is not None else [n for _, c in before for n in c.names]
+            raise Mistake(
+                f"there is no column {name.name} in {without}",
+                span_of(name),
+                did_you_mean(name.name, known) or "USING names columns of both sides",
+            )
+        parts.append(at(exp.EQ(this=_column(owner, name), expression=_column(alias, name)), span_of(name)))
+    condition = parts[0]
+    for part in parts[1:]:
+        condition = at(exp.And(this=condition, expression=part), span_of(condition))
+    return condition
+
+
+def merged_columns(
+    using: Sequence[tuple[Sequence[exp.Identifier], QueryInput]], before: Sequence[QueryInput]
+) -> dict[str, MergedColumn]:
+    """Columns that USING makes one: of which relations their values are."""
+    found: dict[str, MergedColumn] = {}
+    for names, entry in using:
+        for name in names:
+            owner = next(one.alias for one in before if one.schema.find(name.name) is not None)
+            values = {JoinKind.RIGHT: (entry.alias,), JoinKind.FULL: (owner, entry.alias)}
+            found[name.name.lower()] = MergedColumn(owner, values.get(entry.kind, (owner,)))
+    return found
+
+
+def visible(inputs: Sequence[QueryInput], merged: dict[str, MergedColumn]) -> Scope:
+    """What the select list and WHERE can name: of a SEMI or ANTI JOIN, the first stream alone."""
+    seen = [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
+    relations = tuple((entry.alias, entry.schema.own) for entry in seen)
+    return Scope(relations, qualified=len(inputs) > 1, merged=merged)
+
+
+def with_all(scope: Scope, inputs: Sequence[QueryInput]) -> Scope:
+    """What ON can name."""
+    return replace(scope, relations=tuple((entry.alias, entry.schema.own) for entry in inputs))
+
+
+def _column(alias: str, name: exp.Identifier) -> exp.Column:
+    table = exp.Identifier(this=alias, quoted=True)
+    return at(exp.Column(this=name.copy(), table=table), span_of(name))

@@ -1,0 +1,194 @@
+"""Calls under other names, and FILTER: a condition becomes a CASE around the argument, as NULLs are skipped.
+
+Equal conditions make equal arguments, so that calls with the same FILTER share what they keep.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from slicemill.esl.binder.calls import is_aggregate
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.spellings.clauses import bare_call, replaced
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.nodes import child, span_of
+
+_OTHER_NAMES = {
+    "first_value": "first",
+    "last_value": "last",
+    "any_value": "first",
+    "bool_and": "min",
+    "every": "min",
+    "bool_or": "max",
+    "some": "max",
+    "any": "max",
+}
+_CONDITIONS = ("bool_and", "every", "bool_or", "some", "any")
+WINDOW_CALLS = (
+    *("window", "session_window", "tumble", "hop", "session", "cumulate", "window_time"),
+    *(f"{kind}_{word}" for kind in ("tumble", "hop", "session") for word in ("start", "end", "rowtime")),
+)
+_LISTS = ("collect_list", "collect_set", "array_agg")
+CHANGED = frozenset({*_OTHER_NAMES, "count_if", "lag", "lead", *_LISTS})
+
+# These skip tuples whose argument here is NULL.
+_SKIPS = {
+    **dict.fromkeys(
+        (
+            *("count", "sum", "avg", "min", "max", "median", "percentile", "quantile", "listagg"),
+            *("string_agg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop"),
+        ),
+        0,
+    ),
+    "min_by": 1,
+    "max_by": 1,
+}
+
+
+def plain_calls(select: exp.Select, context: Context) -> None:
+    def plain(node: exp.Expression) -> exp.Expression | None:
+        if isinstance(node, nodes.Over) and is_builtin(node.this, "lag", context):
+            return _lagging(node)
+        if isinstance(node, nodes.Over) and is_builtin(node.this, "lead", context):
+            return node  # rows wait for it (`neighbours`)
+        if not isinstance(node, exp.Anonymous) or node.name.lower() in context.catalog.functions:
+            return None
+        if is_aggregate(node.name, context.catalog) and child(node, "filter") is None:
+            return None
+        return _plain(node, context)
+
+    replaced(select, plain)
+
+
+def is_builtin(call: exp.Anonymous, name: str, context: Context) -> bool:
+    """Is it this function, and not a user's own of that name?"""
+    return call.name.lower() == name and not is_aggregate(name, context.catalog)
+
+
+def _plain(node: exp.Anonymous, context: Context) -> exp.Expression | None:
+    name, condition = node.name.lower(), child(node, "filter")
+    if name in _LISTS:
+        raise Mistake("ESL has no lists", span_of(node), f"listagg makes a text of them: {_listagg(node)}")
+    if name in ("lag", "lead"):
+        raise Mistake(
+            f"{name} goes along the rows of a window",
+            span_of(node),
+            f"write {to_esl(node)} OVER (PARTITION BY k)",
+        )
+    if name in WINDOW_CALLS:
+        raise Mistake(
+            f"{node.name} belongs to a query that is grouped by a window",
+            span_of(node),
+            "write SELECT k, count(*), window_start() FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k",
+        )
+    if name in ("proctime", "current_row_timestamp"):
+        raise Mistake(
+            f"{node.name}() differs at every run",
+            span_of(node),
+            "declare the stream (…, current_time timestamp) ORDER BY current_time, and use that column",
+        )
+    if name == "count_if":
+        _one_argument(node)
+        condition = (
+            node.expressions[0]
+            if condition is None
+            else exp.And(this=node.expressions[0], expression=condition)
+        )
+        return bare_call("count", _where(condition, exp.Literal.number(1)))
+    if name in _CONDITIONS:
+        _one_argument(node)
+    if name in _OTHER_NAMES:
+        node.set("this", _OTHER_NAMES[name])
+        name = _OTHER_NAMES[name]
+    elif condition is None:
+        return None
+    if condition is None:
+        return node
+    if not is_aggregate(name, context.catalog):
+        raise Mistake(f"FILTER goes with aggregates, and {node.name} is none", span_of(node), "use CASE WHEN")
+    return _filtered(node, name, condition, context)
+
+
+def _filtered(node: exp.Anonymous, name: str, condition: exp.Expression, context: Context) -> exp.Expression:
+    own = any(context.catalog.aggregates(node.name)) or name in context.catalog.models
+    arguments = list(node.expressions)
+    if name == "first" and not own and len(arguments) == 1:
+        # Of tuples that all compare equal, the oldest; unlike others, it may have a NULL.
+        return bare_call("min_by", arguments[0], _where(condition, exp.Literal.number(1)))
+    if own or name not in _SKIPS or len(arguments) <= _SKIPS[name]:
+        raise Mistake(
+            f"{node.name} takes tuples with a NULL too, so it has no FILTER",
+            span_of(node),
+            "select the tuples first: FROM (SELECT * FROM s WHERE …) AS t",
+        )
+    place = _SKIPS[name]
+    star = isinstance(arguments[place], exp.Star)
+    arguments[place] = _where(condition, exp.Literal.number(1) if star else arguments[place])
+    call = bare_call(node.name, *arguments)
+    if child(node, "distinct"):
+        call.set("distinct", True)
+    return call
+
+
+def _lagging(node: nodes.Over) -> exp.Expression:
+    """The value that many rows before: the first of as many and the current one, if there are so many."""
+    call, frame = node.this, child(node, "frame")
+    count, default = offset_of(call), call.expressions[2] if len(call.expressions) > 2 else None
+    if len(call.expressions) > 3:
+        raise Mistake("lag takes a value, how many rows back, and a default", span_of(call))
+    if frame is not None:
+        raise Mistake(
+            "lag counts rows itself", span_of(frame), "leave the frame out; lag(x, 2) is two rows before"
+        )
+    if child(call, "filter") is not None:
+        raise Mistake("lag has no FILTER", span_of(call), "select the rows in FROM (SELECT … WHERE …) AS t")
+    enough = exp.GT(
+        this=back(node, bare_call("count", exp.Star()), count), expression=exp.Literal.number(count)
+    )
+    value = back(node, bare_call("first", call.expressions[0]), count)
+    return exp.Case(ifs=[exp.If(this=enough, true=value)], default=default)
+
+
+def offset_of(call: exp.Anonymous) -> int:
+    """How many rows off a call of lag or lead looks."""
+    if not call.expressions or isinstance(call.expressions[0], exp.Star):
+        raise Mistake(f"{call.name} takes a value", span_of(call), f"as in {call.name}(price)")
+    if len(call.expressions) < 2:
+        return 1
+    written = call.expressions[1]
+    if not (isinstance(written, exp.Literal) and written.name.isdigit() and int(written.name) < 2**31):
+        raise Mistake(
+            f"{call.name} looks a fixed number of rows off", span_of(written), f"as in {call.name}(price, 2)"
+        )
+    return int(written.name)
+
+
+def back(over: nodes.Over, call: exp.Anonymous, count: int) -> nodes.Over:
+    """A call over the current row and so many before it, in the partition of another."""
+    frame = nodes.FrameClause(kind="ROWS", this=exp.Literal.number(count))
+    partition = child(over, "partition_by")
+    order = child(over, "order")
+    made = nodes.Over(this=call, frame=frame)
+    made.set("partition_by", [part.copy() for part in partition] if partition else None)
+    made.set("order", order.copy() if order is not None else None)
+    for node in (call, frame, made):
+        node.meta["span"] = span_of(over)
+    return made
+
+
+def _where(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
+    case = exp.Case(ifs=[exp.If(this=condition, true=value)])
+    case.meta["span"] = span_of(condition)
+    return case
+
+
+def _one_argument(node: exp.Anonymous) -> None:
+    if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Star):
+        raise Mistake(f"{node.name} takes a condition", span_of(node), f"as in {node.name}(price > 9)")
+
+
+def _listagg(node: exp.Anonymous) -> str:
+    arguments = [to_esl(argument) for argument in node.expressions[:1]] or ["x"]
+    return f"listagg(CAST({arguments[0]} AS varchar), ',')"

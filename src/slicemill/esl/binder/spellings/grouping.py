@@ -1,0 +1,186 @@
+"""GROUP BY by alias and by position; GROUPING SETS, ROLLUP and CUBE as a union of GROUP BYs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, combinations, product
+
+from sqlglot import exp
+
+from slicemill.errors import counted
+from slicemill.esl.binder import queries
+from slicemill.esl.binder.calls import is_aggregate
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.inputs import from_entries
+from slicemill.esl.binder.spellings.clauses import bare_call, changed
+from slicemill.esl.binder.spellings.parsed import parsed_expression
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.dialect import to_esl
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.nodes import at, child, span_of
+
+_MOST_SETS = 64
+_GROUPING = ("grouping", "grouping_id")
+
+
+def named_groups(select: exp.Select, context: Context) -> None:
+    """`GROUP BY 1` and `GROUP BY alias` become the expressions that stand there; columns of the input win."""
+    group = child(select, "group")
+    if group is None:
+        return
+    items = select.expressions
+    aliases: dict[str, exp.Expression] = {
+        item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)
+    }
+    wanted = [part for part in group.expressions if isinstance(part, exp.Column) and not part.table]
+    hidden = _input_columns(select, context) if any(p.name.lower() in aliases for p in wanted) else set()
+
+    def meant(part: exp.Expression) -> exp.Expression:
+        if isinstance(part, exp.Literal) and not part.is_string:
+            place = int(part.name) if part.name.isdigit() else 0
+            if not 1 <= place <= len(items):
+                raise Mistake(
+                    f"there is no column {part.name} in the select list",
+                    span_of(part),
+                    f"it has {counted(len(items), 'column')}, counted from 1",
+                )
+            item = items[place - 1]
+            if isinstance(item, exp.Star):
+                raise Mistake("* is no single column", span_of(part), "name the columns to group by")
+            named: exp.Expression = item.this if isinstance(item, exp.Alias) else item
+            return at(named.copy(), span_of(part))
+        if isinstance(part, exp.Column) and not part.table and part.name.lower() not in hidden:
+            found = aliases.get(part.name.lower())
+            if found is not None:
+                return at(found.copy(), span_of(part))
+        return part
+
+    group.set("expressions", [meant(part) for part in group.expressions])
+
+
+def _input_columns(select: exp.Select, context: Context) -> set[str]:
+    names: set[str] = set()
+    for entry, _ in from_entries(select):
+        this = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
+        if isinstance(this, nodes.TableFunctionCall):
+            continue  # its columns have to be named with their alias
+        if isinstance(this, exp.Identifier):
+            schema = context.relation(this).schema
+        else:
+            schema = queries.bind_query(this, context).schema
+        names |= {name.lower() for name in schema.names}
+    return names
+
+
+def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
+    """The SELECT itself, or a UNION of one for each set of keys."""
+    group = child(select, "group")
+    parts = group.expressions if group is not None else []
+    if not any(_several(part) for part in parts):
+        for call in select.find_all(exp.Anonymous):
+            if call.name.lower() in _GROUPING and call.name.lower() not in context.catalog.functions:
+                raise Mistake(
+                    f"{call.name} tells sets of keys apart, and here is one",
+                    span_of(call),
+                    "group by ROLLUP (…), CUBE (…) or GROUPING SETS (…)",
+                )
+        return select
+    sets = [list(chain.from_iterable(chosen)) for chosen in product(*(_sets(part) for part in parts))]
+    if len(sets) > _MOST_SETS:
+        raise Mistake(
+            f"these are {len(sets)} sets of keys", span_of(parts[0]), f"group by {_MOST_SETS} at most"
+        )
+    keys = {_text(key): key for one in sets for key in one}
+    types = _types(select, list(keys.values()), context)
+    branches = [_branch(select, one, keys, types, context) for one in sets]
+    whole: exp.Expression = branches[0]
+    for branch in branches[1:]:
+        whole = at(exp.Union(this=whole, expression=branch, distinct=False), span_of(select))
+    return whole
+
+
+def _several(part: exp.Expression) -> bool:
+    named = isinstance(part, exp.Anonymous) and part.name.lower() in ("rollup", "cube")
+    return named or isinstance(part, nodes.KeySets)
+
+
+def _sets(part: exp.Expression) -> list[list[exp.Expression]]:
+    """The sets of keys that a part of GROUP BY stands for."""
+    if isinstance(part, nodes.KeySets):
+        return [list(one.expressions) for one in part.expressions]
+    if not _several(part):
+        return [[part]]
+    keys = part.expressions
+    if part.name.lower() == "rollup":
+        return [keys[:count] for count in range(len(keys), -1, -1)]
+    if len(keys) > _MOST_SETS.bit_length():
+        raise Mistake("this is a cube of too many keys", span_of(part), "group by fewer, or GROUPING SETS")
+    return [list(some) for count in range(len(keys), -1, -1) for some in combinations(keys, count)]
+
+
+def _types(select: exp.Select, keys: list[exp.Expression], context: Context) -> dict[str, str]:
+    """The type of each key, as it is written."""
+    probe = select.copy()
+    aliased = [exp.Alias(this=key.copy(), alias=_name(place)) for place, key in enumerate(keys)]
+    probe.set("expressions", [*aliased, at(bare_call("count", exp.Star()), span_of(select))])
+    probe.set("group", exp.Group(expressions=[key.copy() for key in keys]))
+    probe.set("having", None)
+    schema = queries.bind_query(probe, context).schema
+    types = {column.name: str(column.type) for column in schema}
+    return {_text(key): types[_name(place).name] for place, key in enumerate(keys)}
+
+
+def _name(place: int) -> exp.Identifier:
+    return exp.Identifier(this=f"key {place}", quoted=True)
+
+
+def _branch(
+    select: exp.Select,
+    keys: Sequence[exp.Expression],
+    every: dict[str, exp.Expression],
+    types: dict[str, str],
+    context: Context,
+) -> exp.Select:
+    """The SELECT by some of the keys; the others are NULL."""
+    branch = select.copy()
+    own = {_text(key) for key in keys}
+    unique = list({_text(key): key for key in keys}.values())
+    branch.set("group", exp.Group(expressions=[key.copy() for key in unique]) if unique else None)
+
+    def change(node: exp.Expression) -> exp.Expression | None:
+        if isinstance(node, exp.Anonymous) and node.name.lower() in _GROUPING:
+            return exp.Literal.number(_grouping(node, own, every))
+        if isinstance(node, exp.Anonymous) and is_aggregate(node.name, context.catalog):
+            return node
+        text = _text(node)
+        if text in every and text not in own and not isinstance(node, exp.Identifier):
+            return parsed_expression(f"CAST(NULL AS {types[text]})", span_of(node))
+        return None
+
+    items: list[exp.Expression] = []
+    for item in branch.expressions:
+        if isinstance(item, exp.Column) and _text(item) in every:
+            # A NULL has no name of its own.
+            item = at(exp.Alias(this=item, alias=item.this.copy()), span_of(item))
+        items.append(changed(item, change))
+    branch.set("expressions", items)
+    having = child(branch, "having")
+    if having is not None:
+        having.set("this", changed(having.this, change))
+    return branch
+
+
+def _grouping(node: exp.Anonymous, own: set[str], every: dict[str, exp.Expression]) -> int:
+    """A bit for each argument, the last one lowest: 1 where it is not grouped by."""
+    value = 0
+    for argument in node.expressions or list(every.values()):
+        if _text(argument) not in every:
+            raise Mistake(
+                f"{to_esl(argument)} is no key of GROUP BY", span_of(argument), f"they are {', '.join(every)}"
+            )
+        value = 2 * value + (_text(argument) not in own)
+    return value
+
+
+def _text(node: exp.Expression) -> str:
+    return to_esl(node).lower()

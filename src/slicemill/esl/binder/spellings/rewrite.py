@@ -1,0 +1,69 @@
+"""The one door: a SELECT as written → the same in ESL's own words.
+
+    TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECONDS)    bid [RANGE 10 SECONDS SLIDE 10 SECONDS]
+    GROUP BY window(ts, '10 seconds')                           the same
+    count(*) FILTER (WHERE price > 9)                           count(CASE WHEN price > 9 THEN 1 END)
+    lag(price) OVER (PARTITION BY item)                         first(price) OVER (… ROWS 1 PRECEDING), of two
+    GROUP BY 1, total                                           the expressions that stand there
+    GROUP BY ROLLUP (a, b)                                      UNION of GROUP BY a, b; GROUP BY a; all
+
+So the same thing has one meaning and one plan however it is said, and queries in different words share.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from slicemill.esl.binder.calls import is_aggregate
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.items import name_of
+from slicemill.esl.binder.spellings.calls import CHANGED, plain_calls
+from slicemill.esl.binder.spellings.grouping import grouping_sets, named_groups
+from slicemill.esl.binder.spellings.neighbours import followed
+from slicemill.esl.binder.spellings.window_rows import rows_with_windows
+from slicemill.esl.binder.spellings.windows import BOUND_COLUMNS, BOUNDS, frames
+from slicemill.esl.syntax.nodes import at, span_of
+
+
+def respelled(written: exp.Select, context: Context) -> exp.Expression:
+    """A SELECT, or a UNION of some, without other spellings; `written` stays as it is."""
+    select = written.copy()
+    select.set("with_", None)  # the caller has bound these
+    _keep_names(select, context)
+    named_groups(select, context)
+    frames(select, context)
+    rows_with_windows(select, context)
+    plain_calls(select, context)
+    following = followed(select, context)
+    if following is not None:
+        return following
+    return grouping_sets(select, context)
+
+
+def _keep_names(select: exp.Select, context: Context) -> None:
+    """Columns are called after what was written, not after what it stands for."""
+    items = []
+    for item in select.expressions:
+        if _changes(item, context):
+            name = exp.Identifier(this=name_of(item), quoted=True)
+            item = at(exp.Alias(this=item, alias=name), span_of(item))
+        items.append(item)
+    select.set("expressions", items)
+
+
+def _changes(item: exp.Expression, context: Context) -> bool:
+    """May a rewrite change it? Other calls may return several columns, which have names of their own."""
+    if isinstance(item, exp.Column):
+        return item.name.lower() in ("start", "end", *BOUND_COLUMNS)
+    if isinstance(item, (exp.Star, exp.Alias)):
+        return False
+    catalog = context.catalog
+    return any(
+        call.args.get("filter") is not None
+        or (
+            call.name.lower() in (*CHANGED, *BOUNDS)
+            and call.name.lower() not in catalog.functions
+            and not is_aggregate(call.name, catalog)
+        )
+        for call in item.find_all(exp.Anonymous)
+    )

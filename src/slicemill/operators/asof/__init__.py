@@ -1,0 +1,1 @@
+"""ASOF joins: each tuple of a stream with the latest one of another by its time."""

@@ -1,0 +1,60 @@
+"""ASOF joins: each tuple of a stream meets the latest one of another with the same key, as of its time.
+
+    b   k=1: x         y              z
+    a               1        1  1        1
+    result         (1,x)   (1,y)(1,y)   (1,z)       at the times of a
+
+A stream is a table with versions then: that of a key's latest row (FOR SYSTEM_TIME AS OF).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.esl.render.expressions import render
+from slicemill.operators.description import Description, Fact
+from slicemill.operators.kind import Keys, OperatorKind, Role
+from slicemill.operators.operator import Operator
+from slicemill.time import format_us
+
+
+@dataclass(frozen=True, slots=True)
+class AsOfJoin(Operator):
+    """Output columns are `alias.column`, at the times of the first input.
+
+    `keys` are in the inputs' own columns. Of the second input counts what is no later than the tuple, or
+    earlier if `strict`; and less than `window_us` older, if there is one. With `left`, a tuple that finds
+    nothing comes out with NULLs.
+    """
+
+    aliases: tuple[str, str]
+    keys: tuple[Keys, Keys]
+    left: bool = False
+    strict: bool = False
+    window_us: int | None = None
+
+
+def _words(join: AsOfJoin) -> Description:
+    equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
+    facts: list[Fact] = [("on", " AND ".join(equal) or "every tuple")]
+    facts.append(("the latest", "that is earlier" if join.strict else "that is no later"))
+    if join.window_us is not None:
+        facts.append(("within", format_us(join.window_us)))
+    return Description("⋈", "Left as-of join" if join.left else "As-of join", tuple(facts))
+
+
+KINDS = (
+    OperatorKind(
+        spec=AsOfJoin,
+        role=Role.STATEFUL,
+        words=lambda join, *_: _words(join),
+        label=lambda _: "as-of join",
+        waits_for_time=lambda *_: True,
+        alias=lambda join, port: join.aliases[port],
+        keys=lambda join: join.keys if join.keys[0] else None,
+        history_us=lambda join, *_: join.window_us,
+        # By the number of the first input's tuple.
+        numbered_by=lambda _, node, __: node.inputs[:1],
+        step="slicemill.operators.asof.step:as_of_step",
+    ),
+)

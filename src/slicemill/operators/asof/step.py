@@ -1,0 +1,204 @@
+"""The ASOF join over columns: versions by key in sorted runs, and one search for all tuples of a run.
+
+New rows of the second input become a *run*, sorted by (key, time). Runs of about the same size are merged,
+and then lose the rows that nobody can meet any more: of a key, all but the last one that is no later than
+what still comes of the first input. So a tuple looks into few runs, and a row is written again a few times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from slicemill.operators.asof.spec import AsOfJoin
+from slicemill.operators.context import StepContext
+from slicemill.operators.in_turn import Due
+from slicemill.operators.join import probe
+from slicemill.operators.join.block import FIRST, HASH, TIME, Block, column_numbers, grouped, opened
+from slicemill.operators.join.hashing import hash_keys
+from slicemill.scalar.columns import compile_vector
+from slicemill.scalar.vectors import arrow_type
+from slicemill.storage.codec import stored_as
+from slicemill.storage.slice import Slice
+from slicemill.time import BEGINNING, END
+
+_KEY, _ROW = "#key", "."
+_MASK = "#mask0"  # blocks have one; nobody asks for it here
+_SYSTEM = ("_ts", "_seq", "_arr")
+
+Integers = NDArray[np.int64]
+
+
+@stored_as("asof", version=1)
+@dataclass(slots=True)
+class AsOfState:
+    """`waiting` are tuples of the first input of which the version is not known yet, `runs` the versions,
+    the oldest ones first."""
+
+    waiting: pa.Table | None = None
+    runs: list[Slice] = field(default_factory=list)
+
+
+def as_of_step(join: AsOfJoin, context: StepContext) -> AsOfStep:
+    state = context.state if isinstance(context.state, AsOfState) else AsOfState()
+    return AsOfStep(join, context, state)
+
+
+class AsOfStep:
+    def __init__(self, join: AsOfJoin, context: StepContext, state: AsOfState) -> None:
+        self.state = state
+        self._join = join
+        self._schemas = context.schemas
+        self._names = context.node.schema.names
+        self._keys = [
+            [compile_vector(key, schema) for key in keys]
+            for keys, schema in zip(join.keys, context.schemas, strict=True)
+        ]
+        self._blocks: dict[int, Block] = {}
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        left, right = tables
+        state = self.state
+        known = complete[1]
+        if right.num_rows:
+            known = max(known, int(right.column("_ts")[-1].as_py()))
+            self._add(right)
+        waiting = [table for table in (state.waiting, left) if table is not None]
+        whole = pa.concat_tables(waiting).combine_chunks()
+        times = column_numbers(whole, "_ts")
+        ready = len(times)
+        if known < END:
+            ready = int(np.searchsorted(times, known, side="right" if self._join.strict else "left"))
+        found = self._joined(whole.slice(0, ready))
+        rest = whole.slice(ready)
+        state.waiting = rest.take(pa.array(np.arange(rest.num_rows))) if rest.num_rows else None
+        self._merge(min([complete[0], *(times[ready : ready + 1].tolist())]))
+        return found, min(complete)
+
+    def due(self) -> Due | None:
+        waiting = self.state.waiting
+        if waiting is None:
+            return None
+        return BEGINNING, int(waiting.column("_ts")[0].as_py()) + (not self._join.strict)
+
+    # -- versions --------------------------------------------------------------------------------------
+
+    def _add(self, table: pa.Table) -> None:
+        hashed = hash_keys([key(table) for key in self._keys[1]], table.num_rows)
+        columns = {HASH: pa.array(hashed.hashes), TIME: table.column("_ts").combine_chunks()}
+        columns[_MASK] = pa.array(np.zeros(table.num_rows, np.uint64))
+        columns |= {f"{_KEY}{place}": column for place, column in enumerate(hashed.columns)}
+        columns |= {_ROW + name: table.column(name) for name in self._schemas[1].names}
+        new = pa.table(columns)
+        if hashed.valid is not None:
+            new = new.filter(pa.array(hashed.valid))
+        if new.num_rows:
+            self.state.runs.append(self._run_of(new))
+
+    def _run_of(self, table: pa.Table) -> Slice:
+        block, _ = grouped(table.combine_chunks(), 1)
+        made = Slice(block.table)
+        self._blocks[id(made)] = block
+        return made
+
+    def _block(self, run: Slice) -> Block:
+        if id(run) not in self._blocks:
+            self._blocks[id(run)] = opened(run.table, 1)
+        return self._blocks[id(run)]
+
+    def _merge(self, earliest: int) -> None:
+        """Put runs together that are about as large; `earliest` is the first time that still asks."""
+        runs = self.state.runs
+        while len(runs) > 1 and self._block(runs[-2]).rows <= 2 * self._block(runs[-1]).rows:
+            parts = [self._block(run).table.drop_columns([FIRST]) for run in runs[-2:]]
+            del runs[-2:]
+            block, _ = grouped(pa.concat_tables(parts).combine_chunks(), 1)
+            kept = self._needed(block, earliest)
+            table = block.table.drop_columns([FIRST])
+            if not kept.all():
+                table = table.filter(pa.array(kept))
+            if table.num_rows:
+                runs.append(self._run_of(table))
+        there = {id(run) for run in runs}
+        self._blocks = {key: block for key, block in self._blocks.items() if key in there}
+
+    def _needed(self, block: Block, earliest: int) -> NDArray[np.bool_]:
+        """All but those after which another of their key comes that is not too late for any tuple."""
+        kept = np.ones(block.rows, np.bool_)
+        same = block.hashes[1:] == block.hashes[:-1]
+        for name in (name for name in block.table.column_names if name.startswith(_KEY)):
+            column = block.table.column(name).combine_chunks()
+            same &= pc.equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
+        seen = block.times[1:] < earliest if self._join.strict else block.times[1:] <= earliest
+        kept[:-1] = ~(same & seen)
+        window = self._join.window_us
+        return kept if window is None else kept & (block.times > earliest - window)
+
+    # -- tuples ----------------------------------------------------------------------------------------
+
+    def _joined(self, left: pa.Table) -> pa.Table:
+        hashed = hash_keys([key(left) for key in self._keys[0]], left.num_rows)
+        times = column_numbers(left, "_ts")
+        run_of = np.full(left.num_rows, -1, np.int64)
+        row_of = np.zeros(left.num_rows, np.int64)
+        latest = np.full(left.num_rows, BEGINNING, np.int64)
+        for number, run in enumerate(self.state.runs if left.num_rows else ()):
+            block = self._block(run)
+            rows = self._found(block, hashed.hashes, hashed.columns, times)
+            if hashed.valid is not None:
+                rows[~hashed.valid] = -1
+            # Of equal timestamps that of the later run came later.
+            better = (rows >= 0) & (block.times[np.maximum(rows, 0)] >= latest)
+            run_of[better], row_of[better] = number, rows[better]
+            latest[better] = block.times[rows[better]]
+        if not self._join.left and (run_of < 0).any():
+            there = run_of >= 0
+            left, run_of, row_of = left.filter(pa.array(there)), run_of[there], row_of[there]
+        return self._results(left, run_of, row_of)
+
+    def _found(
+        self, block: Block, hashes: NDArray[np.uint64], keys: Sequence[pa.Array], times: Integers
+    ) -> Integers:
+        """By tuple, the last row of a run with its key that counts; -1 if there is none."""
+        window = self._join.window_us
+        starts, ends = (np.empty(len(hashes), np.int32) for _ in range(2))
+        none = np.zeros(0, np.int64)
+        probe.find_spans(
+            hashes, times, np.zeros(len(times), np.int64), END if window is None else window, -1,
+            block.hashes, block.first, block.times, none, int(block.times.max()), int(block.times.min()),
+            0 if self._join.strict else 1, starts, ends,
+        )  # fmt: skip
+        rows = np.where(ends > starts, ends - 1, -1).astype(np.int64)
+        while keys:
+            # Hashes are equal: where keys are not, the row before may have the same hash.
+            asked = np.flatnonzero(rows >= 0)
+            same = np.ones(len(asked), np.bool_)
+            for place, own in enumerate(keys):
+                theirs = block.table.column(f"{_KEY}{place}").take(pa.array(rows[asked])).combine_chunks()
+                equal = pc.equal(own.take(pa.array(asked)), theirs)
+                same &= pc.fill_null(equal, False).to_numpy(zero_copy_only=False)
+            if same.all():
+                break
+            other = asked[~same]
+            rows[other] = np.where(rows[other] > starts[other], rows[other] - 1, -1)
+        return rows
+
+    def _results(self, left: pa.Table, run_of: Integers, row_of: Integers) -> pa.Table:
+        columns = {name: left.column(name) for name in _SYSTEM}
+        names = iter(self._names)
+        for name in self._schemas[0].names:
+            columns[next(names)] = left.column(name)
+        blocks = [self._block(run) for run in self.state.runs]
+        begins = np.cumsum([0, *(block.rows for block in blocks)])
+        places = pa.array(begins[np.maximum(run_of, 0)] + row_of, mask=run_of < 0)
+        for column in self._schemas[1]:
+            kind = arrow_type(column.type)
+            parts = [chunk for b in blocks for chunk in b.table.column(_ROW + column.name).chunks]
+            values = pa.chunked_array(parts, kind) if parts else pa.chunked_array([pa.array([], kind)])
+            columns[next(names)] = values.take(places)
+        return pa.table(columns)

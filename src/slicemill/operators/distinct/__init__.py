@@ -1,0 +1,1 @@
+"""SELECT DISTINCT: the first of equal rows."""

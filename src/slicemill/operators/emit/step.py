@@ -1,0 +1,175 @@
+"""Net changes: of a row's changes in an interval, what was before the first and is after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.changes import DELETE, INSERT, adds, changes, ops_of, with_ops, without_unchanged
+from slicemill.columns.keys import distinct_keys
+from slicemill.columns.order import renumbered
+from slicemill.esl.types.schema import OP, Schema
+from slicemill.metrics.due import released_by_time
+from slicemill.operators.context import StepContext
+from slicemill.operators.emit.spec import Emit
+from slicemill.scalar.vectors import numbers
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
+from slicemill.time import BEGINNING, END
+
+Places = NDArray[np.int64]
+_SYSTEM = (TS, SEQ, ARRIVAL)
+
+
+@stored_as("emit", version=1)
+@dataclass(slots=True)
+class EmitState:
+    """Changes not told yet, of each row the first and the last in its interval; and the next number."""
+
+    waiting: pa.Table | None = None
+    latest_ts: int = BEGINNING
+    finished: bool = False
+    next_seq: int = 0
+
+
+class EmitStep:
+    def __init__(self, operator: Emit, context: StepContext) -> None:
+        (schema,) = context.schemas
+        self.state = context.state if isinstance(context.state, EmitState) else EmitState()
+        self.latest_elsewhere = BEGINNING  # the last tuple of any cell, set before each run
+        self._every = operator.every
+        self._counts = not operator.key  # then there is one cell
+        self._input = schema
+        self._schema = with_system_columns(to_arrow(context.node.schema))
+
+    @property
+    def latest_ts(self) -> int:
+        return self.state.latest_ts
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        state, until = self.state, complete[0]
+        # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
+        names = [*_SYSTEM, *self._input.names]
+        table = pa.table([tables[0].column(name) for name in names], names=names)
+        rows = table if state.waiting is None else pa.concat_tables([state.waiting, table])
+        rows = rows.combine_chunks()
+        ends = self._ends(rows)
+        if len(ends):
+            state.latest_ts = max(state.latest_ts, int(_column(rows, TS)[-1]))
+        due = np.full(len(ends), not state.finished) if until == END else ends <= until
+        out = self._told(rows.filter(pa.array(due)), ends[due]) if due.any() else self._schema.empty_table()
+        state.finished |= until == END
+        rows, ends = rows.filter(pa.array(~due)), ends[~due]
+        state.waiting = rows.take(pa.array(_needed(rows, ends, self._input))).combine_chunks()
+        held = int(ends.min()) if len(ends) and self._every is not None else END
+        return out, min(until, held)
+
+    def due(self) -> int | None:
+        waiting = self.state.waiting
+        if self._every is None or waiting is None or not waiting.num_rows:
+            return None
+        return int(self._ends(waiting).min())
+
+    def _ends(self, rows: pa.Table) -> Places:
+        """When the interval of each change ends."""
+        ts = _column(rows, TS)
+        if self._every is None:
+            return np.full(len(ts), END)
+        return (ts // self._every + 1) * self._every
+
+    def _told(self, rows: pa.Table, ends: Places) -> pa.Table:
+        made = self._by_values(rows, ends) if self._input.key is None else self._by_key(rows, ends)
+        if self._counts:
+            made = renumbered(made, self.state.next_seq)
+            self.state.next_seq += made.num_rows
+        if self._every is None:
+            made = made.drop_columns([OP])
+        return made.cast(self._schema)
+
+    def _by_key(self, rows: pa.Table, ends: Places) -> pa.Table:
+        first, last = _first_and_last(rows, ends, self._input)
+        ops = ops_of(rows)
+        order = np.lexsort((first, _column(rows, SEQ)[first], ends[first]))
+        first, last = first[order], last[order]
+        stamped = self._stamped(rows.drop_columns([OP]), ends)
+        made = changes(
+            stamped.take(pa.array(first)),
+            _at(stamped.take(pa.array(first)), stamped.take(pa.array(last))),
+            ~adds(ops[first]),
+            adds(ops[last]),
+        )
+        return without_unchanged(made, self._input.own.names)
+
+    def _by_values(self, rows: pa.Table, ends: Places) -> pa.Table:
+        """Rows without a key: as many are inserted or deleted as there are more or fewer of them."""
+        codes, first = _coded(rows, ends, self._input.own)
+        sign = np.where(adds(ops_of(rows)), 1, -1)
+        net = np.bincount(codes, sign, minlength=len(first)).astype(np.int64)
+        order = np.lexsort((first, _column(rows, SEQ)[first], net > 0, ends[first]))
+        chosen = np.repeat(first[order], np.abs(net[order]))
+        ops = np.repeat(np.where(net[order] > 0, INSERT, DELETE), np.abs(net[order])).astype(np.int8)
+        return with_ops(self._stamped(rows.drop_columns([OP]), ends).take(pa.array(chosen)), ops)
+
+    def _stamped(self, rows: pa.Table, ends: Places) -> pa.Table:
+        """Changes are told at the end of their interval, which is when they are due."""
+        told_at = ends
+        if self._every is None:
+            told_at = np.full(len(ends), max(self.state.latest_ts, self.latest_elsewhere))
+        rows = rows.set_column(0, TS, pa.array(told_at))
+        return rows.set_column(2, ARRIVAL, pa.array(released_by_time(told_at)))
+
+
+def _needed(rows: pa.Table, ends: Places, schema: Schema) -> Places:
+    """The changes that are enough to tell what all come to."""
+    if schema.key is None:
+        return _uncancelled(rows, ends, schema)
+    first, last = _first_and_last(rows, ends, schema)
+    return np.unique(np.concatenate([first, last]))
+
+
+def _uncancelled(rows: pa.Table, ends: Places, schema: Schema) -> Places:
+    """Without as many of those that come as of those that leave, for each row and interval."""
+    codes, first = _coded(rows, ends, schema.own)
+    comes = adds(ops_of(rows))
+    count = len(first)
+    both = np.minimum(np.bincount(codes[comes], minlength=count), np.bincount(codes[~comes], minlength=count))
+    stays = np.ones(len(codes), np.bool_)
+    for side in (comes, ~comes):
+        places = np.flatnonzero(side)
+        order = np.argsort(codes[places], kind="stable")
+        ranked = codes[places][order]
+        nth = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
+        stays[places[order][nth < both[ranked]]] = False
+    return np.flatnonzero(stays)
+
+
+def _first_and_last(rows: pa.Table, ends: Places, schema: Schema) -> tuple[Places, Places]:
+    assert schema.key is not None
+    codes, first = _coded(rows, ends, Schema(tuple(c for c in schema if c.name in schema.key)))
+    last = np.zeros(len(first), np.int64)
+    last[codes] = np.arange(len(codes))
+    return first, last
+
+
+def _coded(rows: pa.Table, ends: Places, schema: Schema) -> tuple[Places, Places]:
+    """Rows of one interval with the same values, by number; and the first of each."""
+    found = distinct_keys([pa.array(ends), *(rows.column(name) for name in schema.names)], rows.num_rows)
+    return found.codes, found.rows
+
+
+def _at(table: pa.Table, rows: pa.Table) -> pa.Table:
+    """Other rows at the times and numbers of a table's."""
+    columns = [table.column(name) if name in _SYSTEM else rows.column(name) for name in table.column_names]
+    return pa.table(columns, names=table.column_names)
+
+
+def _column(table: pa.Table, name: str) -> Places:
+    return np.asarray(numbers(table.column(name).combine_chunks()))
+
+
+def emit(operator: Emit, context: StepContext) -> EmitStep:
+    return EmitStep(operator, context)

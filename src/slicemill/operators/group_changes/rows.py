@@ -1,0 +1,208 @@
+"""Groups whose rows come and go, row by row: each aggregate takes a row out again.
+
+Counts, sums, moments, percentiles and distinct values are kept up exactly; for the others the rows of a group
+are kept in the order in which they came, and looked at again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from slicemill.aggregate.definition import RowAggregate, base_of, comparable, evaluate, shown
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.operators.context import StepContext
+from slicemill.operators.group_changes.spec import GroupChanges
+from slicemill.operators.row_operator import row_of_expressions, row_of_items
+from slicemill.rows import Row, Timed
+
+_KEPT_UP = frozenset(
+    ("count", "sum", "avg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
+) | {"median", "percentile", "quantile"}
+
+
+class Retractable(Protocol):
+    """What an aggregate keeps of a group whose rows come and go."""
+
+    def add(self, args: Row) -> None: ...
+    def remove(self, args: Row) -> None: ...
+    def value(self) -> object: ...
+    def state(self) -> Any: ...
+    def restore(self, state: Any) -> None: ...
+
+
+class SortedValues:
+    """min and max: the values in order, NaN last, each as often as it is there."""
+
+    def __init__(self, greatest: bool) -> None:
+        self._place = -1 if greatest else 0
+        self._values: list[tuple[bool, Any]] = []
+
+    def add(self, args: Row) -> None:
+        if args[0] is not None:
+            insort(self._values, _in_order(args[0]))
+
+    def remove(self, args: Row) -> None:
+        if args[0] is not None:
+            del self._values[bisect_left(self._values, _in_order(args[0]))]
+
+    def value(self) -> object:
+        if not self._values:
+            return None
+        is_nan, value = self._values[self._place]
+        return float("nan") if is_nan else value
+
+    def state(self) -> list[tuple[bool, Any]]:
+        return self._values
+
+    def restore(self, state: list[tuple[bool, Any]]) -> None:
+        self._values = state
+
+
+def _in_order(value: Any) -> tuple[bool, Any]:
+    return (True, 0) if value != value else (False, value)
+
+
+class GroupRows:
+    """Any aggregate, over the rows of its group as they came."""
+
+    def __init__(self, definition: RowAggregate) -> None:
+        self._base = base_of(definition)
+        self._rows: list[Row] = []
+
+    def add(self, args: Row) -> None:
+        self._rows.append(args)
+
+    def remove(self, args: Row) -> None:
+        wanted = comparable(args)
+        del self._rows[next(place for place, row in enumerate(self._rows) if comparable(row) == wanted)]
+
+    def value(self) -> object:
+        return evaluate(self._base, self._rows)[-1]
+
+    def state(self) -> list[Row]:
+        return self._rows
+
+    def restore(self, state: list[Row]) -> None:
+        self._rows = state
+
+
+def retractable(call: AggregateCall, definition: RowAggregate) -> Callable[[], Retractable]:
+    name = call.name.lower()
+    if name in _KEPT_UP and definition.statistic is not None:
+        return definition.statistic
+    if name in ("min", "max"):
+        return lambda: SortedValues(name == "max")
+    return lambda: GroupRows(definition)
+
+
+@dataclass(slots=True)
+class ChangingGroup:
+    """The values that a group is shown by, its calls, how many rows it has, and what was told of it."""
+
+    values: Row
+    calls: list[Retractable]
+    rows: int = 0
+    told: Row | None = None
+
+
+@dataclass(slots=True)
+class ChangingGroups:
+    """GROUP BY as a row operator; `retracts` if the first column of its input says what a row does.
+
+    Without GROUP BY there is one group, and once it was there it stays: its counts go down to 0.
+    """
+
+    group: Callable[[Row], Row] | None
+    calls: Sequence[tuple[RowAggregate, Callable[[], Retractable], Callable[[Row], Row]]]
+    retracts: bool
+    inputs: int = 1
+    waits_for_time: bool = False
+    _groups: dict[Row, ChangingGroup] = field(default_factory=dict)
+    _before: Row | None = None  # the first half of an update, whose second comes next
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        op = tuple_.row[0] if self.retracts else "insert"
+        if op == "update_before":
+            self._before = tuple_.row
+            return ()
+        leaves = tuple_.row if op == "delete" else self._before
+        comes = None if op == "delete" else tuple_.row
+        self._before = None
+        touched: dict[Row, ChangingGroup] = {}
+        for row, change in ((leaves, -1), (comes, 1)):
+            if row is not None:
+                key, group = self._group_of(row)
+                self._change(group, row, change)
+                touched[key] = group
+        return [Timed(tuple_.ts, row) for key, group in touched.items() for row in self._told(key, group)]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+    def _group_of(self, row: Row) -> tuple[Row, ChangingGroup]:
+        values = self.group(row) if self.group else ()
+        key = comparable(values)
+        if key not in self._groups:
+            self._groups[key] = ChangingGroup(shown(values), [make() for _, make, _ in self.calls])
+        return key, self._groups[key]
+
+    def _change(self, group: ChangingGroup, row: Row, change: int) -> None:
+        group.rows += change
+        for kept, (_, _, arguments) in zip(group.calls, self.calls, strict=True):
+            (kept.add if change > 0 else kept.remove)(arguments(row))
+
+    def _told(self, key: Row, group: ChangingGroup) -> list[Row]:
+        now: Row | None = None
+        if group.rows or self.group is None:
+            values = (
+                definition.row_of(kept.value())
+                for kept, (definition, _, _) in zip(group.calls, self.calls, strict=True)
+            )
+            now = group.values + tuple(column for row in values for column in row)
+        elif not group.rows:
+            del self._groups[key]
+        before, group.told = group.told, now
+        return list(told(before, now))
+
+    def state(self) -> Any:
+        groups = {
+            key: (group.values, [kept.state() for kept in group.calls], group.rows, group.told)
+            for key, group in self._groups.items()
+        }
+        return {"groups": groups, "before": self._before}
+
+    def restore(self, state: Any) -> None:
+        self._before = state["before"]
+        for key, (values, calls, rows, last) in state["groups"].items():
+            group = ChangingGroup(values, [make() for _, make, _ in self.calls], rows, last)
+            for kept, each in zip(group.calls, calls, strict=True):
+                kept.restore(each)
+            self._groups[key] = group
+
+
+def told(before: Row | None, now: Row | None) -> Sequence[Row]:
+    """The changes that make one row of another."""
+    if before is None:
+        return () if now is None else (("insert", *now),)
+    if now is None:
+        return (("delete", *before),)
+    if comparable(before) == comparable(now):
+        return ()
+    return (("update_before", *before), ("update_after", *now))
+
+
+def changing_groups(operator: GroupChanges, context: StepContext) -> ChangingGroups:
+    (schema,) = context.schemas
+    calls = []
+    for call in operator.calls:
+        definition = context.definition(call)
+        arguments = row_of_expressions(call.arguments, schema)
+        calls.append((definition, retractable(call, definition), arguments))
+    group = row_of_items(operator.group_by, schema) if operator.group_by else None
+    return ChangingGroups(group, calls, operator.retracts)

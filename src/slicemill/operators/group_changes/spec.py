@@ -1,0 +1,78 @@
+"""GROUP BY over all history, as a table that changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slicemill.columns.sequence_bits import SEQ_BITS
+from slicemill.esl.types.expression import ColumnRef, columns_of, transform
+from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.esl.types.schema import OP, Kind
+from slicemill.operators.description import Description, grouped
+from slicemill.operators.kind import ColumnsRead, Keys, KeysBelow, OperatorKind, Role, UnitOf
+from slicemill.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChanges(Operator):
+    """Aggregates of groups, told whenever they change: after each tuple, or change of what it reads.
+
+    With `retracts` it reads a changelog, whose rows leave their groups again.
+    """
+
+    group_by: tuple[SelectItem, ...]
+    calls: tuple[AggregateCall, ...]
+    retracts: bool = False
+
+    @property
+    def by_rows(self) -> bool:
+        """Is there no kernel for it?"""
+        kinds = {argument.type.kind for call in self.calls for argument in call.arguments}
+        return self.retracts or not kinds.isdisjoint((Kind.ANY, Kind.NULL, Kind.PERIOD))
+
+
+def _words(group: GroupChanges) -> Description:
+    facts = (*grouped(group.calls, group.group_by), ("over", "all history"), ("gives", "changes"))
+    return Description("γ", "Aggregate", facts)
+
+
+def _columns_read(group: GroupChanges) -> ColumnsRead:
+    arguments = [argument for call in group.calls for argument in call.arguments]
+    return ColumnsRead([*(item.expr for item in group.group_by), *arguments], (OP,) * group.retracts)
+
+
+def _keys(group: GroupChanges) -> tuple[Keys, ...] | None:
+    """Both halves of an update are read together, though they may be of two groups."""
+    return None if group.by_rows else (tuple(item.expr for item in group.group_by),)
+
+
+def _keys_below(group: GroupChanges, node: Node, _: QueryGraph, keys: Keys) -> KeysBelow | None:
+    """Keys over its groups, as keys over what it reads."""
+    groups = {item.name: item.expr for item in group.group_by}
+    read = {name for key in keys for name in columns_of(key)}
+    if group.by_rows or not read <= groups.keys():
+        return None
+    below = tuple(transform(k, lambda e: groups[e.name] if isinstance(e, ColumnRef) else None) for k in keys)
+    return ((node.inputs[0], below),)
+
+
+KINDS = (
+    OperatorKind(
+        spec=GroupChanges,
+        role=Role.STATEFUL,
+        words=lambda group, *_: _words(group),
+        label=lambda _: "aggregate",
+        columns_read=lambda group, *_: _columns_read(group),
+        unit=UnitOf.KEYS,
+        keys=_keys,
+        keys_below=_keys_below,
+        history_us=lambda *_: None,
+        # Both halves of an update have the number of the tuple that makes it.
+        seq_bits=lambda group, bits, *_: SEQ_BITS if group.by_rows else bits,
+        step="slicemill.operators.group_changes.step:group_changes",
+    ),
+)

@@ -1,0 +1,253 @@
+"""Rows without a partner: of outer, semi and anti joins, on the slices that they share with inner joins.
+
+Beside a slice lie the bits of the queries for which each of its rows is still to be matched, its *pending*
+ones. A pair that a query gets clears them for both of its rows. What is pending at the end of a row's window
+has had no partner and will have none:
+
+    A.ts          B …                B …          A.ts + window of A
+    |-------------|-------------------|------------|
+    stored         met: bit cleared                 bit still set: (A, NULL) comes out, at this time
+
+Rows whose key is NULL meet nobody: they wait for that time outside the slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numba import types
+from numpy.typing import NDArray
+
+from slicemill.columns.order import ranked
+from slicemill.columns.sequence_bits import ranked_bits
+from slicemill.esl.types.query import JoinKind
+from slicemill.esl.types.schema import TIMESTAMP, Schema
+from slicemill.metrics.due import released_by_time
+from slicemill.operators.join.arrays import Places, Times, Words, places_in, places_out, words_in, words_out
+from slicemill.operators.join.block import DATA, SEQ, TIME, TS, Block, column_numbers, mask_words
+from slicemill.operators.join.loops import loop
+from slicemill.operators.join.pairs import Pairs
+from slicemill.operators.join.side import Side, masked
+from slicemill.operators.join.spec import JoinMember
+from slicemill.operators.join.windows import WORD_BITS, QueryBits
+from slicemill.scalar.vectors import arrow_type
+from slicemill.storage.ties import with_seqs
+
+_NEVER = np.int32(2**31 - 1)
+
+
+@loop(types.void(words_in, places_in, places_in, words_out))
+def clear_matched(wanted: Words, places: Places, rows: Places, pending: Words) -> None:
+    """Rows of pairs are matched for the queries that want the pairs."""
+    for pair in range(len(rows)):
+        for word in range(pending.shape[1]):
+            pending[rows[pair], word] &= ~wanted[places[pair], word]
+
+
+@loop(types.void(words_in, places_in, places_in, words_in, types.int64, types.uint64, places_out))
+def find_first(
+    wanted: Words, places: Places, rows: Places, pending: Words, word: int, bit: int, first: Places
+) -> None:
+    """The first place of a pair with each row that is still to be matched."""
+    for pair in range(len(rows)):
+        row, place = rows[pair], places[pair]
+        if wanted[place, word] & pending[row, word] & bit and place < first[row]:
+            first[row] = place
+
+
+@loop(types.void(words_out, places_in, places_in, types.int64, types.uint64, places_in))
+def keep_first(wanted: Words, places: Places, rows: Places, word: int, bit: int, first: Places) -> None:
+    """Nobody wants other pairs than the first with each row."""
+    for pair in range(len(rows)):
+        if first[rows[pair]] != places[pair]:
+            wanted[places[pair], word] &= ~bit
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Rows of an input that come out for a query without a partner."""
+
+    side: int
+    times: Times  # of their results
+    seqs: Times
+    table: pa.Table  # the input's columns, of these rows, under the names that slices have for them
+
+
+class Unmatched:
+    """The rows of a join's two sides that are still to be matched, for the queries that ask for that."""
+
+    def __init__(
+        self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits, seq_bits: int
+    ) -> None:
+        self._members = [member for member in members if member.kind is not JoinKind.INNER]
+        self._schemas = schemas
+        self._seats = seats
+        self._seq_bits = seq_bits
+        self.judged = [
+            seats.mask([member.name for member in self._members if side in member.kind.judged])
+            for side in range(len(schemas))
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._members)
+
+    def asks_for(self, side: int) -> bool:
+        """Does a query ask which rows of a side have been matched?"""
+        return bool(self.judged[side].any())
+
+    def result_bits(self, member: JoinMember) -> int:
+        """How many bits the numbers of its results have, before rows of one cause are numbered."""
+        bits = ranked_bits(self._seq_bits)
+        return bits if member.kind is JoinKind.INNER else ranked_bits(bits)
+
+    # -- pairs clear bits ------------------------------------------------------------------------------
+
+    def note(self, pairs: Pairs) -> None:
+        """Pairs that all conditions hold on have been found: who is matched, and who gets which of them."""
+        for member in self._members:
+            if member.kind is JoinKind.SEMI:
+                self._keep_first(pairs, self._seats.bits[member.name])
+        for found in pairs.found:
+            for block, rows in ((pairs.new[found.side].block, found.probes), (found.block, found.rows)):
+                if block.pending is not None:
+                    clear_matched(pairs.wanted, found.places, rows, block.pending)
+        anti = [member.name for member in self._members if member.kind is JoinKind.ANTI]
+        if anti:
+            pairs.wanted &= ~self._seats.mask(anti)
+
+    def _keep_first(self, pairs: Pairs, query: int) -> None:
+        word, bit = query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
+        left = [
+            (pairs.new[0].block, found.probes, found.places)
+            if found.side == 0
+            else (found.block, found.rows, found.places)
+            for found in pairs.found
+        ]
+        firsts: dict[int, Places] = {}
+        for block, rows, places in left:
+            first = firsts.setdefault(id(block), np.full(block.rows, _NEVER, np.int32))
+            if block.pending is not None:
+                find_first(pairs.wanted, places, rows, block.pending, word, bit, first)
+        for block, rows, places in left:
+            keep_first(pairs.wanted, places, rows, word, bit, firsts[id(block)])
+
+    # -- time passes -----------------------------------------------------------------------------------
+
+    def told(self, member: JoinMember, sides: Sequence[Side], new: Sequence[Block], known: int) -> pa.Table:
+        """A query's rows that can no longer be matched when both sides are known up to a time, in order.
+
+        They are not pending any more.
+        """
+        found = [
+            part
+            for side in member.kind.unmatched
+            for part in self._over(member, side, sides[side], new[side], known - _extent(member, side))
+        ]
+        if not found:
+            return None
+        times, seqs, ranks = (
+            np.concatenate(parts)
+            for parts in zip(*((p.times, p.seqs, np.full(len(p.times), p.side)) for p in found), strict=True)
+        )
+        order = np.lexsort((seqs, ranks, times))
+        numbers = ranked(ranked(seqs, ranks, self._seq_bits), 0, ranked_bits(self._seq_bits))
+        columns = {"_ts": pa.array(times), "_seq": pa.array(numbers)}
+        columns["_arr"] = pa.array(released_by_time(times))
+        for name, side, column in member.columns:
+            parts = [self._values(part, side, column) for part in found]
+            columns[name] = pa.chunked_array(parts)
+        return pa.table(columns).take(pa.array(order))
+
+    def with_pairs(self, told: pa.Table | None, pairs: pa.Table) -> pa.Table:
+        """Both in order: rows without a partner before pairs of their timestamp."""
+        later = ranked(column_numbers(pairs, "_seq"), 1, ranked_bits(self._seq_bits))
+        pairs = with_seqs(pairs, later)
+        if told is None or not pairs.num_rows:
+            return pairs if told is None else told
+        whole = pa.concat_tables([told, pairs])
+        return whole.take(pa.array(np.argsort(column_numbers(whole, "_ts"), kind="stable")))
+
+    def due(self, sides: Sequence[Side]) -> int | None:
+        """Up to where both sides must be known for the first row that is pending to come out."""
+        return min(
+            (
+                first + _extent(member, side)
+                for member in self._members
+                for side in member.kind.unmatched
+                if (first := self._first(member, sides[side])) is not None
+            ),
+            default=None,
+        )
+
+    def _bit(self, member: JoinMember) -> tuple[int, np.uint64]:
+        query = self._seats.bits[member.name]
+        return query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
+
+    def _over(self, member: JoinMember, number: int, side: Side, new: Block, until: int) -> Iterator[_Told]:
+        """Rows up to a time that are pending, and are so no longer."""
+        word, bit = self._bit(member)
+        length = _extent(member, number)
+        held = [stored.block(self._seats.words) for stored in side.pending_from(until)]
+        for block in (*held, new):
+            if block.pending is None:
+                continue
+            rows = np.flatnonzero((block.pending[:, word] & bit != 0) & (block.times <= until))
+            if len(rows):
+                block.pending[rows, word] &= ~bit
+                table = block.table.take(pa.array(rows))
+                yield _Told(number, block.times[rows] + length, column_numbers(table, SEQ), table)
+        lone = side.state.lone
+        if lone is not None:
+            masks = np.array(mask_words(lone, self._seats.words))
+            rows = np.flatnonzero((masks[:, word] & bit != 0) & (column_numbers(lone, TS) <= until))
+            if len(rows):
+                table = lone.take(pa.array(rows))
+                masks[rows, word] &= ~bit
+                side.state.lone = _wanted(masked(lone, masks), masks)
+                yield _Told(number, column_numbers(table, TS) + length, column_numbers(table, SEQ), table)
+
+    def _first(self, member: JoinMember, side: Side) -> int | None:
+        """The timestamp of the first row that is pending; slices are in the order of time."""
+        word, bit = self._bit(member)
+        found = []
+        for stored in side.state.slices:
+            if stored.pending is not None:
+                rows = np.flatnonzero(stored.pending[:, word] & bit)
+                if len(rows):
+                    found.append(int(stored.block(self._seats.words).times[rows].min()))
+                    break
+        lone = side.state.lone
+        if lone is not None:
+            rows = np.flatnonzero(mask_words(lone, self._seats.words)[:, word] & bit)
+            found += [int(column_numbers(lone, TS)[rows[0]])] if len(rows) else []
+        return min(found, default=None)
+
+    def _values(self, part: _Told, side: int, column: str) -> pa.Array:
+        """A column of results: of the other input there is nothing."""
+        schema = self._schemas[side]
+        if column == "_number":
+            return pa.array(part.seqs) if side == part.side else pa.nulls(len(part.times), pa.int64())
+        kind = arrow_type(TIMESTAMP if column == "_ts" else schema.columns[schema.index(column)].type)
+        if side != part.side:
+            return pa.nulls(len(part.times), kind)
+        if column == "_ts":
+            own = TIME if TIME in part.table.column_names else TS
+            return part.table.column(own).combine_chunks().view(kind)
+        values = part.table.column(DATA + column)
+        return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _extent(member: JoinMember, side: int) -> int:
+    extent = member.windows[side].extent
+    assert extent is not None, "the binder asks for a window that ends"
+    return extent
+
+
+def _wanted(table: pa.Table, masks: NDArray[np.uint64]) -> pa.Table | None:
+    some = masks.any(axis=1)
+    if some.all():
+        return table
+    return table.filter(pa.array(some)).combine_chunks() if some.any() else None

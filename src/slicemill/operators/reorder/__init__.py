@@ -1,0 +1,1 @@
+"""Derived streams that are put in the order of a column."""

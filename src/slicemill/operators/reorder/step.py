@@ -1,0 +1,75 @@
+"""Rows wait until nothing can come any more that belongs before them.
+
+own time        1   2   3   4   5   6              SLACK 2
+column          -   1   -   2   5   -
+watermark 5     rows to come have a column from 3 on: 1 and 2 go out, 5 waits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.columns.pieces import kept
+from slicemill.operators.context import StepContext
+from slicemill.operators.reorder.spec import Reorder
+from slicemill.scalar.vectors import numbers
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
+from slicemill.storage.slice import Slice
+from slicemill.time import BEGINNING, END
+
+
+@stored_as("reorder", version=1)
+@dataclass(slots=True)
+class ReorderState:
+    """Rows that wait, as they came, with their new times; `least` is the first of these."""
+
+    pieces: list[Slice] = field(default_factory=list)
+    least: int | None = None
+
+
+class ReorderStep:
+    def __init__(self, operator: Reorder, context: StepContext) -> None:
+        self.state = context.state if isinstance(context.state, ReorderState) else ReorderState()
+        self._column, self._slack = operator.column, operator.slack_us
+        self._schema = with_system_columns(to_arrow(context.node.schema))
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        until = self._watermark(complete[0])
+        new = self._stamped(tables[0])
+        rows = pa.concat_tables([*(piece.table for piece in self.state.pieces), new]).combine_chunks()
+        times, seqs = rows.column(TS).to_numpy(), rows.column(SEQ).to_numpy()
+        ready = times < until if until != END else np.ones(len(times), np.bool_)
+        chosen = np.flatnonzero(ready)
+        chosen = chosen[np.lexsort((seqs[chosen], times[chosen]))]
+        self.state.pieces = kept(self.state.pieces, new, ~ready, exactly=True)
+        self.state.least = None if ready.all() else int(times[~ready].min())
+        return rows.take(pa.array(chosen)), until
+
+    def due(self) -> int | None:
+        return None if self.state.least is None else self.state.least + self._slack + 1
+
+    def _watermark(self, complete: int) -> int:
+        """Up to where the output is complete: rows to come may lie as far back as SLACK says."""
+        return complete if complete == END else max(complete - self._slack, BEGINNING)
+
+    def _stamped(self, table: pa.Table) -> pa.Table:
+        """New rows with the times that they will have; those without one, or too late, are left out."""
+        table = table.select(self._schema.names).cast(self._schema)
+        column = table.column(self._column).combine_chunks()
+        own, new = table.column(TS).to_numpy(), numbers(column)
+        taken = column.is_valid().to_numpy(zero_copy_only=False) & (new >= own - self._slack)
+        arrivals = table.column(ARRIVAL).to_numpy()
+        # What time released, it released at the row's own time.
+        arrivals = np.where(arrivals == 0, -np.maximum(own, 1), arrivals)
+        for name, values in ((TS, new), (ARRIVAL, arrivals)):
+            table = table.set_column(table.column_names.index(name), name, pa.array(values))
+        return table.filter(pa.array(taken))
+
+
+def reorder(operator: Reorder, context: StepContext) -> ReorderStep:
+    return ReorderStep(operator, context)

@@ -1,0 +1,1 @@
+"""GROUP BY over sessions: tuples of a group that hang together in time."""

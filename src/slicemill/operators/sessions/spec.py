@@ -1,0 +1,123 @@
+"""Aggregates over sessions, and those of several queries that share their rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.columns.sequence_bits import fanned_bits
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import Expr, conjunction
+from slicemill.esl.types.query import SessionWindow
+from slicemill.esl.types.relation import AggregateCall, SelectItem
+from slicemill.esl.types.schema import Column
+from slicemill.operators.description import Description, grouped, many, partition
+from slicemill.operators.kind import ColumnsRead, Keys, MemberKind, OperatorKind, Role, UnitOf
+from slicemill.operators.operator import Operator, SharedOperator
+from slicemill.time import format_us
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAggregate(Operator):
+    """Base aggregates over the sessions of each group: a row when one has ended, at the time of its end."""
+
+    group_by: tuple[SelectItem, ...]
+    calls: tuple[AggregateCall, ...]
+    session: SessionWindow
+
+    @property
+    def keys(self) -> Keys:
+        return tuple(item.expr for item in self.group_by)
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        """What it reads of a tuple beside its keys."""
+        arguments = [argument for call in self.calls for argument in call.arguments]
+        return tuple(dict.fromkeys([*arguments, *self.session.exprs]))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMember:
+    """One of the aggregates that share rows: what selects its tuples, and what it computes of them.
+
+    `name` is the same as long as its query lives.
+    """
+
+    name: str
+    conditions: tuple[Expr, ...]
+    operator: SessionAggregate
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSessions(SharedOperator):
+    """Aggregates over sessions, all of one input and by the same keys: rows are kept once for all."""
+
+    keys: Keys
+    members: tuple[SessionMember, ...]
+
+
+def _session(window: SessionWindow) -> str:
+    parts = [] if window.gap_us is None else [f"gap {format_us(window.gap_us)}"]
+    parts += [] if window.until is None else [f"until {render(window.until)}"]
+    parts += [] if window.close is None else [f"closed when {render(window.close)}"]
+    return ", ".join(parts)
+
+
+def _words(operator: SessionAggregate) -> Description:
+    facts = [*grouped(operator.calls, operator.group_by), ("session", _session(operator.session))]
+    return Description("γ", "Sessions", tuple(facts))
+
+
+def _shared_words(shared: SharedSessions) -> Description:
+    kept = dict.fromkeys(render(expr) for member in shared.members for expr in member.operator.exprs)
+    facts = [("keep", ", ".join(kept) or "times"), *partition(shared.keys)]
+    return Description("γ", f"Sessions of {many(len(shared.members), 'aggregate')}", tuple(facts))
+
+
+def _member_words(member: SessionMember) -> Description:
+    where = conjunction(member.conditions)
+    selected = (("where", render(where)),) if where is not None else ()
+    return Description("γ", "Sessions", (*_words(member.operator).facts, *selected))
+
+
+def _columns_read(shared: SharedSessions) -> ColumnsRead:
+    exprs = [*shared.keys]
+    for member in shared.members:
+        exprs += [*member.conditions, *member.operator.exprs]
+    return ColumnsRead(exprs, ())
+
+
+KINDS = (
+    OperatorKind(
+        spec=SessionAggregate,
+        role=Role.STATEFUL,
+        words=lambda operator, *_: _words(operator),
+        label=lambda _: "sessions",
+        waits_for_time=lambda *_: True,
+        columns_read=lambda operator, *_: ColumnsRead([*operator.keys, *operator.exprs], ()),
+        unit=UnitOf.KEYS,
+        keys=lambda operator: (operator.keys,),
+        history_us=lambda *_: None,
+        # A user's aggregate may return several rows for a session.
+        seq_bits=lambda _, bits, *__: fanned_bits(bits),
+        stored={"plan.session_aggregate": SessionAggregate, "plan.session": SessionWindow},
+        step="slicemill.operators.sessions.step:sessions",
+    ),
+    OperatorKind(
+        spec=SharedSessions,
+        role=Role.STATEFUL,
+        words=lambda shared, *_: _shared_words(shared),
+        waits_for_time=lambda *_: True,
+        selections=lambda shared, _: tuple(conjunction(member.conditions) for member in shared.members),
+        columns_read=lambda shared, *_: _columns_read(shared),
+        unit=UnitOf.KEYS,
+        keys=lambda shared: (shared.keys,),
+        member=MemberKind(
+            words=_member_words,
+            history_us=lambda _: None,
+            seq_bits=lambda _, bits, __: fanned_bits(bits),
+        ),
+        stored={"plan.session_member": SessionMember},
+        step="slicemill.operators.sessions.step:shared_sessions",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Tuples of a stream with the rows that a function gives for them."""

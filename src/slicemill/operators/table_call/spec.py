@@ -1,0 +1,65 @@
+"""`TABLE(f(…))` beside a stream: each tuple with the rows that a function gives for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from slicemill.columns.sequence_bits import fanned_bits
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import ColumnRef, Expr, columns_of, transform
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.operators.description import Description
+from slicemill.operators.kind import ColumnsRead, Keys, KeysBelow, OperatorKind
+from slicemill.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+
+@dataclass(frozen=True, slots=True)
+class TableCall(Operator):
+    """Joins each tuple of a stream with the rows of `query`, which reads `arguments` by their names.
+
+    Those are computed from the tuple. `stream_alias` is empty where its columns are qualified already.
+    """
+
+    stream_alias: str
+    alias: str
+    function: str
+    query: RelationQuery
+    arguments: tuple[tuple[str, Expr], ...]
+
+
+def _words(call: TableCall, *_: object) -> Description:
+    values = ", ".join(render(value) for _, value in call.arguments)
+    return Description("⋈", f"Table {call.function}({values}) AS {call.alias}", ())
+
+
+def _keys_below(call: TableCall, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+    """Keys that are the stream's alone, under the names they have there."""
+    prefix = f"{call.stream_alias}." if call.stream_alias else ""
+    own = {prefix + name for name in graph[node.inputs[0]].schema.names}
+    if not all(columns_of(key) <= own for key in keys):
+        return None
+
+    def below(expr: Expr) -> Expr | None:
+        return replace(expr, name=expr.name.removeprefix(prefix)) if isinstance(expr, ColumnRef) else None
+
+    return ((node.inputs[0], tuple(transform(key, below) for key in keys)),)
+
+
+KINDS = (
+    OperatorKind(
+        spec=TableCall,
+        words=_words,
+        label=lambda call: f"call {call.alias}",
+        for_all=lambda *_: True,
+        alias=lambda call, _: call.stream_alias,
+        columns_read=lambda call, _, wanted: ColumnsRead([value for _, value in call.arguments], wanted),
+        keeps_state=False,
+        keys_below=_keys_below,
+        seq_bits=lambda _, bits, *__: fanned_bits(bits),
+        step="slicemill.operators.table_call.step:table_call",
+    ),
+)

@@ -1,0 +1,95 @@
+"""The first rows of each partition, by an order: `ROW_NUMBER() OVER (…) <= n`, and ORDER BY … LIMIT n."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
+from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import columns_of
+from slicemill.esl.types.query import RankedBy
+from slicemill.esl.types.schema import OP
+from slicemill.operators.description import Description, Fact, partition
+from slicemill.operators.kind import ColumnsRead, Keys, KeysBelow, OperatorKind, Role, UnitOf
+from slicemill.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
+
+
+@dataclass(frozen=True, slots=True)
+class TopN(Operator):
+    """Rows whose rank is `limit` at most; `shown` is the column with the rank, if it is asked for.
+
+    With `retracts` it reads a changelog. It gives a changelog, unless it `appends`: by time, first rows stay.
+    """
+
+    by: RankedBy
+    limit: int
+    shown: str | None = None
+    retracts: bool = False
+
+    @property
+    def appends(self) -> bool:
+        return self.by.oldest_first and not self.retracts
+
+    @property
+    def one_each(self) -> bool:
+        """Is it about one row of each partition, which only a better one replaces?"""
+        return self.limit == 1 and self.by.function == "row_number" and not self.retracts
+
+    @property
+    def by_rows(self) -> bool:
+        """Is there no kernel for it?"""
+        return not self.appends and not self.one_each
+
+
+def order_of(by: RankedBy) -> Fact:
+    words = [f"{render(expr)}{' DESC' if falls else ''}" for expr, falls in by.order_by]
+    return "order by", ", ".join(words)
+
+
+def _words(top: TopN) -> Description:
+    facts = [
+        *partition(top.by.partition_by),
+        order_of(top.by),
+        ("first", f"{top.by.function} <= {top.limit}"),
+    ]
+    return Description("τ", "Top", (*facts, ("gives", "rows" if top.appends else "changes")))
+
+
+def _columns_read(top: TopN, wanted: object) -> ColumnsRead:
+    exprs = [*top.by.partition_by, *(expr for expr, _ in top.by.order_by)]
+    assert isinstance(wanted, (set, frozenset, list, tuple, dict))
+    return ColumnsRead(exprs, {*wanted, OP} if top.retracts else set(wanted) - {OP, top.shown})
+
+
+def _keys_below(top: TopN, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+    """Its rows are those that it reads, without the rank."""
+    below = set(graph[node.inputs[0]].schema.own.names)
+    read = {name for key in keys for name in columns_of(key)}
+    return ((node.inputs[0], keys),) if read <= below and not top.retracts else None
+
+
+def _seq_bits(top: TopN, bits: int) -> int:
+    if not top.by_rows:
+        return bits
+    return SEQ_BITS if top.retracts or not top.by.partition_by else fanned_bits(ranked_bits(bits))
+
+
+KINDS = (
+    OperatorKind(
+        spec=TopN,
+        role=Role.STATEFUL,
+        words=lambda top, *_: _words(top),
+        label=lambda _: "top",
+        columns_read=lambda top, _, wanted: _columns_read(top, wanted),
+        unit=UnitOf.KEYS,
+        keys=lambda top: None if top.retracts else (top.by.partition_by,),
+        keys_below=_keys_below,
+        history_us=lambda *_: None,
+        seq_bits=lambda top, bits, *_: _seq_bits(top, bits),
+        step="slicemill.operators.topn.step:top",
+    ),
+)

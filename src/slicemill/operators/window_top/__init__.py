@@ -1,0 +1,1 @@
+"""ORDER BY and LIMIT for each result of a window."""

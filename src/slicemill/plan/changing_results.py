@@ -1,0 +1,81 @@
+"""Nodes of results that change: groups over all history, first rows, DISTINCT and EMIT."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import RankedBy, SelectQuery
+from slicemill.esl.types.relation import SelectItem
+from slicemill.esl.types.schema import BIGINT, Column, Schema, changelog
+from slicemill.operators.distinct.spec import Distinct
+from slicemill.operators.emit.spec import Emit
+from slicemill.operators.graph import Node
+from slicemill.operators.group_changes.spec import GroupChanges
+from slicemill.operators.operator import Operator
+from slicemill.operators.select.spec import Project
+from slicemill.operators.topn.spec import TopN
+from slicemill.operators.window_top.spec import WindowTop
+
+
+class GraphBuilder(Protocol):
+    """What adds nodes to a graph."""
+
+    def add(self, name: str, operator: Operator, inputs: tuple[Node, ...], schema: Schema) -> Node: ...
+
+
+def changing_groups(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
+    """Groups over all history; those without an aggregate, of rows that only come, are distinct rows."""
+    groups = tuple(Column(item.name, item.expr.type) for item in select.group_by)
+    if not select.aggregates and not node.schema.changelog:
+        grouped = builder.add(f"{name}: groups", Project(select.group_by), (node,), Schema(groups))
+        return builder.add(f"{name}: distinct", Distinct(groups), (grouped,), grouped.schema)
+    values = tuple(column for call in select.aggregates for column in call.columns)
+    schema = changelog((*groups, *values), (column.name for column in groups))
+    operator = GroupChanges(select.group_by, select.aggregates, node.schema.changelog)
+    return builder.add(f"{name}: aggregate", operator, (node,), schema)
+
+
+def first_rows(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
+    """The first rows by a rank, or by ORDER BY … LIMIT: of all that came, or of each window."""
+    if select.rank is not None:
+        assert select.rank.limit is not None, "the binder asks for a limit"
+        shown = select.rank.column.name if select.rank.shown else None
+        node = _top(builder, select.rank.by, select.rank.limit, shown, node, name)
+    if select.order is None:
+        return node
+    if select.slide is not None:
+        operator = WindowTop(select.order, select.limit)
+        return builder.add(f"{name}: top", operator, (node,), node.schema)
+    assert select.limit is not None, "the binder asks for a limit"
+    return _top(builder, select.order, select.limit, None, node, name)
+
+
+def _top(builder: GraphBuilder, by: RankedBy, limit: int, shown: str | None, node: Node, name: str) -> Node:
+    operator = TopN(by, limit, shown, node.schema.changelog)
+    columns = (*node.schema.own, *((Column(shown, BIGINT),) if shown is not None else ()))
+    key = by.key(limit, shown, node.schema)
+    schema = Schema(columns) if operator.appends else changelog(columns, key)
+    return builder.add(f"{name}: top", operator, (node,), schema)
+
+
+def projected(select: SelectQuery, node: Node) -> Schema:
+    """The schema behind the select list, before changes are left out."""
+    columns = tuple(Column(item.name, item.expr.type) for item in select.items)
+    return Schema(columns, select.schema.changelog or node.schema.changelog, select.schema.key)
+
+
+def told(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
+    """Results as they are told: without repetitions, and as often as is asked for."""
+    if select.distinct:
+        columns = node.schema.own.columns
+        if node.schema.changelog:
+            items = tuple(SelectItem(column.name, ColumnRef.to(column)) for column in columns)
+            schema = changelog(columns, (column.name for column in columns))
+            node = builder.add(f"{name}: distinct", GroupChanges(items, (), True), (node,), schema)
+        else:
+            node = builder.add(f"{name}: distinct", Distinct(columns), (node,), node.schema)
+    if select.emit is not None:
+        key = tuple(column for column in node.schema.own if column.name in (node.schema.key or ()))
+        node = builder.add(f"{name}: emit", Emit(select.emit.every, key), (node,), select.schema)
+    return node

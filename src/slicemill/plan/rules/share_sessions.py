@@ -1,0 +1,52 @@
+"""share_sessions: aggregates over sessions, of one input and by the same keys, become one node.
+
+    click ─┬─ σ page > 9 ─ γ count by visitor, SESSION 30 SECONDS ─ q1
+           └────────────── γ max by visitor, SESSION 5 MINUTES ──── q2
+
+    click ─── sessions of click by visitor ─┬─ part 1 ─ q1
+                                            └─ part 2 ─ q2
+
+Rows of open sessions are kept once, whatever the gaps are; one that does not lie between logs stays alone.
+"""
+
+from __future__ import annotations
+
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import Expr
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.select.spec import Filter
+from slicemill.operators.sessions.spec import SessionAggregate, SessionMember, SharedSessions
+from slicemill.plan.logs import log_of
+from slicemill.plan.rules.sharing import (
+    SharedByKey,
+    between_logs,
+    columns_read,
+    shared_by_key,
+    with_parts,
+    without_loose_ends,
+)
+
+
+def share_sessions(graph: QueryGraph, _: Catalog) -> QueryGraph:
+    shared: dict[str, SharedByKey[SessionMember]] = {}
+    parts: dict[str, Node] = {}
+    for node in graph:
+        operator = node.operator
+        if not isinstance(operator, SessionAggregate) or not between_logs(graph, node):
+            continue
+        source, conditions = _input(graph, node)
+        found = shared_by_key(shared, "sessions", graph, source, operator.keys)
+        columns = tuple(column for column in node.schema if column.name in columns_read(graph, node))
+        parts[node.id] = found.add(node, columns, SessionMember(node.id, conditions, operator, columns))
+    made = {one.id: one.node(SharedSessions(one.keys, tuple(one.members))) for one in shared.values()}
+    return without_loose_ends(with_parts(graph, made, parts))
+
+
+def _input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
+    """What an aggregate reads before its selections, and these, the first one first."""
+    conditions: list[Expr] = []
+    above = graph[node.inputs[0]]
+    while isinstance(above.operator, Filter) and log_of(above, graph) is None:
+        conditions.insert(0, above.operator.condition)
+        above = graph[above.inputs[0]]
+    return above, tuple(conditions)

@@ -1,0 +1,322 @@
+"""Results that change, tuple at a time and as plainly as can be: everything is kept, and computed again.
+
+A row of a changelog begins with what it does. An update is two rows, one right after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from slicemill.aggregate.definition import RowCall, base_of, comparable, evaluate, shown
+from slicemill.columns.ranking import sort_key
+from slicemill.operators.emit.spec import Emit
+from slicemill.operators.topn.spec import TopN
+from slicemill.rows import Row, Timed
+
+
+def difference(before: Row | None, now: Row | None) -> list[Row]:
+    """What it takes to make one row of another."""
+    if before is not None and now is not None:
+        if comparable(before) == comparable(now):
+            return []
+        return [("update_before", *before), ("update_after", *now)]
+    return [("delete", *before)] if before is not None else [("insert", *now)] if now is not None else []
+
+
+class Changes:
+    """Hands changes on as a row that leaves, a row that comes, or both."""
+
+    inputs = 1
+    waits_for_time = False
+
+    def __init__(self, changes: bool = True) -> None:
+        self._changes = changes
+        self._before: Row | None = None
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        if not self._changes:
+            return self._at(tuple_.ts, None, tuple_.row)
+        op, row = tuple_.row[0], tuple_.row[1:]
+        if op == "update_before":
+            self._before = row
+            return []
+        leaves, self._before = row if op == "delete" else self._before, None
+        return self._at(tuple_.ts, leaves, None if op == "delete" else row)
+
+    def _at(self, ts: int, leaves: Row | None, comes: Row | None) -> Sequence[Timed]:
+        return [Timed(ts, row) for row in self.change(leaves, comes)]
+
+    def change(self, leaves: Row | None, comes: Row | None) -> Iterable[Row]:
+        raise NotImplementedError
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+
+class SelectChanges(Changes):
+    """The changes of the rows on which a condition holds."""
+
+    def __init__(self, predicate: Callable[[Row], bool]) -> None:
+        super().__init__()
+        self._predicate = predicate
+
+    def change(self, leaves: Row | None, comes: Row | None) -> Iterable[Row]:
+        left, come = (
+            row if row is not None and self._predicate(("", *row)) else None for row in (leaves, comes)
+        )
+        if left is not None and come is not None:
+            return [("update_before", *left), ("update_after", *come)]
+        return difference(left, come)
+
+
+class ProjectChanges(Changes):
+    """Changes of other columns; what stays the same in them is no change."""
+
+    def __init__(self, projection: Callable[[Row], Row]) -> None:
+        super().__init__()
+        self._projection = projection
+
+    def change(self, leaves: Row | None, comes: Row | None) -> Iterable[Row]:
+        left, come = (None if row is None else self._projection(("", *row))[1:] for row in (leaves, comes))
+        return difference(left, come)
+
+
+class GroupChangesOperator(Changes):
+    """GROUP BY over all rows that are there; `group` and the calls read rows of the input's schema."""
+
+    def __init__(
+        self, calls: Sequence[RowCall], group: Callable[[Row], Row], grouped: bool, changes: bool
+    ) -> None:
+        super().__init__(changes)
+        self._calls, self._group, self._grouped = calls, group, grouped
+        self._rows: dict[Row, list[Row]] = {}
+        self._told: dict[Row, Row] = {}
+
+    def change(self, leaves: Row | None, comes: Row | None) -> Iterable[Row]:
+        touched: dict[Row, Row] = {}
+        for row, come in ((leaves, False), (comes, True)):
+            if row is None:
+                continue
+            read = ("", *row) if self._changes else row
+            values = self._group(read)
+            key = comparable(values)
+            touched[key] = shown(values)
+            there = self._rows.setdefault(key, [])
+            if come:
+                there.append(read)
+            else:
+                there.remove(next(one for one in there if comparable(one) == comparable(read)))
+        for key, values in touched.items():
+            before = self._told.pop(key, None)
+            now = self._values(key, before[: len(values)] if before else values)
+            if now is not None:
+                self._told[key] = now
+            yield from difference(before, now)
+
+    def _values(self, key: Row, values: Row) -> Row | None:
+        rows = self._rows[key]
+        if not rows and self._grouped:
+            return None
+        for call in self._calls:
+            returned = evaluate(base_of(call.definition), map(call.arguments, rows))
+            values += call.definition.row_of(returned[-1])
+        return values
+
+
+class DistinctOperator(Changes):
+    """The first of equal rows."""
+
+    def __init__(self) -> None:
+        super().__init__(changes=False)
+        self._met: set[Row] = set()
+
+    def change(self, leaves: Row | None, comes: Row | None) -> Iterable[Row]:  # noqa: ARG002
+        assert comes is not None
+        if comparable(comes) not in self._met:
+            self._met.add(comparable(comes))
+            yield comes
+
+
+class TopOperator(Changes):
+    """The first rows of each partition: all are kept, sorted and ranked again at each change."""
+
+    def __init__(self, top: TopN, partition: Callable[[Row], Row], order: Callable[[Row], Row]) -> None:
+        super().__init__(top.retracts)
+        self._top, self._partition, self._order = top, partition, order
+        self._rows: list[tuple[int, Row]] = []
+        self._arrived = 0
+
+    def change(self, leaves: Row | None, comes: Row | None) -> Iterable[Row]:
+        read = [None if row is None else ("", *row) if self._changes else row for row in (leaves, comes)]
+        keys = list(dict.fromkeys(comparable(self._partition(row)) for row in read if row is not None))
+        before = {key: self._visible(key) for key in keys}
+        left, came = read
+        follows: dict[int, int] = {}
+        if left is not None:
+            there = next(one for one in self._rows if comparable(one[1]) == comparable(left))
+            self._rows.remove(there)
+            if came is not None:
+                follows[there[0]] = self._arrived + 1
+        if came is not None:
+            self._arrived += 1
+            self._rows.append((self._arrived, came))
+        for key in keys:
+            yield from self._told(before[key], self._visible(key), follows)
+
+    def _visible(self, key: Row) -> dict[int, Row]:
+        """The first rows of a partition in order, by arrival, with their rank if it is shown."""
+        by = self._top.by
+        falls = [descending for _, descending in by.order_by]
+        rows = [
+            (sort_key(self._order(row), falls), -arrival if by.latest_first else arrival, arrival, row)
+            for arrival, row in self._rows
+            if comparable(self._partition(row)) == key
+        ]
+        rows.sort(key=lambda one: one[:2])
+        found: dict[int, Row] = {}
+        for place, (order, _, arrival, row) in enumerate(rows):
+            smaller = [other for other, *_ in rows if other < order]
+            rank = place + 1
+            if by.function == "rank":
+                rank = len(smaller) + 1
+            elif by.function == "dense_rank":
+                rank = sum(1 for at, one in enumerate(smaller) if one not in smaller[:at]) + 1
+            if rank <= self._top.limit:
+                own = row[1:] if self._changes else row
+                found[arrival] = own if self._top.shown is None else (*own, rank)
+        return found
+
+    def _told(self, before: dict[int, Row], now: dict[int, Row], follows: dict[int, int]) -> Iterable[Row]:
+        top = self._top
+        if top.appends:
+            yield from (row for arrival, row in now.items() if arrival not in before)
+            return
+        if top.by.function == "row_number" and (top.shown is not None or top.limit == 1):
+            old, new = list(before.values()), list(now.values())
+            for place in range(max(len(old), len(new))):
+                left = old[place] if place < len(old) else None
+                yield from difference(left, new[place] if place < len(new) else None)
+            return
+        after = {arrival: follows.get(arrival, arrival) for arrival in before}
+        for arrival, row in before.items():
+            if after[arrival] not in now:
+                yield from difference(row, None)
+        for arrival, row in before.items():
+            if after[arrival] in now:
+                yield from difference(row, now[after[arrival]])
+        for arrival, row in now.items():
+            if arrival not in after.values():
+                yield from difference(None, row)
+
+
+class EmitOperator:
+    """Net changes at the end of each interval, or the table at the end; rows are known by their `key`."""
+
+    inputs = 1
+
+    def __init__(self, emit: Emit, key: Callable[[Row], Row] | None) -> None:
+        self.waits_for_time = emit.every is not None
+        self._every, self._key = emit.every, key
+        self._waiting: list[Timed] = []
+        self._table: list[Row] = []
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        self._waiting.append(tuple_)
+        return ()
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        told: list[Timed] = []
+        while (end := self.due()) is not None and end <= ts:
+            told += self._interval(end)
+        return told
+
+    def finish(self) -> Sequence[Timed]:
+        if self._every is None:
+            last = self._waiting[-1].ts if self._waiting else 0
+            return [Timed(last, row[1:]) for row in self._net(self._waiting)]
+        told: list[Timed] = []
+        while (end := self.due()) is not None:
+            told += self._interval(end)
+        return told
+
+    def held_from(self) -> int | None:
+        return self.due()
+
+    def due(self) -> int | None:
+        if self._every is None or not self._waiting:
+            return None
+        return (self._waiting[0].ts // self._every + 1) * self._every
+
+    def _interval(self, end: int) -> list[Timed]:
+        now = [change for change in self._waiting if change.ts < end]
+        self._waiting = self._waiting[len(now) :]
+        return [Timed(end, row) for row in self._net(now)]
+
+    def _net(self, changes: Sequence[Timed]) -> list[Row]:
+        """What the changes come to, rows in the order in which they first changed."""
+        before = list(self._table)
+        touched: dict[Row, Row] = {}
+        for change in changes:
+            op, row = change.row[0], change.row[1:]
+            touched.setdefault(self._identity(row), row)
+            if op in ("insert", "update_after"):
+                self._table.append(row)
+            else:
+                self._table.remove(next(r for r in self._table if comparable(r) == comparable(row)))
+        if self._key is not None:
+            return [
+                told
+                for key in touched
+                for told in difference(self._of(key, before), self._of(key, self._table))
+            ]
+        net = {key: self._count(key, self._table) - self._count(key, before) for key in touched}
+        deleted = [("delete", *touched[key]) for key, count in net.items() for _ in range(-count)]
+        return deleted + [("insert", *touched[key]) for key, count in net.items() for _ in range(count)]
+
+    def _identity(self, row: Row) -> Row:
+        return comparable(row if self._key is None else self._key(("", *row)))
+
+    def _of(self, key: Row, table: list[Row]) -> Row | None:
+        return next((row for row in table if self._identity(row) == key), None)
+
+    def _count(self, key: Row, table: list[Row]) -> int:
+        return sum(self._identity(row) == key for row in table)
+
+
+class WindowTopOperator:
+    """Rows of one timestamp in order, no more of them than the limit."""
+
+    inputs = 1
+    waits_for_time = True
+
+    def __init__(self, order: Callable[[Row], Row], falls: Sequence[bool], limit: int | None) -> None:
+        self._order, self._falls, self._limit = order, falls, limit
+        self._waiting: list[Timed] = []
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        self._waiting.append(tuple_)
+        return ()
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        return self._before(ts)
+
+    def finish(self) -> Sequence[Timed]:
+        return self._before(None)
+
+    def held_from(self) -> int | None:
+        return self._waiting[0].ts if self._waiting else None
+
+    def due(self) -> int | None:
+        return self._waiting[0].ts + 1 if self._waiting else None
+
+    def _before(self, ts: int | None) -> list[Timed]:
+        told: list[Timed] = []
+        while self._waiting and (ts is None or self._waiting[0].ts < ts):
+            window = [one for one in self._waiting if one.ts == self._waiting[0].ts]
+            self._waiting = self._waiting[len(window) :]
+            window.sort(key=lambda one: sort_key(self._order(one.row), self._falls))
+            told += window[: self._limit]
+        return told

@@ -1,0 +1,26 @@
+"""Rows of a function beside a stream (M40): each tuple with every row that the function gives for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from slicemill.rows import Row, Timed
+
+
+class TableCallOperator:
+    """Output row: the tuple's row, then one of `rows_for` it."""
+
+    inputs = 1
+    waits_for_time = False
+
+    def __init__(self, rows_for: Callable[[Row], Sequence[Row]]) -> None:
+        self._rows_for = rows_for
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        return [Timed(tuple_.ts, tuple_.row + row) for row in self._rows_for(tuple_.row)]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()

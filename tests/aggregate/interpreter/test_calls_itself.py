@@ -1,0 +1,105 @@
+"""Aggregates that call themselves: each call has tables of its own, and circles end with a message (M29)."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from slicemill.aggregate.compiler.prepare import prepare
+from slicemill.aggregate.interpreter.lookup import MOST_CALLS, evaluate_relation
+from slicemill.esl import bind
+from slicemill.esl.syntax.errors import EslError
+from slicemill.rows import Row
+from slicemill.scalar.values import ExpressionError
+
+REACH = """
+CREATE TABLE edge(a int, b int); CREATE TABLE root(r int);
+CREATE AGGREGATE reach(n int) : int {
+  INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (n);
+    INSERT INTO RETURN SELECT reach(b) FROM edge WHERE a = n; } }
+SELECT reach(r) AS n FROM root;
+"""
+DOWN = """
+CREATE TABLE edge(a int, b int); CREATE TABLE root(r int);
+CREATE AGGREGATE down(n int) : int {
+  INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (n);
+    INSERT INTO RETURN SELECT down(n - a) FROM edge WHERE n > 1; } }
+SELECT down(r) AS n FROM root;
+"""
+# The call stands as deep in expressions as one that people write.
+DEPTH = """
+CREATE TABLE edge(a int, b int); CREATE TABLE root(r int);
+CREATE AGGREGATE depth(n int) : int {
+  TABLE deepest(d int);
+  INITIALIZE: ITERATE: { INSERT INTO deepest VALUES (0);
+    UPDATE deepest SET d = CASE WHEN n > 1
+      THEN 1 + COALESCE(abs((SELECT depth(n - a) FROM edge WHERE EXISTS (SELECT b FROM edge))), 0)
+      ELSE 1 END; }
+  TERMINATE: { INSERT INTO RETURN SELECT d FROM deepest; } }
+SELECT depth(r) AS d FROM root;
+"""
+
+
+def asked(esl: str, edges: list[Row], root: int) -> list[Row]:
+    catalog = bind(esl).catalog
+    rows: dict[str, list[Row]] = {"edge": edges, "root": [(root,)]}
+    query = catalog.queries["query_1"].query
+    return evaluate_relation(query, catalog, rows.__getitem__)  # type: ignore[arg-type]
+
+
+def test_calls_nest_as_deep_as_is_said_and_no_deeper() -> None:
+    assert asked(DOWN, [(1, 0)], MOST_CALLS) == [(left,) for left in range(MOST_CALLS, 0, -1)]
+    with pytest.raises(ExpressionError, match="down are nested more than 500 deep: does it call itself in a"):
+        asked(DOWN, [(1, 0)], MOST_CALLS + 1)
+
+
+def test_calls_inside_of_expressions_nest_as_deep_also_in_a_thread() -> None:
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(asked, DEPTH, [(1, 0)], MOST_CALLS).result() == [(MOST_CALLS,)]
+
+
+def test_a_circle_ends_with_a_message_and_leaves_nothing_behind() -> None:
+    for _ in range(2):
+        with pytest.raises(ExpressionError, match="Keep what has been seen, or use WHILE"):
+            asked(REACH, [(1, 2), (2, 1)], 1)
+    assert asked(REACH, [(1, 2)], 1) == [(1,), (2,)]
+    assert sys.getrecursionlimit() >= 1000
+
+
+def test_two_aggregates_that_call_each_other_are_counted_together() -> None:
+    ping = """CREATE AGGREGATE ping(n int) : int { INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (n); } }
+        CREATE TABLE edge(a int, b int); CREATE TABLE root(r int);
+        CREATE AGGREGATE pong(n int) : int { INITIALIZE: ITERATE: {
+          INSERT INTO RETURN SELECT ping(b) FROM edge WHERE a = n; } }
+        DROP AGGREGATE ping;
+        CREATE AGGREGATE ping(n int) : int { INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (n);
+          INSERT INTO RETURN SELECT pong(b) FROM edge WHERE a = n; } }
+        SELECT ping(r) AS n FROM root;"""
+    assert asked(ping, [(1, 2), (2, 3), (3, 4)], 1) == [(1,), (3,)]
+    with pytest.raises(ExpressionError, match="nested more than 500 deep"):
+        asked(ping, [(1, 1)], 1)
+
+
+def test_it_is_interpreted_and_says_so() -> None:
+    catalog = bind(REACH + "CREATE STREAM S(x int); CREATE QUERY q AS SELECT reach(x) FROM S;").catalog
+    (call,) = catalog.queries["q"].query.aggregates
+    how = prepare(call, catalog).how
+    assert (how.form, how.why) == ("interpreter", "reach is an aggregate of the user's own")
+
+
+def test_a_name_that_everybody_has_means_the_built_in_one_inside() -> None:
+    catalog = bind("""CREATE TABLE t(x real); CREATE AGGREGATE max(x real) : real { TABLE all_(v real);
+        INITIALIZE: ITERATE: { INSERT INTO all_ VALUES (x); }
+        TERMINATE: { INSERT INTO RETURN SELECT 10 * max(v) FROM all_; } }
+        SELECT max(x) AS m FROM t;""").catalog
+    assert evaluate_relation(catalog.queries["query_1"].query, catalog, lambda _: [(1.0,), (3.0,)]) == [
+        (30.0,)
+    ]
+
+
+def test_a_window_version_does_not_call_itself() -> None:
+    with pytest.raises(EslError, match="lone has only a window version"):
+        bind("""CREATE WINDOW AGGREGATE lone(x real) : real { TABLE inwindow(w real);
+            INITIALIZE: ITERATE: { INSERT INTO RETURN SELECT lone(w) FROM inwindow; } EXPIRE: { } }""")
