@@ -45,11 +45,21 @@ class LiveEpoch:
     gap: bool = False
 
 
+@dataclass(slots=True)
+class LiveCounts:
+    """How many epochs were encoded, how many went out to followers, and how many followers there are."""
+
+    encoded: int = 0
+    sent: int = 0
+    followers: int = 0
+
+
 class LiveResults:
     """Followers of the queries of a service, in one event loop."""
 
     def __init__(self, service: MillService) -> None:
         self._service = service
+        self.counts = LiveCounts()
         self._events: dict[str, asyncio.Event] = {}
         self._heads: dict[str, int] = {}
         self._encoded: OrderedDict[tuple[int, int, Encoder], bytes] = OrderedDict()
@@ -71,7 +81,17 @@ class LiveResults:
         self, query: Query, since: int, encode: Encoder, idle_s: float = 15.0
     ) -> AsyncIterator[LiveEpoch]:
         """The results of a query from epoch `since` on, until it is dropped or the server stops."""
-        cursor, told_gap = since - 1, False
+        self.counts.followers += 1
+        try:
+            async for epoch in self._follow(query, since - 1, encode, idle_s):
+                yield epoch
+        finally:
+            self.counts.followers -= 1
+
+    async def _follow(
+        self, query: Query, cursor: int, encode: Encoder, idle_s: float
+    ) -> AsyncIterator[LiveEpoch]:
+        told_gap = False
         while not self._stop and self._service.mill.queries.get(query.name) is query:
             event = self._events.setdefault(query.name, asyncio.Event())
             gap = not told_gap and 0 <= cursor < query.log.freed
@@ -83,6 +103,7 @@ class LiveResults:
                     gap = True
                     continue
                 cursor = epoch.number
+                self.counts.sent += 1
                 yield LiveEpoch(content, cursor + 1, gap)
                 told_gap, gap = told_gap or gap, False
             if not epochs:
@@ -98,6 +119,7 @@ class LiveResults:
             return known
 
         def encoded() -> bytes:
+            self.counts.encoded += 1
             return encode(as_results(query.log.read(epoch)), epoch)
 
         content = encoded() if epoch.rows <= _ROWS_AT_ONCE else await asyncio.to_thread(encoded)

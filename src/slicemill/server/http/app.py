@@ -77,7 +77,7 @@ def create_app(service: MillService, live: LiveResults, access: Access) -> FastA
     _add_statements(app)
     _add_catalog(app)
     _add_results(app, live)
-    _add_state(app, service)
+    _add_state(app, service, live)
     return app
 
 
@@ -280,7 +280,7 @@ def _as_event(table: pa.Table, epoch: Epoch) -> bytes:
     return f"id: {epoch.number + 1}\nevent: rows\ndata: {data}\n\n".encode()
 
 
-def _add_state(app: FastAPI, service: MillService) -> None:
+def _add_state(app: FastAPI, service: MillService, live: LiveResults) -> None:
     @app.get("/v1/metrics", responses=_REFUSED, tags=["state"])
     async def metrics(session: CurrentSession) -> dict[str, Any]:
         """All figures of the mill, its queries and its streams."""
@@ -290,7 +290,7 @@ def _add_state(app: FastAPI, service: MillService) -> None:
     async def prometheus(session: CurrentSession) -> Response:
         """The figures for Prometheus; with tokens, it shows one (`authorization` in its configuration)."""
         names = [service.mill.catalog.queries[name].name for name in session.queries()]
-        content = await _call(lambda: prometheus_text(service.mill, names))
+        content = await _call(lambda: prometheus_text(service.mill, names, live.counts))
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/support-bundle", responses=_REFUSED, tags=["state"], response_class=Response)
