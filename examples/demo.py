@@ -26,7 +26,7 @@ SERVE = (sys.executable, "-c", "from slicemill.cli import main; main()", "serve"
 QUESTION = (
     "SELECT auction, max(bids) AS bids FROM hot_items GROUP BY auction ORDER BY bids DESC, auction LIMIT 5"
 )
-NEW_QUERY = "CREATE QUERY dear_bids AS SELECT auction, price, channel FROM bid WHERE price > 5000000"
+NEW_QUERY = "CREATE QUERY dear_bids AS SELECT auction, price, channel FROM bid WHERE price > 90000000"
 
 
 def main(seconds: float) -> None:
@@ -66,8 +66,8 @@ def show(connection: Connection, console: Console, seconds: float) -> None:
 
 
 def tell(console: Console, name: str, rows: list[dict[str, object]]) -> None:
-    """The first rows of those that have just come."""
-    for row in rows[:2]:
+    """The first row of those that have just come."""
+    for row in rows[:1]:
         console.print(f"{name}: {row}", highlight=False, soft_wrap=True)
 
 
@@ -77,8 +77,14 @@ def as_table(rows: list[dict[str, object]], columns: tuple[str, ...] = ()) -> Ta
     for name in names:
         table.add_column(name)
     for row in rows:
-        table.add_row(*("" if row[name] is None else str(row[name]) for name in names))
+        table.add_row(*(shown(row[name]) for name in names))
     return table
+
+
+def shown(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if isinstance(value, float) else str(value)
 
 
 def _url(server: subprocess.Popen[str]) -> str:

@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -142,3 +143,16 @@ def test_a_connection_that_asks_again_and_again_stays(listening: Listening) -> N
         for _ in range(4):
             assert client.get("/health").status_code == 200
             pause.wait(LIMITS.request_s / 2)
+
+
+def test_results_are_encoded_once_for_all_who_follow(listening: Listening, service: MillService) -> None:
+    def count(name: str) -> float:
+        lines = httpx.get(f"{listening.url}/metrics").text.splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(name))
+
+    fill(service)
+    with ThreadPoolExecutor(4) as clients:
+        for prices in clients.map(lambda _: live_prices(listening, 0), range(4)):
+            assert prices == list(range(EPOCHS * ROWS))
+    assert count("slicemill_live_epochs_encoded_total") == EPOCHS
+    assert count("slicemill_live_epochs_sent_total") == 4 * EPOCHS

@@ -23,7 +23,8 @@ async def drained(writer: asyncio.StreamWriter, limits: ClientLimits) -> None:
     while True:
         waiting = writer.transport.get_write_buffer_size()
         try:
-            await asyncio.wait_for(writer.drain(), limits.stuck_s)
+            async with asyncio.timeout(limits.stuck_s):
+                await writer.drain()
             return
         except TimeoutError:
             if writer.transport.get_write_buffer_size() >= waiting:

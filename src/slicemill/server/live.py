@@ -31,11 +31,12 @@ _CACHE_BYTES = 64 << 20
 _LOOK_EVERY_S = 1.0
 # Encoding more rows than these would hold up everybody else's.
 _ROWS_AT_ONCE = 2_000
+_BYTES_AT_ONCE = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class LiveEpoch:
-    """Encoded rows of one epoch, and the epoch to ask for next; without content, nothing came for a while.
+    """Encoded rows of some epochs, and the epoch to ask for next; without content, nothing came for a while.
 
     With a `gap`, rows before it are not retained any more.
     """
@@ -63,6 +64,7 @@ class LiveResults:
         self._events: dict[str, asyncio.Event] = {}
         self._heads: dict[str, int] = {}
         self._encoded: OrderedDict[tuple[int, int, Encoder], bytes] = OrderedDict()
+        self._encoding: dict[tuple[int, int, Encoder], asyncio.Future[bytes]] = {}
         self._bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = False
@@ -96,21 +98,35 @@ class LiveResults:
             event = self._events.setdefault(query.name, asyncio.Event())
             gap = not told_gap and 0 <= cursor < query.log.freed
             epochs = query.log.epochs(after=cursor)
+            # Whoever is behind gets several at once: fewer, larger writes when there is much to do.
+            parts, size = list[bytes](), 0
             for epoch in epochs:
                 try:
                     content = await self._content(query, epoch, encode)
                 except ExtentGone:
+                    content = None
+                if parts and (content is None or size >= _BYTES_AT_ONCE):
+                    yield self._sent(parts, cursor + 1, gap)
+                    told_gap, gap, parts, size = told_gap or gap, False, [], 0
+                if content is None:
                     gap = True
                     continue
                 cursor = epoch.number
-                self.counts.sent += 1
-                yield LiveEpoch(content, cursor + 1, gap)
-                told_gap, gap = told_gap or gap, False
+                parts.append(content)
+                size += len(content)
+            if parts:
+                yield self._sent(parts, cursor + 1, gap)
+                told_gap = told_gap or gap
             if not epochs:
                 try:
-                    await asyncio.wait_for(event.wait(), idle_s)
+                    async with asyncio.timeout(idle_s):
+                        await event.wait()
                 except TimeoutError:
                     yield LiveEpoch(b"", cursor + 1)
+
+    def _sent(self, parts: list[bytes], next_epoch: int, gap: bool) -> LiveEpoch:
+        self.counts.sent += len(parts)
+        return LiveEpoch(b"".join(parts), next_epoch, gap)
 
     async def _content(self, query: Query, epoch: Epoch, encode: Encoder) -> bytes:
         key = (id(query), epoch.number, encode)
@@ -122,7 +138,14 @@ class LiveResults:
             self.counts.encoded += 1
             return encode(as_results(query.log.read(epoch)), epoch)
 
-        content = encoded() if epoch.rows <= _ROWS_AT_ONCE else await asyncio.to_thread(encoded)
+        if epoch.rows <= _ROWS_AT_ONCE:
+            content = encoded()
+        else:  # beside the loop, by the first who wants it
+            running = self._encoding.get(key)
+            if running is None:
+                running = self._encoding[key] = asyncio.ensure_future(asyncio.to_thread(encoded))
+                running.add_done_callback(lambda _: self._encoding.pop(key, None))
+            content = await asyncio.shield(running)
         if key not in self._encoded:
             self._encoded[key] = content
             self._bytes += len(content)
