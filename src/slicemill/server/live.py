@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -32,6 +32,7 @@ _LOOK_EVERY_S = 1.0
 # Encoding more rows than these would hold up everybody else's.
 _ROWS_AT_ONCE = 2_000
 _BYTES_AT_ONCE = 64 << 10
+_TABLES = 256  # of as many rows at most, for those who want the same in another form
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,9 @@ class LiveResults:
         self._heads: dict[str, int] = {}
         self._encoded: OrderedDict[tuple[int, int, Encoder], bytes] = OrderedDict()
         self._encoding: dict[tuple[int, int, Encoder], asyncio.Future[bytes]] = {}
+        self._newest: dict[str, tuple[tuple[object, ...], Sequence[Epoch]]] = {}
+        self._tables: OrderedDict[tuple[int, int], pa.Table] = OrderedDict()
+        self._reading = threading.Lock()
         self._bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = False
@@ -97,7 +101,7 @@ class LiveResults:
         while not self._stop and self._service.mill.queries.get(query.name) is query:
             event = self._events.setdefault(query.name, asyncio.Event())
             gap = not told_gap and 0 <= cursor < query.log.freed
-            epochs = query.log.epochs(after=cursor)
+            epochs = self._epochs_after(query, cursor)
             # Whoever is behind gets several at once: fewer, larger writes when there is much to do.
             parts, size = list[bytes](), 0
             for epoch in epochs:
@@ -124,6 +128,31 @@ class LiveResults:
                 except TimeoutError:
                     yield LiveEpoch(b"", cursor + 1)
 
+    def _epochs_after(self, query: Query, cursor: int) -> Sequence[Epoch]:
+        """The epochs behind a place in a query's log; those who are at the same place share the list."""
+        head = query.log.head
+        if cursor >= head:
+            return ()
+        key = (query.name, head, cursor)
+        if self._newest.get(query.name, ((), ()))[0] != key:
+            self._newest[query.name] = (key, query.log.epochs(after=cursor))
+        return self._newest[query.name][1]
+
+    def _table(self, query: Query, epoch: Epoch) -> pa.Table:
+        """The rows of an epoch, read once for those who want them in different forms."""
+        key = (id(query), epoch.number)
+        with self._reading:
+            known = self._tables.get(key)
+        if known is not None:
+            return known
+        table = as_results(query.log.read(epoch))
+        if epoch.rows <= _ROWS_AT_ONCE:
+            with self._reading:
+                self._tables[key] = table
+                while len(self._tables) > _TABLES:
+                    self._tables.popitem(last=False)
+        return table
+
     def _sent(self, parts: list[bytes], next_epoch: int, gap: bool) -> LiveEpoch:
         self.counts.sent += len(parts)
         return LiveEpoch(b"".join(parts), next_epoch, gap)
@@ -136,7 +165,7 @@ class LiveResults:
 
         def encoded() -> bytes:
             self.counts.encoded += 1
-            return encode(as_results(query.log.read(epoch)), epoch)
+            return encode(self._table(query, epoch), epoch)
 
         if epoch.rows <= _ROWS_AT_ONCE:
             content = encoded()
@@ -170,6 +199,8 @@ class LiveResults:
         for name, event in list(self._events.items()):
             query = self._service.mill.queries.get(name)
             head = -2 if query is None else query.log.head
+            if query is None:
+                self._newest.pop(name, None)
             if self._stop or head != self._heads.get(name):
                 self._heads[name] = head
                 del self._events[name]
