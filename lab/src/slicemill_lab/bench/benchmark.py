@@ -24,6 +24,7 @@ NAMES = (
     "pacing",
     "policies",
     "scale",
+    "serve",
     "shed",
     "simulator",
     "startup",

@@ -7,8 +7,8 @@ import re
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean, one_of
-from slicemill.esl.binder.budgets import BYTES, MEMORY, check_size
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.limits.budgets import BYTES, MEMORY, check_size
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.syntax.dialect import parse
