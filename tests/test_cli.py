@@ -17,7 +17,7 @@ FIVE_MISTAKES = """\
 CREATE STREAM Bid (item int, price rael, ts timestamp) ORDER BY ts;
 CREATE STREAM Sale (item int, price real, ts timestamp) ORDER BY ts;
 SELECT item, prise FROM Sale WHERE price > 1000;
-SELECT avg(price) FROM Sale;
+SELECT item FROM Sale ORDER BY price;
 SELECT S.item FROM Sale AS S, Sale AS T WHERE S.item = T.item;
 SELECT item FORM Sale;
 SELECT item FROM Bid;
@@ -45,7 +45,7 @@ def test_check_shows_each_of_five_different_mistakes_with_place_and_hint() -> No
     assert [(int(line), int(column)) for line, column, _ in shown] == [
         (1, 36),
         (3, 14),
-        (4, 8),
+        (4, 32),
         (5, 20),
         (6, 18),
     ]
@@ -53,7 +53,7 @@ def test_check_shows_each_of_five_different_mistakes_with_place_and_hint() -> No
     assert len(hints) == 5
     assert hints[0] == "did you mean REAL?"
     assert hints[1] == "did you mean price?"
-    assert "OVER (RANGE 1 HOUR PRECEDING)" in hints[2]
+    assert "add LIMIT" in hints[2]
     assert "[RANGE 10 MINUTES]" in hints[3]
     assert "did you mean FROM?" in hints[4]
     assert "5 mistakes in <stdin>" in done.stderr

@@ -60,6 +60,7 @@ WINDOWS = [(FrameUnit.ROWS, 0, None), (FrameUnit.ROWS, 3, 2), (FrameUnit.ROWS, 2
            (FrameUnit.RANGE, None, None), (FrameUnit.RANGE, 2**62, None),
            (FrameUnit.ROWS, 2**63 - 1, 2**63 - 1), (FrameUnit.RANGE, 2**63 - 1, None)]  # fmt: skip
 SHARES = [0.0, 1.0, 0.5, 1e-300, 1 - 2**-53]
+COUNTS = [1, 3, 2**31 - 1, 2**63 - 1]
 CHECKED = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 
 
@@ -83,16 +84,20 @@ def builtins() -> Iterator[tuple[str, Any]]:
         for n, value in enumerate(NUMBERS * 4)
     ]
     for (name, builtin), window in product(BUILTINS.items(), WINDOWS):
-        for share in SHARES if builtin.constant == 1 and builtin.parameters[1] == "number" else [None]:
-            yield f"{name} {window} {share}", lambda n=name, w=window, s=share: _builtin(n, w, s, rows)
+        constants = {"number": SHARES, "integer": COUNTS}
+        asked = constants.get(builtin.parameters[1], [None]) if builtin.constant == 1 else [None]
+        for constant in asked:
+            yield f"{name} {window} {constant}", lambda n=name, w=window, c=constant: _builtin(n, w, c, rows)
 
 
-def _builtin(name: str, window: tuple[Any, ...], share: float | None, rows: list[Timed]) -> None:
+def _builtin(name: str, window: tuple[Any, ...], constant: float | None, rows: list[Timed]) -> None:
     wanted = BUILTINS[name].parameters
     pick = {"number": "wild", "any": "wild", "string": "g", "boolean": "q"}
-    given: list[Expr] = [column(pick[word]) for word in wanted]
+    count = len(wanted) if BUILTINS[name].constant is None else 1
+    given: list[Expr] = [column(pick[word]) for word in wanted[:count]]
     if BUILTINS[name].constant is not None:
-        given[1:] = [Literal(share, t.DOUBLE) if share is not None else Literal("", t.VARCHAR)]
+        kinds = {int: t.BIGINT, float: t.DOUBLE}
+        given.append(Literal("", t.VARCHAR) if constant is None else Literal(constant, kinds[type(constant)]))
     type_ = BUILTINS[name].result(given[0].type)
     call = WindowCall(name, tuple(given), False, (), Window(*window), (Column("x", type_),))
     windows = WindowCalls([call], OVER_SCHEMA)

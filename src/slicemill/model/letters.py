@@ -49,6 +49,7 @@ _ORDERED = frozenset({"first", "last", "lag", "argmax", "argmin"})  # searches t
 # R9 is about graphs, and about cores (`collect`).
 _USED = ("R1", "R2", "R4", "R5", "R6", "R3", "R7", "R8", "R10")
 _MOST_STEPS = 1000
+_MOST_LETTERS = 100
 
 
 class _NoExpression(ModelError):
@@ -74,15 +75,14 @@ def from_letters(text: str, parameters: Sequence[str] = ("x",)) -> LetterModel:
     >>> found.expr, found.rules
     (sqrt(sum(x^2)), ('R5', 'R6'))
     """
+    if text.count("[") > _MOST_LETTERS:  # they are rewritten by recursion
+        raise ModelError("there are too many letters: take some of them as models of their own")
+    found, steps = rewritten(written_flow(text))
+    _check(found)
     try:
-        found, steps = rewritten(written_flow(text))
-        _check(found)
-        try:
-            expr = _value(found)
-        except _NoExpression:
-            expr = _as_flow(found)
-    except RecursionError:
-        raise ModelError("there are too many letters: take some of them as models of their own") from None
+        expr = _value(found)
+    except _NoExpression:
+        expr = _as_flow(found)
     if "x" not in parameters and parameters:
         named = Parameter(parameters[0])
         expr = transformed(expr, lambda part: named if part == Parameter("x") else None)

@@ -74,7 +74,7 @@ def relations_named(sql: str) -> list[str]:
     own = {cte.alias.lower() for cte in trees[0].find_all(exp.CTE)}
     tables = (table for table in trees[0].find_all(exp.Table) if isinstance(table.this, exp.Identifier))
     names = (table.name for table in tables if not _is_system(table))
-    return list(dict.fromkeys(name for name in names if name.lower() not in own))
+    return sorted({name for name in names if name.lower() not in own})
 
 
 def reads_system_tables(sql: str) -> bool:

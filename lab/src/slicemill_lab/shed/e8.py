@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from slicemill.esl.types.budget import Budget, Slot
-from slicemill.shedding.accuracy import Interval
 from slicemill.shedding.chains import NewestTuple, Tuple
 from slicemill.shedding.memories import memory_of
 from slicemill_lab.claims import at_least, at_most
@@ -78,12 +77,5 @@ def _measured(slot: Slot, ratio: float, scale: Scale, seed: int) -> tuple[float,
         dropped += victim.tuple.count if victim is not None else 0
         if place + 1 >= 2 * WINDOW and (place + 1) % EVERY == 0:
             exact = intervals([one for one in tuples[: place + 1] if one.begin >= begin])
-            if slot is Slot.RUNS:
-                exact = _cut(intervals([one for one in tuples[: place + 1] if one.end > begin]), begin)
             found.append(accuracy_of(exact, intervals(memory.kept(0))))
     return mean(found), dropped
-
-
-def _cut(runs: dict[int, list[Interval]], begin: int) -> dict[int, list[Interval]]:
-    """Runs as windows of time show them where nobody knows the tuples: cut at the beginning."""
-    return {run: [(max(one[0], begin), one[1]) for one in pieces] for run, pieces in runs.items()}

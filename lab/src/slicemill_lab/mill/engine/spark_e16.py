@@ -25,9 +25,7 @@ SHARES: Mapping[Scale, tuple[int, ...]] = {"small": (40, 50), "full": (10, 20, 3
 def run(seed: int, scale: Scale) -> Result:
     """Errors by policy and share shed, and over those of looking at random."""
     figures = compare(COMPARED, seed, scale)
-    bff = dict(zip(SHARES[scale], figures["error_over_random"][BFF], strict=True))
-    measured = {f"{share} % shed: BFF below random": [100 * (1 - bff[share])] for share in (40, 50)}
-    return Result(_claims(SHARES[scale], figures), figures, measured)
+    return Result(_claims(SHARES[scale], figures), figures)
 
 
 def compare(policies: Sequence[str], seed: int, scale: Scale) -> dict[str, Any]:

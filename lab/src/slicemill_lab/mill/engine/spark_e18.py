@@ -39,13 +39,7 @@ def run(seed: int, scale: Scale) -> Result:
             for share, one in zip(SHARES, found, strict=True):
                 more = max(more, one.looked_at - round(problem.streams * (1 - share / 100)))
     figures = {"shed_percent": list(SHARES), "cpu_s_per_unit": cpu, "saving": saved}
-    ten, twenty = SHARES.index(10), SHARES.index(20)
-    measured = {
-        "LoadStar: 10 % shed saves": [100 * saved[4][LOADSTAR][ten]],
-        "HVWT: 10 % shed saves": [100 * saved[4][HVWT][ten]],
-        "BFF: 20 % shed saves": [100 * saved[4][BFF][twenty]],
-    }
-    return Result(_claims(saved, more), figures, measured)
+    return Result(_claims(saved, more), figures)
 
 
 def plot(result: Result, path: Path) -> None:
