@@ -43,6 +43,8 @@ WAITING = {
     "union with windows": "SELECT k, n FROM a UNION ALL SELECT k, n FROM b3",
     "join": "SELECT a.k AS k, a.n AS n FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k",
     "join, b first": "SELECT a.k AS k, a.n AS n FROM b [RANGE 1 HOUR], a [RANGE 1 HOUR] WHERE a.k = b.k",
+    "join of three": "SELECT a.k AS k, a.n AS n FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR],"
+    " b [RANGE 1 HOUR] AS c WHERE a.k = b.k AND b.k = c.k",
     "join of counts": "SELECT a.k AS k, a.n AS n FROM a [ROWS 9], b [ROWS 9] WHERE a.k = b.k",
     "join of derived": "SELECT a1.k AS k, a1.n AS n FROM a1 [ROWS 9], b2 [RANGE 1 HOUR] WHERE a1.k = b2.k",
     "view": "SELECT a.k AS k, a.n AS n FROM a, v WHERE a.k = v.k",

@@ -11,7 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.engine.load_control import LoadControl
@@ -207,12 +207,27 @@ CREATE QUERY shed WITH (lag = '2 s', shedding = 'age') AS
 """
 
 
+# Of three streams, and of two in the same node: the last one gives up nothing, and shares their states.
+AGED_MANY = """
+CREATE STREAM t (k int, v int, ts timestamp) ORDER BY ts;
+CREATE STREAM u (k int, v int, ts timestamp) ORDER BY ts;
+CREATE QUERY shed WITH (lag = '2 s', shedding = 'age') AS
+  SELECT s.v AS a, t.v AS b, u.v AS c FROM s [RANGE 2 SECONDS], t [RANGE 3 SECONDS], u [RANGE 1 SECOND]
+  WHERE s.k = t.k AND t.k = u.k;
+CREATE QUERY exact AS
+  SELECT s.v AS a, t.v AS b FROM s [RANGE 1 SECONDS], t [RANGE 2 SECONDS] WHERE s.k = t.k;
+"""
+
+
 @settings(max_examples=8)
 @given(
-    st.lists(st.tuples(st.floats(0.05, 1.0), st.integers(1, 3)), min_size=1, max_size=8), st.integers(2, 6)
+    st.lists(st.tuples(st.floats(0.05, 1.0), st.integers(1, 3)), min_size=1, max_size=8),
+    st.integers(2, 6),
+    st.sampled_from([AGED, AGED_MANY]),
 )
+@example([(0.3, 2), (0.6, 3), (1.0, 1)], 3, AGED_MANY)
 def test_the_same_pairs_are_given_up_in_however_many_cells(
-    decisions: list[tuple[float, int]], cells: int
+    decisions: list[tuple[float, int]], cells: int, script: str
 ) -> None:
     """What was decided holds for all cells of a unit (S55)."""
 
@@ -224,14 +239,16 @@ def test_the_same_pairs_are_given_up_in_however_many_cells(
             return {node: Dropping(share, reach=share) for node in load._controllers}
 
         with mock.patch.object(LoadControl, "decide", decide):
-            works = Works(folder, AGED, cells)
+            works = Works(folder, script, cells)
             (unit,) = works.units
             assert unit.cells == cells
             batches = iter(BATCHES)
             for _, count in decisions:
                 for batch in (next(batches) for _ in range(count)):
                     feed_rows(works.mill, "s", batch)
-                    feed_rows(works.mill, "t", [(k, v + 100, ts) for k, v, ts in batch])
+                    for number, name in enumerate(unit.plan.unit.inputs):
+                        if name != "s":
+                            feed_rows(works.mill, name, [(k, v + 100 * number, ts) for k, v, ts in batch])
                 works.mill.dispatcher.run_all()
             finish(works.mill)
             reports = [(report.arrived, report.accuracy) for report in unit.sheds.values()]

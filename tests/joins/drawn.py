@@ -212,6 +212,26 @@ def with_selections(draw: st.DrawFn, join: DrawnJoin) -> DrawnJoin:
 
 
 @st.composite
+def overlapping_sets(draw: st.DrawFn, *, most: int = 4) -> list[DrawnJoin]:
+    """Up to five joins on one key, of sets of streams that overlap: abc, abd, ab … in any order of FROM."""
+    found = []
+    for _ in range(draw(st.integers(2, 5))):
+        width = draw(st.sampled_from([2, 3, 3, 3, most]))
+        relations = draw(st.permutations(STREAMS))[:width]
+        seconds = st.one_of(short, long) if draw(st.integers(0, 5)) else endless
+        inputs = tuple(
+            DrawnInput(relation, f"{relation}{place}", draw(seconds))
+            for place, relation in enumerate(relations)
+        )
+        key = "{x}.k = {y}.k" if draw(st.integers(0, 5)) else "{x}.v = {y}.v"
+        equal = tuple(key.format(x=inputs[0].alias, y=entry.alias) for entry in inputs[1:])
+        more = () if draw(st.integers(0, 3)) else (draw(st.sampled_from(THETA)),)
+        more = tuple(form.format(x=inputs[0].alias, y=inputs[-1].alias) for form in more)
+        found.append(with_selections(draw, DrawnJoin(inputs, (*equal, *more))))
+    return found
+
+
+@st.composite
 def join_sets(draw: st.DrawFn, *, counting: bool, most: int = 5) -> list[DrawnJoin]:
     """Up to four joins, some of which differ in windows and selections only: these share what they keep."""
     found = [draw(joins(most=most, counting=counting))]

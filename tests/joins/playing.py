@@ -25,6 +25,7 @@ from joins.drawn import (
     by_stream,
     join_sets,
     keyed_sets,
+    overlapping_sets,
 )
 from slicemill.engine.adapting import skew
 from slicemill.engine.adapting.redistribution import can_change
@@ -236,9 +237,12 @@ def _undisturbed(scene: Scene) -> dict[int, GivenRows]:
 
 @st.composite
 def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
-    counting = draw(st.booleans())
-    eager = draw(st.booleans())
-    drawn = draw(keyed_sets() if eager else join_sets(counting=counting))
+    kind = draw(st.sampled_from(["any", "overlapping", "keyed"]))
+    counting = kind != "overlapping" and draw(st.booleans())
+    if kind == "any":
+        drawn = draw(join_sets(counting=counting))
+    else:
+        drawn = draw(overlapping_sets() if kind == "overlapping" else keyed_sets())
     rows = draw(arrivals(drawn, ties=not counting))
     finished = FinishedInput(rows)
     assume(all(finished.count(join) <= MOST_RESULTS for join in drawn))
@@ -252,4 +256,8 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
         ["run", "run", "run", "lose", "move", "workers", "place", "place", "restart", "crash"]
     )
     actions = draw(st.lists(st.tuples(places, st.tuples(words, st.integers(0, WORKERS - 1))), max_size=6))
-    return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)), eager)
+    # Where units run after each row, or after a few, some streams are silent while others are not.
+    every = draw(st.sampled_from([None, None, 1, 3]))
+    if every is not None:
+        actions += [(place, ("run", 0)) for place in range(0, len(rows), every)]
+    return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)), eager=kind == "keyed")

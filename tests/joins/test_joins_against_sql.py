@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from joins.drawn import Arrival, DrawnInput, DrawnJoin, DrawnWindow
 from joins.playing import Action, Life, Scene, check, scenes
 
 
+def _on_one_key(names: str, seconds: int | None) -> DrawnJoin:
+    inputs = tuple(DrawnInput(name, f"{name}0", DrawnWindow("seconds", seconds)) for name in names)
+    return DrawnJoin(inputs, tuple(f"{names[0]}0.k = {name}0.k" for name in names[1:]))
+
+
+def _silent(long: int | None, short: int | None) -> Scene:
+    """Units run after each row, and d is silent at first: rows of others wait for it."""
+    return Scene(
+        joins=[_on_one_key("abc", long), _on_one_key("abd", long), _on_one_key("ab", short)],
+        lives=[Life(), Life(), Life(8)],
+        rows=[
+            ("abc"[number % 3] if number < 18 else "d", number, (1, number % 2, number))
+            for number in range(21)
+        ],
+        actions=[(place, ("crash" if place == 11 else "run", 0)) for place in range(21)],
+    )
+
+
+# Rows that waited were let go of: ages are differences to the beginning of time, and windows may be endless.
+SILENT = _silent(9, 3)
+SILENT_ENDLESS = _silent(None, 3)
+
+
 @settings(max_examples=20)
 @given(scenes(cells=st.integers(1, 8)))
+@example(SILENT)
+@example(SILENT_ENDLESS)
 def test_joins_give_what_sql_gives(scene: Scene) -> None:
     event(f"a key was heavy: {check(scene) > 0}")
 

@@ -15,6 +15,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.models.spec import SharedModels
 from slicemill.operators.multijoin.spec import SharedMultiJoin
+from slicemill.operators.over.spec import SharedOver
 from slicemill.operators.panes.spec import SharedWindows
 from slicemill.operators.sessions.spec import SharedSessions
 from slicemill.operators.streams.spec import QueryResults
@@ -23,6 +24,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.logs import log_of
 from slicemill.plan.members import names_of_state
 from slicemill.plan.optimize import optimize, share
+from slicemill.plan.overlapping import gathered
 from slicemill.plan.planner import Planner
 from slicemill.plan.units import Unit, cut, keeping_state
 from support.corpus import Case, prepare, read_cases
@@ -104,7 +106,8 @@ def seen_by(query: str, graph: QueryGraph, units: tuple[Unit, ...]) -> object:
 
 def _without_others(node: Node, behind: frozenset[str]) -> Node:
     operator = node.operator
-    if isinstance(operator, (SharedJoin, SharedMultiJoin, SharedModels, SharedSessions, SharedWindows)):
+    shared = (SharedJoin, SharedMultiJoin, SharedModels, SharedOver, SharedSessions, SharedWindows)
+    if isinstance(operator, shared):
         operator = replace(operator, members=tuple(m for m in operator.members if m.name in behind))
     return replace(node, operator=operator)
 
@@ -139,7 +142,7 @@ def test_a_plan_put_together_from_those_of_statements_is_that_of_all_at_once(cho
     for numbers in chosen:
         catalog = known.copy()
         catalog.queries = {f"q{number}": queries[number] for number in numbers}
-        made, (graph, units) = planner.plan(catalog), planned_from(catalog)
+        made, (graph, units) = planner.plan(catalog), gathered(*planned_from(catalog))
         assert made.graph == graph
         assert {unit.id: unit_without_order(unit) for unit in made.units} == {
             unit.id: unit_without_order(unit) for unit in units

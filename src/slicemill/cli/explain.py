@@ -40,6 +40,8 @@ def explain(
     from slicemill.esl import bind
     from slicemill.plan.build import build_graph
     from slicemill.plan.optimize import optimize, share
+    from slicemill.plan.overlapping import NOTHING_RUNS, gathered
+    from slicemill.plan.units import cut
 
     catalog = bind(read(file)).catalog
     if uda is not None:
@@ -50,7 +52,13 @@ def explain(
     if model is not None:
         _write(_explained_model(model, catalog, form), output)
         return
-    graph = share(optimize(build_graph(catalog)), catalog)
+    graph, placed = share(optimize(build_graph(catalog)), catalog), NOTHING_RUNS
+    if home is not None:
+        from slicemill.engine.changing.joining import placed_queries
+        from slicemill.storage.home_reader import HomeReader
+
+        placed = placed_queries(HomeReader(home).units)
+    graph, _ = gathered(graph, cut(graph), placed)
     if home is not None:
         from slicemill.engine.state_view import with_measures
 

@@ -15,8 +15,9 @@ from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.operators.classify.spec import Classify
 from slicemill.operators.drop.spec import Drop
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.join.spec import AgeLimit, SharedJoin
+from slicemill.operators.join.spec import AgeLimit, JoinMember, SharedJoin
 from slicemill.operators.kind import longest_us
+from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
 from slicemill.plan.units import Unit
 from slicemill.shedding.ages import Compared, ComparedByAge
 from slicemill.shedding.control import Backlog, Controller, Skipper, WaitingLoad
@@ -38,7 +39,7 @@ class LoadControl:
         limits: dict[str, Drop | AgeLimit] = {
             member.name: member.limit
             for node in unit.nodes
-            if isinstance(join := graph[node].operator, SharedJoin)
+            if isinstance(join := graph[node].operator, (SharedJoin, SharedMultiJoin))
             for member in join.members
             if member.limit is not None
         }
@@ -53,7 +54,7 @@ class LoadControl:
         self._joins = {
             node: _MeasuredJoin(join)
             for node in unit.nodes
-            if isinstance(join := graph[node].operator, SharedJoin)
+            if isinstance(join := graph[node].operator, (SharedJoin, SharedMultiJoin))
             and any(member.limit is not None for member in join.members)
         }
         self._skippers = {
@@ -118,11 +119,17 @@ class LoadControl:
 class _MeasuredJoin:
     """A join that may look for fewer pairs, and what it compares by age."""
 
-    def __init__(self, join: SharedJoin) -> None:
-        self._ages = ComparedByAge()
+    def __init__(self, join: SharedJoin | SharedMultiJoin) -> None:
+        inputs = join.inputs if isinstance(join, SharedMultiJoin) else ("0", "1")
+        self._ages = ComparedByAge(len(inputs))
         self._limited = [member.name for member in join.members if member.limit is not None]
+        # By member and input; of one that it does not join, it looks for nothing.
         lengths = {
-            member.name: [longest_us([window]) for window in member.windows] for member in join.members
+            member.name: [
+                longest_us([member.windows[side]]) if (side := _side(member, number, name)) is not None else 0
+                for number, name in enumerate(inputs)
+            ]
+            for member in join.members
         }
         longest = [max(length or 1 for length in side) for side in zip(*lengths.values(), strict=True)]
         # As shares of the longest; None where a window has no length in time, so that rows have no ages.
@@ -142,7 +149,7 @@ class _MeasuredJoin:
             reach = share if windows is None else self._ages.reach(windows, share)
             found[name] = replace(decided[name], reach=reach)
         reached = [
-            min(window * (found[name].reach if name in found else 1.0) for window in windows)
+            min(window * (found[name].reach if name in found else 1.0) for window in windows if window)
             for name, windows in self._windows.items()
         ]
         self._looked = max(reached, default=1.0)
@@ -150,3 +157,10 @@ class _MeasuredJoin:
 
     def add(self, cells: Sequence[Compared], rows: int) -> None:
         self._ages.add(cells, rows, self._looked)
+
+
+def _side(member: JoinMember, number: int, name: str) -> int | None:
+    """Which side of a join an input is."""
+    if not isinstance(member, MultiJoinMember):
+        return number
+    return member.inputs.index(name) if name in member.inputs else None

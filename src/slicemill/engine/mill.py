@@ -26,7 +26,7 @@ from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.engine.adapting.placing import Placing
 from slicemill.engine.adapting.replacing import Replacing
-from slicemill.engine.changing.joining import complete_from_of, with_logs, without_log
+from slicemill.engine.changing.joining import complete_from_of, placed_queries, with_logs, without_log
 from slicemill.engine.changing.statements import KeptStatements, log_warnings, new_entries
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.changing.unit_changes import UnitChanges
@@ -440,7 +440,7 @@ class Mill:
 
     def _adopt(self, catalog: Catalog) -> None:
         """Make a new catalog's graph the one that runs."""
-        plan = self._planner.plan(catalog)
+        plan = self._planner.plan(catalog, placed_queries(self.home.units))
         graph = plan.graph
         # Before anything is registered: what cannot be placed or opened must not leave half a query behind.
         read_by = needed_by_log(self._changes.exchanges(unit, graph) for unit in plan.units)

@@ -228,13 +228,14 @@ class UnitProgram:
             due, sources = step.due(), self._fed[node_id]
             if due is None:
                 continue
-            by_log: dict[str, int] = {}
-            each = (due,) * len(sources) if isinstance(due, int) else due
-            for source, ts in zip(sources, each, strict=True):
-                for log in self._behind(source) if ts > BEGINNING else ():
-                    by_log[log] = max(ts, by_log.get(log, ts))
-            if by_log:
-                yield by_log
+            for way in due if isinstance(due, list) else [due]:
+                by_log: dict[str, int] = {}
+                each = (way,) * len(sources) if isinstance(way, int) else way
+                for source, ts in zip(sources, each, strict=True):
+                    for log in self._behind(source) if ts > BEGINNING else ():
+                        by_log[log] = max(ts, by_log.get(log, ts))
+                if by_log:
+                    yield by_log
 
     def _run_steps(
         self, inputs: Mapping[str, pa.Table], watermarks: Mapping[str, int]

@@ -10,6 +10,7 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
                                    `placement` of then, where the unit has had another one since
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
+    joined_on    {input: key}      of joins on one key: what others must be joined on to come here
     heavy        [[hash, home, since, fades, over]]   keys whose rows go to all cells for some time
     outputs, since, newcomers, failed, statistics, load
 
@@ -50,6 +51,7 @@ from slicemill.operators.kind import longest_us
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.joined_inputs import joined_inputs
 from slicemill.plan.needs import columns_read
+from slicemill.plan.overlapping import logs_read
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.placement import PlacementKind, placements_of, restored
 from slicemill.scheduling.unit_statistics import UnitStatistics
@@ -136,6 +138,8 @@ class RunningUnit:
         self._heavy = None if by_key_alone else self._heavy_keys()
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
+        # By log that it writes, those that this comes from.
+        self._read_by = {log: logs_read(plan.graph, root) for root, log in plan.unit.outputs}
 
     def go_on_from(self, before: RunningUnit) -> None:
         """It is that unit, with other cells."""
@@ -181,8 +185,10 @@ class RunningUnit:
         All that a run would give then is the least watermark of its inputs, which `given` returns. Where they
         have ended it still has to run: it may have last words.
         """
-        inputs, own = self.plan.unit.inputs, self.watermark(log)
-        if self.run is not None or self.due:
+        own = self.watermark(log)
+        inputs = self._read_by[log]
+        # What is held back for want of other logs is not held back from this one.
+        if self.run is not None or any(due.keys() <= inputs for due in self.due):
             return own
         if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
             return own

@@ -17,8 +17,9 @@ from typing import TypeAlias
 
 from slicemill.time import BEGINNING, END
 
-# Up to where inputs must be known for something to come out: all of them, or each of them.
-Due: TypeAlias = int | tuple[int, ...]
+# Up to where inputs must be known for something to come out: all of them, or each of them; or, of several
+# such ways, on one.
+Due: TypeAlias = int | tuple[int, ...] | list[tuple[int, ...]]
 # The same for logs, of several steps: one of them is enough, with all of its logs.
 Dues: TypeAlias = tuple[Mapping[str, int], ...]
 

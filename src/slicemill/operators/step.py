@@ -44,7 +44,8 @@ class Stateful(Protocol):
     def due(self) -> Due | None:
         """How far the inputs must be complete for something held back to come out; None if nothing is.
 
-        A number is for all of them. In a tuple, each has its own: they are enough all together.
+        A number is for all of them. In a tuple, each has its own: they are enough all together. Of a list of
+        tuples, each is enough by itself.
         """
         ...
 

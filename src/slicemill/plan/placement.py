@@ -87,6 +87,12 @@ class Placement:
     def cells(self) -> int:
         return prod(self.shape)
 
+    def spreads_like(self, other: Placement) -> bool:
+        """Are the rows of all logs that both read in the same cells?"""
+        common = self.exchanges.keys() & other.exchanges.keys()
+        same = all(self.exchanges[log] == other.exchanges[log] for log in common)
+        return (self.kind, self.shape) == (other.kind, other.shape) and same
+
     def __str__(self) -> str:
         if self.kind is PlacementKind.ONE:
             return "one cell"
@@ -229,15 +235,21 @@ def chosen(
 
 
 def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
-    """The placement that a journal holds; a query that has come since may ask for another."""
+    """The placement that a journal holds; a query that has come since may ask for another, or, by key, bring
+    other logs."""
     cells = prod(plain["shape"])
     if cells == 1:
         return ONE_CELL
     # Most are by key, and asked for with each statement: others need not be listed for them.
-    keyed = [Placement(PlacementKind.KEY, by_key(unit, graph, cells))] if plain["kind"] == "key" else []
-    for placement in keyed or _placements(unit, graph, cells):
-        if placement.plain() == plain:
-            return placement
+    if plain["kind"] == PlacementKind.KEY.value:
+        keyed = Placement(PlacementKind.KEY, by_key(unit, graph, cells))
+        by = keyed.plain()["by"]
+        if by and all(plain["by"].get(log, own) == own for log, own in by.items()):
+            return keyed
+    else:
+        for placement in _placements(unit, graph, cells):
+            if placement.plain() == plain:
+                return placement
     raise SlicemillError(
         f"the state of {unit.id} is spread over cells in a way that its queries do not allow any more"
     )

@@ -2,7 +2,8 @@
 
 What a statement's plan looks like does not depend on any other statement (`rules.name_by_content`): a set of
 queries has the nodes of each of them alone, where shared nodes have the members of all. So a statement is
-planned once, however many come and go around it.
+planned once, however many come and go around it. Only joins over overlapping sets of streams look at each
+other, at the end (`overlapping`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.operator import SharedOperator, with_members
 from slicemill.plan.build import build_part
 from slicemill.plan.optimize import optimize, share
+from slicemill.plan.overlapping import NOTHING_RUNS, PlacedQueries, gathered
 from slicemill.plan.reads import as_query, views_to_answer
 from slicemill.plan.units import Unit, cut
 
@@ -39,7 +41,8 @@ class Planner:
     )  # by kind and name
     _defined: dict[str, Relation | AggregateDefinition] = field(default_factory=dict)
 
-    def plan(self, catalog: Catalog) -> Plan:
+    def plan(self, catalog: Catalog, placed: PlacedQueries = NOTHING_RUNS) -> Plan:
+        """`placed` says what is running, and where: there it stays."""
         defined = _definitions(catalog)
         if any(defined.get(name) is not found for name, found in self._defined.items()):
             self._known = {}  # something is gone, and its name may stand for something else by now
@@ -49,7 +52,8 @@ class Planner:
             found = known.get(name)
             plan = found[1] if found is not None and found[0] is statement else plan_of(statement, catalog)
             self._known[name] = statement, plan
-        return together(plan for _, plan in self._known.values())
+        plan = together(plan for _, plan in self._known.values())
+        return Plan(*gathered(plan.graph, plan.units, placed))
 
 
 def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:

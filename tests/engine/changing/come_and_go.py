@@ -279,6 +279,12 @@ KINDS = {
         "SELECT k, sum(v) AS m FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k",
         "lag = '2 s', shedding = 'windows', keep = 0.2",
     ),
+    "young_triples": Kind(
+        """SELECT A.v, B.w, C.v AS x FROM s [RANGE 4 SECONDS] AS A, r [RANGE 3 SECONDS] AS B,
+        i [RANGE 4 SECONDS] AS C WHERE A.k = B.k AND B.k = C.k""",
+        "lag = '2 s', shedding = 'age'",
+        finds_stored=True,
+    ),
     "young_pairs": Kind(
         f"SELECT A.k, A.v, B.w {_SR.format(4, 4)}", "lag = '2 s', shedding = 'age'", finds_stored=True
     ),

@@ -8,6 +8,8 @@ from numba import types
 
 from slicemill.operators.join import hashing, placing, probe, retain
 from slicemill.operators.join.loops import Loop, loop
+from slicemill.operators.join.windows import FOREVER
+from slicemill.time import BEGINNING
 
 
 def doubled(values: np.ndarray, out: np.ndarray) -> None:
@@ -47,3 +49,17 @@ def test_groups_are_in_order_of_their_hashes_and_equal_ones_as_they_were() -> No
     order, first = np.empty(500, np.int32), np.empty(500, np.int32)
     probe.group(hashes, order, first)
     assert order.tolist() == np.argsort(hashes, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("window_us", [1, 2**40, FOREVER])
+@pytest.mark.parametrize("now", [BEGINNING, BEGINNING // 2, -5, 0])
+def test_rows_that_are_still_to_be_met_stay_however_early_it_is_and_long_the_window(
+    window_us: int, now: int
+) -> None:
+    times, one = np.array([0, 7, 2**50]), np.ones(1, np.uint64)
+    alive = np.zeros(3, np.bool_)
+    retain.find_alive(
+        times, np.zeros(3, np.int64), np.ones((3, 1), np.uint64), one, now, 0,
+        np.array([window_us]), np.array([-1]), np.zeros(1, np.int32), one, alive,
+    )  # fmt: skip
+    assert alive.all()

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from operators.multijoin.running import by_rows, catalog_of
-from slicemill.operators.multijoin.form import JoinedStreams, forms_of, one_state_each, tree_of_joins
-from slicemill.operators.multijoin.spec import SharedMultiJoin
+from slicemill.esl.types.query import FrameUnit, Window
+from slicemill.explain.text import explain_text
+from slicemill.operators.multijoin.form import (
+    JoinedStreams,
+    forms_of,
+    one_state_each,
+    saved_by_sharing,
+    tree_of_joins,
+)
+from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
+from slicemill.plan.planner import Planner
 from slicemill.plan.rules.multi_joins import multi_joins
 
 EVERY = frozenset({0, 1, 2})
@@ -67,3 +78,35 @@ def test_the_planner_goes_by_the_model(where: str, multi: bool) -> None:
 def test_windows_that_count_rows_stay_as_they_are() -> None:
     text = "SELECT A.v FROM A [ROWS 3], B [RANGE 1 SECOND], C [RANGE 1 SECOND] WHERE A.k = B.k AND B.k = C.k"
     assert not planned(text)
+
+
+@pytest.mark.parametrize(
+    ("where", "title"),
+    [("A.k = B.k AND B.k = C.k", "From states"), ("A.k = B.k AND A.t = B.t", "In order")],
+)
+def test_explain_says_which_form_it_is_and_what_both_cost(where: str, title: str) -> None:
+    text = f"SELECT A.v FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND], C [RANGE 1 SECOND] WHERE {where}"
+    explained = explain_text(Planner().plan(catalog_of({"q": text})).graph)
+    assert title in explained
+    words = " ".join(explained.replace("│", " ").split())
+    told = re.search(
+        r"one state per stream keeps ([\d,]+) tuples and makes ([\d,]+) comparisons/s, "
+        r"a tree of joins ([\d,]+) and ([\d,]+)",
+        words,
+    )
+    assert told is not None, words
+    multi_kept, multi, tree_kept, tree = (int(figure.replace(",", "")) for figure in told.groups())
+    assert (tree_kept * tree * 1.1 < multi_kept * multi) is (title == "In order")
+
+
+def test_what_is_saved_by_sharing_is_what_others_keep_anyway() -> None:
+    def member(*named: tuple[str, int]) -> MultiJoinMember:
+        windows = tuple(Window(FrameUnit.RANGE, seconds * 1_000_000) for _, seconds in named)
+        return MultiJoinMember(
+            "q", windows, (None,) * len(named), None, (), inputs=tuple(n for n, _ in named)
+        )
+
+    there = [member(("a", 10), ("b", 10), ("c", 10))]
+    assert saved_by_sharing([member(("a", 10), ("b", 10), ("d", 10))], there) == pytest.approx(2 / 3)
+    assert saved_by_sharing([member(("a", 60), ("b", 60))], there) == pytest.approx(1 / 6)
+    assert saved_by_sharing([member(("a", 5), ("b", 1))], there) == 1.0

@@ -60,7 +60,7 @@ def fed(join: MultiJoinKernel, schemas: Sequence[Schema], run: Sequence[Event], 
         # Numbers rise with time, whatever the runs.
         seqs = [one.ts + number for number, one in mine]
         tables.append(to_table(timed, schema, [one.ts for one in timed], seqs))
-    answers = join.run(tables, until * SECOND)
+    answers = join.run(tables, [until * SECOND] * len(tables))
     assert all(isinstance(answer, pa.Table) for answer in answers)
     return answers  # type: ignore[return-value]
 

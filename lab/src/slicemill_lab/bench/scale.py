@@ -22,7 +22,15 @@ from rich.table import Table
 from slicemill.errors import SlicemillError
 from slicemill.plan.placement import AUTO, PlacementKind
 from slicemill_lab.bench.benchmark import Benchmark
-from slicemill_lab.bench.inputs.scale import BAND, CASES, ONE_KEY, UNIFORM, ScaleCase
+from slicemill_lab.bench.inputs.scale import (
+    BAND,
+    CASES,
+    ONE_KEY,
+    OVERLAPS,
+    UNIFORM,
+    OverlapCase,
+    ScaleCase,
+)
 from slicemill_lab.bench.measuring.cells import CellFigures, measured_cells
 from slicemill_lab.bench.measuring.executors import WALL_CELLS, wall_seconds
 from slicemill_lab.claims import Claim, at_most, timed
@@ -34,6 +42,13 @@ BAR_CELLS = 8
 SLOWEST, SLOWEST_UNIFORM, TOGETHER, STATE = 1 / 5, 1 / 7, 1.25, 1.1
 """The bars: at eight cells, times what one task takes; state of many joins, times that of the longest."""
 MANY = 8
+OVERLAP_SECONDS = 5  # in place of a batch, so many of a second each
+OVERLAP_STATE = {
+    "eight of abc": 1.1 * 30 / 135,
+    "abc, abd, acd, ab": 1.1 * 40 / 110,
+    "the same, 4 to 10 s": 1.1 * 38 / 80,
+}
+"""The seconds of the longest windows, of those of all windows; and a tenth more, as for `STATE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,7 @@ def run(scale: Scale) -> Result:
     found = {case: by_cells(case, sizes) for case in CASES}
     others = {case.name: other_placements(case, sizes) for case in CASES}
     alone, many = (many_joins(count, sizes) for count in (1, MANY))
+    overlaps = {case.name: overlapping(case, sizes) for case in OVERLAPS}
     say("two executors")
     walls = {case.name: wall_seconds(case, sizes.batches) for case in (UNIFORM, BAND)}
     claims = (
@@ -60,6 +76,17 @@ def run(scale: Scale) -> Result:
             many.state_bytes / alone.state_bytes,
             STATE,
         ),
+        at_most(
+            "joins that share states: runs with rows too many or missing",
+            sum(dict(together.rows) != rows for together, _, rows in overlaps.values()),
+            0,
+        ),
+        *(
+            at_most(
+                f"{name}: state, times that of its joins apart", _state_ratio(*found[:2]), OVERLAP_STATE[name]
+            )
+            for name, found in overlaps.items()
+        ),
     )
     figures = {
         "how": f"{sizes.batches} batches behind those that fill the windows; processor seconds of the runs "
@@ -68,6 +95,10 @@ def run(scale: Scale) -> Result:
         "cases": {case.name: {n: _plain(one) for n, one in by.items()} for case, by in found.items()},
         f"every placement, {BAR_CELLS} cells": {name: list(map(_plain, by)) for name, by in others.items()},
         f"{MANY} three-way joins": {"the longest alone": _plain(alone), "all": _plain(many)},
+        "joins that share states": {
+            name: {"together": _plain(together), "apart": list(map(_plain, apart))}
+            for name, (together, apart, _) in overlaps.items()
+        },
         "two executors, seconds on the wall": walls,
     }
     return Result(claims, figures)
@@ -88,6 +119,27 @@ def many_joins(count: int, sizes: ScaleSizes) -> CellFigures:
     say(f"{count} three-way joins")
     windows = [ONE_KEY.window_s * (number + 1) / count for number in range(count)]
     return _measured(ONE_KEY, windows, sizes, 1)
+
+
+def overlapping(
+    case: OverlapCase, sizes: ScaleSizes
+) -> tuple[CellFigures, list[CellFigures], dict[str, int]]:
+    """All joins of a case in one mill, and each in one of its own; and the rows that they give there."""
+    best: dict[tuple[int, ...], CellFigures] = {}
+    every = tuple(range(len(case.joins)))
+    for round_ in range(sizes.rounds):
+        for chosen in (every, *((number,) for number in every)):
+            say(f"{case.name}: joins {', '.join(map(str, chosen))}, round {round_ + 1} of {sizes.rounds}")
+            rows = case.rows(chosen)
+            batches = rows.batches(OVERLAP_SECONDS * sizes.batches)
+            found = measured_cells(case.script(chosen), batches, rows.warming, 1)
+            best[chosen] = found.better(best.get(chosen))
+    apart = [best[number,] for number in every]
+    return best[every], apart, {name: rows for one in apart for name, rows in one.rows.items()}
+
+
+def _state_ratio(together: CellFigures, apart: Sequence[CellFigures]) -> float:
+    return together.state_bytes / sum(one.state_bytes for one in apart)
 
 
 def other_placements(case: ScaleCase, sizes: ScaleSizes) -> list[CellFigures]:
@@ -156,7 +208,18 @@ def tables(result: Result) -> list[Table]:
         walls.add_column(f"{cells} cells", justify="right")
     for case, by in result.figures["two executors, seconds on the wall"].items():
         walls.add_row(case, *(f"{by[str(cells)]:.2f}" for cells in WALL_CELLS))
-    return [chosen, others, walls]
+    shared = Table(
+        "joins", title="Joins that share states, and the sum of the same apart: CPU seconds and MB"
+    )
+    for column in ("CPU", "apart", "ratio", "state", "apart", "ratio"):
+        shared.add_column(column, justify="right")
+    for name, found in result.figures["joins that share states"].items():
+        row = []
+        for what in ("CPU of all, s", "state of all, MB"):
+            own, sum_ = found["together"][what], sum(one[what] for one in found["apart"])
+            row += [f"{own:.2f}", f"{sum_:.2f}", f"{own / sum_:.2f}"]
+        shared.add_row(name, *row)
+    return [chosen, others, shared, walls]
 
 
 def _cells_table(title: str) -> Table:

@@ -17,7 +17,8 @@ from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
 from slicemill.plan.members import names_of_state, without_outputs
-from slicemill.plan.placement import Placement, judges_rows
+from slicemill.plan.overlapping import HeldStates, PlacedQueries, joined_on, logs_read
+from slicemill.plan.placement import Placement, PlacementKind, judges_rows
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
@@ -30,12 +31,12 @@ LEFT_OUT = "left_out"
 def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
     """The fields of a new unit: it reads epochs that come after those that are in the logs now."""
     cursors = {log: home.logs[log].head for log in plan.unit.inputs}
-    written = _written(plan)
     return {
         "placement": Placement.of(plan.exchanges).plain(),
+        "joined_on": joined_on(plan.unit, plan.graph),
         "cursors": cursors,
-        "outputs": written,
-        "since": dict.fromkeys(written, _newest_ts(plan, home)),
+        "outputs": _written(plan),
+        "since": {log: _newest_ts(logs, home) for log, logs in _read_by(plan).items()},
         "input_watermarks": {},
         "output_watermarks": {},
         "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
@@ -69,14 +70,14 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
     Queries that come count what comes from now on; joins among them also get what is stored for others, where
     it serves them (S23).
     """
-    graph, written = plan.graph, _written(plan)
+    graph, written, read = plan.graph, _written(plan), _read_by(plan)
     known = before.since
     new = frozenset(written).difference(known)
-    since = {log: known[log] if log in known else _newest_ts(plan, home) for log in written}
-    # The last run let go of what nobody wanted by then, which may be later than the last row.
-    passed = min(before.input_watermarks().values(), default=BEGINNING)
-    if BEGINNING < passed < END:
-        since |= {log: max(since[log] or passed, passed) for log in new}
+    since = {log: known[log] if log in known else _newest_ts(read[log], home) for log in written}
+    for log in new:
+        passed = _passed(before, read[log])
+        if BEGINNING < passed < END:
+            since[log] = max(since[log] or passed, passed)
     members = {log: list(members_behind(graph, root)) for root, log in plan.unit.outputs}
     served, since = admitted(members, new, {}, since)
     alone = {
@@ -85,7 +86,19 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
         if log in new
         for name in names_of_state(graph, plan.unit, root)
     }
+    # Queries of joins may bring other streams, or be the last to read one.
+    inputs, checkpoint = plan.unit.inputs, before.fields["checkpoint"]
+    cursors = {log: before.cursor(log) for log in inputs}
+    kept = {log: checkpoint["cursors"].get(log, cursors[log]) for log in inputs}
+    marks = {log: ts for log, ts in before.input_watermarks().items() if log in inputs}
     return {
+        "placement": Placement.of(plan.exchanges).plain(),
+        "joined_on": joined_on(plan.unit, graph),
+        "cursors": cursors,
+        "checkpoint": {**checkpoint, "cursors": kept},
+        "input_watermarks": marks,
+        # What waited for a log that nobody reads any more waited for somebody who is gone.
+        "due": [due for due in before.due if due.keys() <= set(inputs)] or None,
         "outputs": written,
         "since": since,
         "newcomers": {**alone, **served} or None,
@@ -96,15 +109,14 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
     }
 
 
-def replaced(plan: UnitPlan, before: RunningUnit) -> dict[str, Any]:
-    """The changed fields of a unit whose new members do not allow its cells, or its heavy keys: its state is
-    put where it is from now on (`adapting.replacing`)."""
+def replaced(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """The changed fields of a unit whose new members do not allow its cells, or its heavy keys: its state, of
+    that checkpoint, is put where it is from now on (`adapting.replacing`)."""
     was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
     heavy = before.fields.get("heavy") or []
-    if was == now and not (heavy and judges_rows(plan.unit, plan.graph)):
+    if was.spreads_like(now) and not (heavy and judges_rows(plan.unit, plan.graph)):
         return {}
-    checkpoint = {"placement": was.plain(), "heavy": heavy, **before.fields["checkpoint"]}
-    return {"placement": now.plain(), "heavy": None, "checkpoint": checkpoint}
+    return {"heavy": None, "checkpoint": {"placement": was.plain(), "heavy": heavy, **checkpoint}}
 
 
 def with_logs(streams: Iterable[Stream], queries: Iterable[QueryDefinition], home: Home) -> Change:
@@ -152,14 +164,47 @@ def _written(plan: UnitPlan) -> list[str]:
     return sorted(log for _, log in plan.unit.outputs)
 
 
-def _newest_ts(plan: UnitPlan, home: Home) -> int | None:
-    """The greatest timestamp of the inputs: a query that is added now reads all that is later.
+def _read_by(plan: UnitPlan) -> dict[str, frozenset[str]]:
+    """By log that a unit writes, those of its inputs that it comes from."""
+    return {log: logs_read(plan.graph, root) for root, log in plan.unit.outputs}
+
+
+def _passed(before: RunningUnit, logs: Collection[str]) -> int:
+    """Up to where a unit has let go of what nobody wanted, of some of its inputs.
+
+    The last run did, which may be later than the last row. Of each input, rows are kept as long as a query
+    that reads it has not passed them.
+    """
+    marks, passed = before.input_watermarks(), BEGINNING
+    read = [own for own in _read_by(before.plan).values() if all(log in marks for log in own)]
+    for log in logs:
+        reached = [min(marks[one] for one in own) for own in read if log in own]
+        passed = max([passed, *([min(reached)] if reached else [])])
+    return passed
+
+
+def _newest_ts(logs: Collection[str], home: Home) -> int | None:
+    """The greatest timestamp of some inputs: a query that is added now reads all that is later.
 
     Of a stream, tuples that nobody wanted count too: they are not in its log, and were there.
     """
-    newest = [home.logs[log].max_ts for log in plan.unit.inputs]
-    newest += [newest_tuple(home.streams[log]) for log in plan.unit.inputs if log in home.streams]
+    newest = [home.logs[log].max_ts for log in logs]
+    newest += [newest_tuple(home.streams[log]) for log in logs if log in home.streams]
     return max((ts for ts in newest if ts is not None), default=None)
+
+
+def placed_queries(units: Mapping[str, Mapping[str, Any]]) -> PlacedQueries:
+    """What runs where, as the journal says it of a home's units."""
+    unit_of = {
+        log: unit for unit, fields in units.items() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
+    }
+    open_kinds = (PlacementKind.ONE.value, PlacementKind.KEY.value)
+    states = {
+        unit: HeldStates(fields["joined_on"], fields["placement"]["kind"] in open_kinds)
+        for unit, fields in units.items()
+        if fields.get("joined_on")
+    }
+    return PlacedQueries(unit_of, states)
 
 
 def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:

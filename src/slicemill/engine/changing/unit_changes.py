@@ -157,7 +157,9 @@ class UnitChanges:
         self._catch_up(feeding, plan.unit.inputs)
         self.dispatcher.finish(before)
         changed = joined(plan, before, self.home)
-        self.home.commit(Change(units={plan.unit.id: changed | replaced(plan, before)}))
+        self.home.commit(
+            Change(units={plan.unit.id: changed | replaced(plan, before, changed["checkpoint"])})
+        )
 
     def _catch_up(self, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
         """Let all that has arrived get to some logs."""

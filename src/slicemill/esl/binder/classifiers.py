@@ -11,7 +11,7 @@ from slicemill.esl.binder.context import KIND_NAMES, Context, is_finite, view_of
 from slicemill.esl.binder.definitions import refuse_known
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.functions.create import imported, named_object
-from slicemill.esl.binder.loads import lag_us
+from slicemill.esl.binder.limits.loads import lag_us
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sqlglot import exp
 
 from slicemill.errors import all_of, did_you_mean, one_of
-from slicemill.esl.binder.budgets import MEMORY, with_budget
 from slicemill.esl.binder.changing.changelogs import check_sink, refuse_open_rank
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
-from slicemill.esl.binder.loads import bind_load
+from slicemill.esl.binder.limits.budgets import MEMORY, with_budget
+from slicemill.esl.binder.limits.loads import bind_load
 from slicemill.esl.binder.problems import Problems, Unknowable
 from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.binder.types import bind_columns

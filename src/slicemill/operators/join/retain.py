@@ -78,8 +78,8 @@ def find_alive(
         for query in range(len(bits)):
             if not words[row, places[query]] & live[places[query]] & bits[query]:
                 continue
-            # Compared so that nothing overflows, however long the window is.
-            if windows_us[query] > 0 and times[row] > now - windows_us[query]:
+            # Compared so that nothing overflows, however long the window is, also at the beginning of time.
+            if windows_us[query] > 0 and (now <= times[row] or now - times[row] < windows_us[query]):
                 alive[row] = True
                 break
             if windows_rows[query] > 0 and seen - numbers[row] <= windows_rows[query]:

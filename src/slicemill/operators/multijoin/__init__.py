@@ -3,6 +3,7 @@
     spec        what is joined, and its registration
     keys        which expressions are equal, and how a state is looked up by them
     orders      in which order the rows of each stream probe the others' states
+    lines       whose turn it is: for whom a row can probe, and for whom it is late
     entry       how rows come in: with hashes and mask
     indexes     blocks of rows, looked up by any of their keys
     partials    partial results, level by level, and their columns

@@ -21,6 +21,7 @@ _LOOK = 8.0  # to look for a key costs so many comparisons: there are about eigh
 _STORE = 8.0  # to store a row, and write it anew when slices grow
 _WORTH = 1.1  # estimates are no better than that
 _SECOND_US = 1_000_000
+_ENDLESS = 1e9  # seconds
 _THETA = 1 / 3  # of pairs that pass a condition which is no equality
 
 
@@ -139,6 +140,28 @@ def measured_forms(join: SharedMultiJoin) -> Forms | None:
     keys = tuple((frozenset(port for port, _ in equal), known.matching) for equal in inner.equal)
     windows = tuple(max(1, extent or 0) / _SECOND_US for extent in extents)
     return forms_of(JoinedStreams(known.rates, windows, keys), tree_order(len(windows), [k for k, _ in keys]))
+
+
+def saved_by_sharing(members: Sequence[MultiJoinMember], there: Sequence[MultiJoinMember]) -> float:
+    """The share of what some joins would keep by themselves that is kept for others anyway.
+
+    By what is assumed of streams: they are equally fast, so windows say it. Rows that are stored for others
+    are also sorted and written for them; probes are the same, and go together where they begin alike.
+    """
+    own, known = _longest(members), _longest(there)
+    whole = sum(own.values())
+    return sum(min(length, known.get(name, 0)) for name, length in own.items()) / whole if whole else 0.0
+
+
+def _longest(members: Sequence[MultiJoinMember]) -> dict[str, float]:
+    """The longest window on each input, in seconds; a share of them passes a selection."""
+    found: dict[str, float] = {}
+    for member in members:
+        for name, window, selection in zip(member.inputs, member.windows, member.selections, strict=True):
+            extent = _ENDLESS if window.extent is None else window.extent / _SECOND_US
+            length = extent * (1.0 if selection is None else ASSUMED.selected)
+            found[name] = max(found.get(name, 0.0), length)
+    return found
 
 
 def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:

@@ -1,8 +1,8 @@
 """The shared window join of several streams, set at a time.
 
-A run takes the rows that nothing can come before any more, all of a timestamp together. They become blocks;
-each stream's new rows then probe the other streams' slices and blocks, in an order of their own. A result is
-found once: from its latest row, and of rows with the same timestamp from that of the last input.
+A run takes the rows whose turn it is for some query (`lines`). They become blocks; each stream's new rows
+then probe the other streams' slices and blocks, in an order of their own. A result is found once: from its
+latest row, and of rows with the same timestamp from that of the last stream in FROM.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from slicemill.operators.join.side import ServedQuery, Side
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.state import SideState
-from slicemill.operators.join.windows import FOREVER, QueryBits, Reach
+from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, reach_of
 from slicemill.operators.multijoin.entry import StreamEntry, hash_column, key_columns, views
 from slicemill.operators.multijoin.indexes import BY_TIME, Indexes, KeyIndex, Target
 from slicemill.operators.multijoin.keys import KeyTable, Link
+from slicemill.operators.multijoin.lines import divided, known_by, lines_of
 from slicemill.operators.multijoin.orders import ProbingNode, StateProbe, probing_tree
 from slicemill.operators.multijoin.partials import Partials, gathered_times, new_rows
 from slicemill.operators.multijoin.residuals import PartialTests, ResidualCondition
@@ -38,6 +39,8 @@ from slicemill.operators.multijoin.results import JoinedResults, NewRows
 from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
 from slicemill.operators.multijoin.state import MultiJoinState
 from slicemill.scalar.values import ExpressionError
+from slicemill.shedding.ages import AgeCounter
+from slicemill.time import BEGINNING
 
 PARTIALS_PER_BLOCK = 1 << 19
 _NO_NUMBERS = np.zeros(0, np.int64)
@@ -69,6 +72,7 @@ class MultiJoinKernel:
         state.seats = before.taken_by(operator.members)
         members = {member.name: member for member in operator.members}
         numbers = {name: number for number, name in enumerate(operator.inputs)}
+        # By member, its inputs in the order of FROM.
         self.joined = {member.name: [numbers[name] for name in member.inputs] for member in operator.members}
         self._keys = KeyTable(operator.inputs, operator.members)
         seats = [QueryBits(state.seats.bits, views(members, name)) for name in operator.inputs]
@@ -89,6 +93,13 @@ class MultiJoinKernel:
             Side(state.sides[name], seats[number], 0, self._entries[number].schema, writing, asked=True)
             for number, name in enumerate(operator.inputs)
         ]
+        self._lines = lines_of(
+            operator.members,
+            self.joined,
+            state.seats,
+            state.late,
+            lambda number, late: Side(late, seats[number], 0, self._entries[number].schema, asked=True),
+        )
         self._seats = seats
         self._problems: dict[str, ExpressionError] = {}  # what a selection said of stored rows
         if known.members and before != state.seats:
@@ -96,23 +107,40 @@ class MultiJoinKernel:
             for number, side in enumerate(self._sides):
                 there = [name for name in seats[number].members if name in stayed]
                 side.change(there, self._served(new, number, known))
+                for line in self._lines:
+                    if number in line.late:
+                        line.late[number].change(there)
             state.measures.begin_anew()
         self._residuals = PartialTests(operator.members, numbers, schemas, state.seats)
-        self._results = {}
-        self._turns = _turns([self.joined[member.name] for member in operator.members])
-        for member in operator.members:
-            own = self.joined[member.name]
-            turns = [self._turns[input_] for input_ in own]
-            bits = (seq_bits or {}).get(member.name, SEQ_BITS)
-            in_turn = turns == sorted(turns)
-            self._results[member.name] = JoinedResults(member, own, schemas, bits, in_turn=in_turn, tied=tied)
+        self._results = {
+            member.name: JoinedResults(
+                member,
+                self.joined[member.name],
+                schemas,
+                (seq_bits or {}).get(member.name, SEQ_BITS),
+                tied=tied,
+            )
+            for member in operator.members
+        }
         self._indexes = Indexes()
+        self.compared = AgeCounter(len(self._names))  # in the last run
+        self.shorten({})
         self.plan_orders()
 
     @property
     def index_bytes(self) -> int:
         """What indexes take beside the state."""
         return self._indexes.bytes
+
+    def shorten(self, shares: Mapping[str, float]) -> None:
+        """In the next runs, look only into the newest part of these queries' windows (S55).
+
+        What is stored stays as it is: others want it, and so will these queries when the load is over.
+        """
+        self._reaches = [
+            reach_of(seats, 0, shares) if shares else side.reach
+            for seats, side in zip(self._seats, self._sides, strict=True)
+        ]
 
     def _served(self, newcomers: Covers, number: int, known: QueryBits) -> list[ServedQuery]:
         """The newcomers to whom rows of an input go as well that are stored for others."""
@@ -146,6 +174,7 @@ class MultiJoinKernel:
         ]
         self._masks: dict[int, NDArray[np.uint64]] = {}
         self._tests: dict[int, list[ResidualCondition]] = {}
+        self._at_once: dict[int, NDArray[np.uint64]] = {}
         for root in self.orders:
             self._prepare(root)
 
@@ -155,7 +184,14 @@ class MultiJoinKernel:
             names = further.members()
             self._masks[id(further)] = self.state.seats.mask(names)
             self._tests[id(further)] = self._residuals.at(node.bound, look.target, names)
+            at_once = [name for name in names if self._is_before(name, look.target, node.bound[0])]
+            self._at_once[id(further)] = self.state.seats.mask(at_once)
             self._prepare(further)
+
+    def _is_before(self, name: str, target: int, source: int) -> bool:
+        """Is an input before another in FROM? Of rows of one time, the last one finds the others."""
+        own = self.joined[name]
+        return own.index(target) < own.index(source)
 
     def _expected(self, look: StateProbe) -> float:
         """How many rows a probe finds: as measured, as the same key finds them elsewhere, or as guessed."""
@@ -176,20 +212,37 @@ class MultiJoinKernel:
 
     # -- runs ------------------------------------------------------------------------------------------
 
-    def next_times(self) -> list[int | None]:
-        """By input, the timestamp of the first row that waits."""
-        return [side.next_ts() for side in self._sides]
+    def dues(self) -> list[tuple[int, ...]]:
+        """Up to where inputs must be known for rows that wait to probe, for one line or another."""
+        firsts = [side.next_ts() for side in self._sides]
+        return [due for line in self._lines if (due := line.due(firsts)) is not None]
 
-    def run(self, tables: Sequence[pa.Table], until: int) -> list[Answer]:
-        """New rows of all inputs, each in time order; an answer for each member. All are complete `until`."""
+    def complete(self, name: str, complete: Sequence[int]) -> int:
+        """Up to where a member's results are complete, when inputs are."""
+        return min(complete[input_] for input_ in self.joined[name])
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[Answer]:
+        """New rows of all inputs, each in time order; an answer for each member."""
         errors, self._problems = self._problems, {}
+        self.compared.begin_anew()
         for entry, side, table in zip(self._entries, self._sides, tables, strict=True):
             if table.num_rows:
                 side.arrive(entry.prepared(table, errors))
-        blocks, new = self._grouped([side.ready(until) for side in self._sides])
+        known = known_by(self._sides, self._lines, complete)
+        below = [line.below(known) for line in self._lines]
+        blocks: list[Block] = []  # to be stored
+        probing: list[Block] = []
+        new: dict[int, NewRows] = {}
+        for number, side in enumerate(self._sides):
+            mine = [(line, at[number]) for line, at in zip(self._lines, below, strict=True) if number in at]
+            ready = side.ready(max((at for _, at in mine), default=BEGINNING))
+            now, whole = divided(ready, number, mine)
+            block, new[number] = self._grouped(now)
+            probing.append(block)
+            blocks.append(block if whole else self._grouped(ready)[0])
         found: dict[str, list[Partials]] = {}
-        targets = [list(self._targets(number, blocks)) for number in range(len(blocks))]
-        for source, block in enumerate(blocks):
+        targets = [list(self._targets(number, blocks, probing)) for number in range(len(blocks))]
+        for source, block in enumerate(probing):
             if block.rows:
                 self._go(new_rows(source, block), self.orders[source], targets, [], found, errors)
         answers: list[Answer] = []
@@ -198,14 +251,18 @@ class MultiJoinKernel:
                 answers.append(errors[member.name])
             else:
                 answers.append(self._results[member.name].made(found.get(member.name, ()), new))
-        if until < FOREVER:
-            self._keep(blocks, until)
+        self._keep(blocks, complete)
         return answers
 
-    def _keep(self, blocks: Sequence[Block], until: int) -> None:
+    def _keep(self, blocks: Sequence[Block], complete: Sequence[int]) -> None:
+        """Store new rows; what no row to come can meet, of a stream that is joined with its own, goes."""
         measures = self.state.measures
-        measures.reached_us = max(measures.reached_us, until)
-        for name, side, block in zip(self._names, self._sides, blocks, strict=True):
+        for number, (name, side, block) in enumerate(zip(self._names, self._sides, blocks, strict=True)):
+            joining = (line.complete(complete) for line in self._lines if number in line.inputs)
+            until = min(joining, default=FOREVER)
+            if until == FOREVER:
+                continue
+            measures.reached_us = max(measures.reached_us, until)
             if block.rows:
                 measures.arrived(name, block.rows, int(block.times.min()))
             side.add(block, until)
@@ -213,21 +270,16 @@ class MultiJoinKernel:
         if measures.is_due():
             self.plan_orders()
 
-    def _grouped(self, ready: Sequence[pa.Table]) -> tuple[list[Block], dict[int, NewRows]]:
-        blocks: list[Block] = []
-        new: dict[int, NewRows] = {}
-        for number, table in enumerate(ready):
-            names = [TIME if name == TS else name for name in table.column_names]
-            kept = [name for name in names if name != ARRIVAL]
-            block, order = grouped(table.rename_columns(names).select(kept), self.state.seats.words)
-            seqs, arrivals = (column_numbers(table, name)[order] for name in (SEQ, ARRIVAL))
-            new[number] = NewRows(column_numbers(table, TS), order, seqs, arrivals)
-            blocks.append(block)
-        return blocks, new
+    def _grouped(self, table: pa.Table) -> tuple[Block, NewRows]:
+        names = [TIME if name == TS else name for name in table.column_names]
+        kept = [name for name in names if name != ARRIVAL]
+        block, order = grouped(table.rename_columns(names).select(kept), self.state.seats.words)
+        seqs, arrivals = (column_numbers(table, name)[order] for name in (SEQ, ARRIVAL))
+        return block, NewRows(column_numbers(table, TS), order, seqs, arrivals)
 
-    def _targets(self, number: int, blocks: Sequence[Block]) -> Iterator[Target]:
-        """The blocks of an input that new rows of the others may meet, oldest first."""
-        side, others = self._sides[number], [b for n, b in enumerate(blocks) if n != number and b.rows]
+    def _targets(self, number: int, blocks: Sequence[Block], probing: Sequence[Block]) -> Iterator[Target]:
+        """The blocks of an input that rows of the others may meet, oldest first."""
+        side, others = self._sides[number], [b for n, b in enumerate(probing) if n != number and b.rows]
         if not others:
             return
         earliest = min(int(block.times.min()) for block in others)
@@ -257,7 +309,8 @@ class MultiJoinKernel:
         for look, further in node.next.items():
             mask = self._masks[id(further)]
             mine = partials.of(mask)
-            for grown in self._probed(mine, node.bound[0], look, mask, targets[look.target]):
+            at_once = self._at_once[id(further)]
+            for grown in self._probed(mine, look, mask, at_once, targets[look.target]):
                 met = len(grown)
                 unknown = self._residuals.test(grown, self._tests[id(further)])
                 kept = grown.dropped()
@@ -270,12 +323,15 @@ class MultiJoinKernel:
     def _probed(
         self,
         partials: Partials,
-        source: int,
         look: StateProbe,
         mask: NDArray[np.uint64],
+        at_once: NDArray[np.uint64],
         targets: Sequence[Target],
     ) -> Iterator[Partials]:
-        """Partial results with one row more, a bounded number at a time."""
+        """Partial results with one row more, a bounded number at a time.
+
+        `mask` are those who look, `at_once` those of them who also look for rows of the same time.
+        """
         self.state.measures.probed(look.name, len(partials), 0, 0)
         if not len(partials):
             return
@@ -285,8 +341,9 @@ class MultiJoinKernel:
         else:
             of = hash_column(look.by.of_key)
             hashes = partials.numbers(look.by.of, of).view(np.uint64)
-        at_same_time = int(self._turns[look.target] < self._turns[source])
-        reach = self._sides[look.target].reach
+        at_same_time = int(at_once.any())
+        later = mask & ~at_once if at_same_time else np.zeros_like(mask)
+        reach = self._reaches[look.target]
         spans: list[tuple[Target, KeyIndex, Places, Places]] = []
         for target in targets:
             index = self._indexes.of(target.block, key)
@@ -296,12 +353,20 @@ class MultiJoinKernel:
                 index.hashes, index.first, index.times, _NO_NUMBERS,
                 target.latest, target.earliest, at_same_time, starts, ends,
             )  # fmt: skip
+            self._count_compared(look.target, partials, target, met)
             if met:
                 spans.append((target, index, starts, ends))
         for first, end in _borders([ends - starts for _, _, starts, ends in spans], len(partials)):
-            grown = self._grown(partials, look, mask, reach, spans, first, end)
+            grown = self._grown(partials, look, mask, later, reach, spans, first, end)
             if len(grown):
                 yield grown
+
+    def _count_compared(self, input_: int, partials: Partials, target: Target, count: int) -> None:
+        """Rows of a slice are met by partial results: how old they are then."""
+        longest = self._sides[input_].reach.longest_us
+        now = int(partials.times[len(partials) // 2])  # in the order of hashes, so it is any of them
+        ages = (0, 0) if longest in (-1, FOREVER) else (now - target.latest, now - target.earliest)
+        self.compared.add(input_, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 
     def _key_at(self, look: StateProbe) -> int:
         """Which index of the target is looked into; without any key, all its rows have the same hash."""
@@ -314,12 +379,13 @@ class MultiJoinKernel:
         partials: Partials,
         look: StateProbe,
         mask: NDArray[np.uint64],
+        later: NDArray[np.uint64],
         reach: Reach,
         spans: Sequence[tuple[Target, KeyIndex, Places, Places]],
         first: int,
         end: int,
     ) -> Partials:
-        """Some of the partial results, with all rows that they meet."""
+        """Some of the partial results, with all rows that they meet; for `later` ones none of their time."""
         width = self.state.seats.words
         parents, rows, words, begins, blocks = [], [], [], [0], []
         ranks = np.zeros(end - first, np.int32)
@@ -335,6 +401,8 @@ class MultiJoinKernel:
                 index.times, _NO_NUMBERS, index.words, target.live & mask,
                 reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, met, wanted,
             )  # fmt: skip
+            if later.any():
+                wanted[:count][index.times[met[:count]] == times[probes[:count]]] &= ~later
             parents.append(probes[:count] + np.int32(first))
             rows.append(met[:count] if index.order is None else index.order[met[:count]])
             words.append(wanted[:count])
@@ -377,15 +445,6 @@ class MultiJoinKernel:
 
 def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa.Table) -> NDArray[np.bool_]:
     return np.asarray(selections.masks(table, errors).any(axis=1))
-
-
-def _turns(orders: Sequence[Sequence[int]]) -> dict[int, int]:
-    """An order of inputs for rows of one time: that of the first FROM, and behind it of the others."""
-    found: dict[int, int] = {}
-    for order in orders:
-        for input_ in order:
-            found.setdefault(input_, len(found))
-    return found
 
 
 def _borders(counts: Sequence[NDArray[np.int32]], total: int) -> Iterator[tuple[int, int]]:

@@ -18,6 +18,7 @@ from slicemill.operators.multijoin.keys import KeyTable
 from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
 from slicemill.operators.multijoin.state import MultiJoinState
 from slicemill.operators.redistribution import Redistribution
+from slicemill.shedding.report import merged
 
 
 def redistributed(
@@ -38,6 +39,16 @@ def redistributed(
             return _value(table, key, keys)
 
         whole.sides[name] = redistributed_side(before, number, seats, change, value, 0)
+        for line in {line for state in states if state is not None for line in state.late}:
+            late = [
+                None if state is None else state.late.get(line, {}).get(name, SideState()) for state in states
+            ]
+            kept = redistributed_side(late, number, seats, change, value, 0)
+            whole.late.setdefault(line, {})[name] = kept
+    if change.after.number == 0:  # what was given up so far is told once
+        told = [state for state in states if state is not None]
+        names = {query for state in told for query in state.sheds}
+        whole.sheds = {name: merged([s.sheds[name] for s in told if name in s.sheds]) for name in names}
     return whole
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from slicemill.columns.order import fanned_out, ranked
 from slicemill.columns.sequence_bits import MOST_BITS, fanned_bits, ranked_bits
@@ -39,7 +38,7 @@ class NewRows:
 
 
 class JoinedResults:
-    """Makes one query's results. `in_turn`: of rows of one time, that of the last in FROM has probed."""
+    """Makes one query's results; `inputs` are its streams in the order of FROM."""
 
     def __init__(
         self,
@@ -48,14 +47,12 @@ class JoinedResults:
         schemas: Sequence[Schema],
         seq_bits: int,
         *,
-        in_turn: bool,
         tied: bool = False,
     ) -> None:
         self._member = member
         self._inputs = inputs
         self._schemas = schemas
         self._seq_bits = seq_bits
-        self._in_turn = in_turn
         self._tied = tied
 
     def made(self, found: Sequence[Partials], new: Mapping[int, NewRows]) -> pa.Table:
@@ -69,15 +66,11 @@ class JoinedResults:
             [np.concatenate([one.numbers(input_, SEQ) for one in found]) for input_ in self._inputs]
         )
         times = np.concatenate([one.times for one in found])
-        if self._in_turn:
-            places = np.concatenate(
-                [np.full(len(one), self._inputs.index(s)) for one, s in zip(found, sources, strict=True)]
-            )
-            ranks, total = self._ranks(new)
-            causes = np.concatenate([ranks[s][at] for s, at in zip(sources, caused, strict=True)])
-        else:
-            places = self._latest(found, times)
-            causes, total = _causes(times, places, numbers[places, np.arange(rows)])
+        places = np.concatenate(
+            [np.full(len(one), self._inputs.index(s)) for one, s in zip(found, sources, strict=True)]
+        )
+        ranks, total = self._ranks(new)
+        causes = np.concatenate([ranks[s][at] for s, at in zip(sources, caused, strict=True)])
         order = np.empty(rows, np.int32)
         sorting.order_by_cause(np.ascontiguousarray(causes), total, numbers, order)
         causing = numbers[places, np.arange(rows)][order]
@@ -125,13 +118,6 @@ class JoinedResults:
             found[input_] = ranks[new[input_].order].astype(np.int32)
         return found, sum(len(new[input_].times) for input_ in self._inputs)
 
-    def _latest(self, found: Sequence[Partials], times: Times) -> NDArray[np.int64]:
-        """The last stream of FROM whose member has the result's timestamp."""
-        latest = np.zeros(len(times), np.int64)
-        for place, input_ in enumerate(self._inputs):
-            latest[np.concatenate([one.numbers(input_, TIME) for one in found]) == times] = place
-        return latest
-
     def _type_of(self, side: int, column: str) -> Type:
         schema = self._schemas[self._inputs[side]]
         return TIMESTAMP if column == _TS else schema.columns[schema.index(column)].type
@@ -147,15 +133,3 @@ def _source(found: Partials) -> int:
     while found.before is not None:
         found = found.before
     return found.input
-
-
-def _causes(times: Times, places: Times, numbers: Times) -> tuple[Places, int]:
-    """Causes numbered in order, by (timestamp, stream, number)."""
-    order = np.lexsort((numbers, places, times))
-    changes = np.zeros(len(order), np.int32)
-    for column in (times, places, numbers):
-        sorted_ = column[order]
-        changes[1:] |= sorted_[1:] != sorted_[:-1]
-    causes = np.empty(len(order), np.int32)
-    causes[order] = np.cumsum(changes)
-    return causes, int(causes.max()) + 1

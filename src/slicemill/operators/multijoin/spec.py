@@ -95,18 +95,18 @@ def _own_part(member: MultiJoinMember) -> tuple[Fact, ...]:
 
 def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
     """By input, the keys that all members have in all of their streams."""
-    found: list[dict[str, Expr]] | None = None
-    for member in join.members:
-        own = [dict(sorted(_by_input(member, equal).items())) for equal in _throughout(member)]
-        if found is None:
-            found = own
-            continue
-        agreed = []
-        for known in found:
-            same = next((one for one in own if _agree(known, one)), None)
-            agreed += [known | same] if same is not None else []
-        found = agreed
-    keys = tuple(tuple(one[name] for one in found or () if name in one) for name in join.inputs)
+    by_member = [[_by_input(member, equal) for equal in _throughout(member)] for member in join.members]
+    if all(len(own) == 1 for own in by_member):
+        # Members over other streams agree where they have one in common, be it by way of a third, or of none.
+        found: list[dict[str, Expr]] = [{}]
+        for (own,) in by_member:
+            if any(found[0].setdefault(name, key) != key for name, key in own.items()):
+                return None
+    else:
+        found = by_member[0]
+        for others in by_member[1:]:
+            found = [one for one in found if one in others]
+    keys = tuple(tuple(one[name] for one in found if name in one) for name in join.inputs)
     return keys if len({len(by) for by in keys}) == 1 and keys[0] else None
 
 
@@ -115,13 +115,13 @@ def _throughout(member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
     return [equal for equal in member.equal if len(equal) == len(member.inputs)]
 
 
+def one_key(member: MultiJoinMember) -> dict[str, Expr] | None:
+    """By input, what is equal in all of a join's streams, if that is all there is to look up rows by."""
+    return _by_input(member, member.equal[0]) if len(member.equal) == 1 == len(_throughout(member)) else None
+
+
 def _by_input(member: MultiJoinMember, equal: tuple[tuple[int, Expr], ...]) -> dict[str, Expr]:
     return {member.inputs[side]: key for side, key in equal}
-
-
-def _agree(one: dict[str, Expr], other: dict[str, Expr]) -> bool:
-    common = one.keys() & other.keys()
-    return bool(common) and all(one[name] == other[name] for name in common)
 
 
 def joined_by(join: SharedMultiJoin) -> InnerJoin | None:
@@ -158,6 +158,8 @@ def _keys_below(join: SharedMultiJoin, node: Node, graph: QueryGraph, keys: Keys
 
 def _keys_of_inputs(join: SharedMultiJoin, member: MultiJoinMember, keys: Keys) -> tuple[Keys, ...] | None:
     """Keys over results that are equal in all streams, whichever they are read from."""
+    if len(member.inputs) < len(join.inputs):
+        return None
     taken = {name: (side, column) for name, side, column in member.columns}
     found: list[dict[str, Expr]] = []
     for key in keys:

@@ -9,6 +9,7 @@ from slicemill.operators.join.slices.statistics import Statistics
 from slicemill.operators.join.state import SideState
 from slicemill.operators.join.windows import QueryBits
 from slicemill.operators.multijoin.measures import MultiJoinMeasures
+from slicemill.shedding.report import Report
 from slicemill.storage.codec import stored_as
 
 
@@ -17,16 +18,21 @@ from slicemill.storage.codec import stored_as
 class MultiJoinState:
     seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: dict[str, SideState] = field(default_factory=dict)  # by input
+    # Rows that are stored, and have yet to probe for some queries: by line (`lines`) and input.
+    late: dict[str, dict[str, SideState]] = field(default_factory=dict)
     measures: MultiJoinMeasures = field(default_factory=MultiJoinMeasures)
+    sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
 
     def held(self) -> list[SliceContent]:
         """What each stream's slices hold, oldest first, and what waits."""
+        held = sorted(self.sides.items())
+        held += [(name, side) for line in self.late.values() for name, side in sorted(line.items())]
         return [
             SliceContent(
                 f"{name.removeprefix('log ')}{part.part}",
                 part.slice, part.rows, part.earliest, part.latest, part.wanted,
             )
-            for name, side in sorted(self.sides.items())
+            for name, side in held
             for part in side.held()
         ]  # fmt: skip
 

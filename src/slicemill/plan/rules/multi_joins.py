@@ -6,8 +6,9 @@
 
 Joins of the same streams on the same equalities become one node, in whatever order FROM names them. One that
 is not all there is between logs is rewritten where it stands, for itself alone. Where storing joined tuples
-is cheaper (`operators.multijoin.form`), the join is left to `split_joins`; so are windows that count rows:
-which rows are the last ones at a timestamp depends on the order of FROM.
+is cheaper (`operators.multijoin.form`), the join is left to `split_joins`, unless it may give up old rows
+under load: a tree has no ages of them. Windows that count rows are left as they are: which rows are the last
+ones at a timestamp depends on the order of FROM.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from slicemill.esl.types.query import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.multijoin.form import forms_of_member
-from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
+from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin, one_key
 from slicemill.operators.part.spec import Part
 from slicemill.plan.content import digest, short
+from slicemill.plan.logs import log_of
 from slicemill.plan.rules.join_parts import Places, equal_in, in_sides, input_of, places_of
 from slicemill.plan.rules.sharing import (
     between_logs,
@@ -57,7 +59,7 @@ def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) ->
             continue
         member = joined_member(graph, node, join)
         forms = forms_of_member(member)
-        if forms is not None and forms.use_tree and not always:
+        if forms is not None and forms.use_tree and not always and join.limit is None:
             continue
         member = replace(member, why=forms.why if forms is not None else "")
         sources = [input_of(graph, node, join, port)[0] for port in range(len(node.inputs))]
@@ -91,6 +93,7 @@ def joined_member(graph: QueryGraph, node: Node, join: WindowJoin) -> MultiJoinM
         tuple(where for _, where in given),
         residual,
         tuple((name, *places[name]) for name in node.schema.names if name in read),
+        join.limit,
         inputs=_names([content_of(graph, source) for source, _ in given]),
         equal=equal,
     )
@@ -140,7 +143,14 @@ def _name(graph: QueryGraph, sources: dict[str, Node], member: MultiJoinMember) 
     sets.sort(key=lambda one: [(name, render(key)) for name, key in one])
     equal = short([" = ".join(render(key) for _, key in one) for one in sets], sets)
     label = f"joins of {', '.join(first)} and {last}" + (f" on {equal}" if equal else "")
+    if one_key(member) is not None and all(log_of(source, graph) is not None for source in sources.values()):
+        return label, states_id(label)
     return label, f"{label} #{digest('multi-way joins', list(sources), sets)}"
+
+
+def states_id(label: str) -> str:
+    """The id of joins of logs on one key throughout: their label says it all."""
+    return f"{label} #{digest('states', label)}"
 
 
 def _replaced(graph: QueryGraph, shared: dict[str, _SharedStates], made: dict[str, Node]) -> QueryGraph:

@@ -7,7 +7,7 @@ batches; the first ones fill the windows and are not measured.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -58,8 +58,8 @@ class ScaleCase:
         span = rows * _US // self.rows_per_s
         for number in range(self.warming + count):
             tables = {}
-            for place, stream in enumerate(self.streams):
-                chance = np.random.default_rng((place, number))
+            for stream in self.streams:
+                chance = np.random.default_rng((ord(stream) - ord("a"), number))
                 keys = chance.integers(0, self.values, rows)
                 if self.heavy:
                     keys[chance.random(rows) < self.heavy] = 0
@@ -88,3 +88,41 @@ FOUR = ScaleCase(
     "4-way, two keys", "abcd", "a.k = b.k AND b.k = c.k AND c.v = d.v", 50_000, 5_000, 10, 30_000
 )
 CASES = (UNIFORM, SKEWED, BAND, SHORT_BAND, ONE_KEY, TWO_KEYS, FOUR)
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapCase:
+    """Joins on one key, each of some streams over a window of so many seconds; rates are as in `ONE_KEY`."""
+
+    name: str
+    joins: tuple[tuple[str, float], ...]
+
+    def script(self, chosen: Sequence[int]) -> str:
+        """The streams, and some of the joins, by their numbers."""
+        declared = [
+            f"CREATE STREAM {stream} (k bigint, v bigint, ts timestamp) ORDER BY ts;"
+            for stream in self.streams(chosen)
+        ]
+        queries = []
+        for number in chosen:
+            streams, window_s = self.joins[number]
+            where = " AND ".join(f"{streams[0]}.k = {other}.k" for other in streams[1:])
+            case = ScaleCase(self.name, streams, where, 0, 0, window_s, 0)
+            queries.append(f"CREATE QUERY q{number} AS {case.query(window_s)};")
+        return "\n".join([*declared, *queries])
+
+    def streams(self, chosen: Sequence[int]) -> str:
+        return "".join(sorted({stream for number in chosen for stream in self.joins[number][0]}))
+
+    def rows(self, chosen: Sequence[int]) -> ScaleCase:
+        """Rows of the streams that some joins read, second by second: what is kept goes by slices, and a
+        batch that were as long as the windows would be kept twice, or once, as it happens."""
+        return replace(ONE_KEY, streams=self.streams(chosen), rows_per_batch=ONE_KEY.rows_per_s)
+
+
+_SECONDS = (1.25, 2.5, 3.75, 5.0, 6.25, 7.5, 8.75, 10.0)
+OVERLAPS = (
+    OverlapCase("eight of abc", tuple(("abc", seconds) for seconds in _SECONDS)),
+    OverlapCase("abc, abd, acd, ab", (("abc", 10.0), ("abd", 10.0), ("acd", 10.0), ("ab", 10.0))),
+    OverlapCase("the same, 4 to 10 s", (("abc", 10.0), ("abd", 8.0), ("acd", 6.0), ("ab", 4.0))),
+)

@@ -78,7 +78,9 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
     parts = group.expressions if group is not None else []
     if not any(_several(part) for part in parts):
         for call in select.find_all(exp.Anonymous):
-            if call.name.lower() in _GROUPING and call.name.lower() not in context.catalog.functions:
+            name = call.name.lower()
+            own = name in context.catalog.functions or is_aggregate(name, context.catalog)
+            if name in _GROUPING and not own:
                 raise Mistake(
                     f"{call.name} tells sets of keys apart, and here is one",
                     span_of(call),

@@ -7,8 +7,8 @@ import re
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean, one_of
-from slicemill.esl.binder.budgets import BYTES, MEMORY, check_size
 from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.limits.budgets import BYTES, MEMORY, check_size
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.queries import bind_query
 from slicemill.esl.syntax.dialect import parse
@@ -113,7 +113,7 @@ def _method(query: Continuous, given: str | None, utility: Expr | None, place: e
         )
     if method == AGE and not _is_join(query):
         raise Mistake(
-            "the age of a pair is for joins of two streams",
+            "the age of a pair is for joins of two streams, or of more over windows of time",
             span_of(place),
             f"choose another way: {one_of([name for name in METHODS if name != AGE])}",
         )
@@ -134,9 +134,17 @@ def _has_sliding_groups(query: Continuous) -> bool:
 
 
 def _is_join(query: Continuous) -> bool:
-    """A join of two streams that gives pairs: rows without a partner could not be told from others."""
-    streams = [e for e in query.inputs if not e.finite] if isinstance(query, SelectQuery) else []
-    return len(streams) == 2 and all(e.kind is JoinKind.INNER and e.as_of is None for e in streams)
+    """Are streams joined, and have rows ages there?
+
+    Rows without a partner could not be told from others; joins of many streams that count rows have no ages.
+    """
+    if not isinstance(query, SelectQuery):
+        return False
+    streams = [entry for entry in query.inputs if not entry.finite]
+    windows = [entry.window for entry in streams]
+    timed = all(window is not None and window.frame is FrameUnit.RANGE for window in windows)
+    inner = all(entry.kind is JoinKind.INNER and entry.as_of is None for entry in streams)
+    return inner and (len(streams) == 2 or (len(streams) > 2 and timed))
 
 
 def _utility(query: Continuous, text: str, context: Context, place: exp.Expression) -> Expr:

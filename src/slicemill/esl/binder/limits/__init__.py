@@ -1,0 +1,1 @@
+"""Budgets of queries: memory, time, and what is given up to keep them."""
