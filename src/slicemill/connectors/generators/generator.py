@@ -68,6 +68,7 @@ NEXMARK_FIELDS = {
             ("bidder", pa.int64()),
             ("price", pa.int64()),
             ("channel", pa.string()),
+            ("url", pa.string()),
             ("ts", _INSTANT),
         ]
     ),

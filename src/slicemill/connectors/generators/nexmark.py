@@ -48,6 +48,15 @@ _PLACES = np.array(
 )
 _ITEMS = np.array(["lamp", "clock", "chair", "camera", "guitar", "vase", "atlas", "radio"])
 _CHANNELS = np.array(["app", "web", "phone", "partner"])
+# Pages from which bids are made; every other one tells who sent the bidder there.
+_PAGES = np.array(
+    [
+        f"https://auction.example/{area}/{item}/{page}/bid.htm?query=1" + f"&channel_id={page}" * (page % 2)
+        for area in ("home", "garden")
+        for item in _ITEMS
+        for page in range(6)
+    ]
+)
 
 
 def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
@@ -168,6 +177,7 @@ def _bids(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Va
         "bidder": FIRST_ID + _recent(_newest_person(events), ACTIVE_PERSONS, draw, 23),
         "price": _price(draw, 24),
         "channel": pick(_CHANNELS, draw.below(25, len(_CHANNELS))),
+        "url": pick(_PAGES, draw.below(26, len(_PAGES))),
         "ts": ts,
     }
 
