@@ -44,7 +44,7 @@ def user(service: MillService) -> UserSession:
 def client(service: MillService) -> Iterator[httpx.Client]:
     with (
         serving(service, Listening()) as url,
-        httpx.Client(base_url=url) as made,
+        httpx.Client(base_url=url, timeout=60) as made,
     ):
         yield made
 

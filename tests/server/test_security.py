@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from server.conftest import bid
 from slicemill.cli import app
 from slicemill.errors import SlicemillError
+from slicemill.esl.types.command import ShownKind
 from slicemill.server.access import Access, Denied, Principal, UserRole
 from slicemill.server.audit import AuditLog
 from slicemill.server.http.protection import LARGEST_BODY, RateLimit
@@ -58,7 +60,7 @@ def listening(service: MillService, access: Access, tokens: dict[str, str]) -> I
 
 def client(listening: Listening, token: str | None) -> httpx.Client:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    return httpx.Client(base_url=listening.url, headers=headers)
+    return httpx.Client(base_url=listening.url, headers=headers, timeout=60)
 
 
 @pytest.mark.parametrize("token", [None, "wrong", "x" * 5000])
@@ -82,6 +84,47 @@ def test_every_role_reads_and_operators_change(
         changes.append(made.post("/v1/statements", json={"text": "SET policy = 'hnr'"}))
         expected = 403 if role == "reader" else 200
         assert [change.status_code for change in changes] == [expected] * 3
+
+
+CHANGES = {
+    "stream": ("CREATE STREAM s AS SELECT item FROM bid", "DROP STREAM s"),
+    "source": ("CREATE STREAM s (a int, ts timestamp) ORDER BY ts", "DROP STREAM s"),
+    "table": ("CREATE TABLE t (a int)", "DROP TABLE t"),
+    "view": ("CREATE VIEW v AS SELECT item FROM bid [RANGE 1 HOUR]", "DROP VIEW v"),
+    "query": (CREATE, "DROP QUERY cheap"),
+    "model": ("CREATE MODEL mean2(x REAL) AS SUM(x) / COUNT(x)", "DROP MODEL mean2"),
+    "function": ("CREATE FUNCTION twice(x int) RETURNS int AS x + x", "DROP FUNCTION twice"),
+    "setting": ("SET policy = 'hnr'", "SET policy = 'fcfs'"),
+}
+
+
+def test_every_statement_is_for_operators_over_both_protocols(
+    listening: Listening, tokens: dict[str, str]
+) -> None:
+    """A table of roles and statements: who may is done, who may not is refused and changes nothing."""
+    assert listening.postgres is not None
+    port = listening.postgres.getsockname()[1]
+    for role in UserRole:
+        may = role >= UserRole.OPERATOR
+        with (
+            client(listening, tokens[role.word]) as http,
+            psycopg.connect(
+                host="127.0.0.1", port=port, user="x", dbname="x", password=tokens[role.word], autocommit=True
+            ) as postgres,
+        ):
+            before = http.get("/v1/catalog").json()
+            for kind, texts in CHANGES.items():
+                for text in texts:
+                    status = http.post("/v1/statements", json={"text": text}).status_code
+                    assert status == (200 if may else 403), (role, kind, text)
+                for text in texts:
+                    with nullcontext() if may else pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        postgres.execute(text)
+            assert may or http.get("/v1/catalog").json() == before
+            for listed in ShownKind:
+                assert http.post("/v1/statements", json={"text": f"SHOW {listed}"}).status_code == 200, listed
+            bundle = http.get("/v1/support-bundle").status_code
+            assert bundle == (200 if role >= UserRole.ADMIN else 403)
 
 
 def test_who_is_limited_to_names_sees_and_changes_only_these(

