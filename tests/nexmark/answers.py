@@ -46,8 +46,8 @@ ANSWERS = {
     "since + INTERVAL 10 SECONDS FROM bid GROUP BY bidder, since",
     "q13": "SELECT auction, bidder, price, ts, value FROM bid, side WHERE mod(auction, 20) = side.key",
     "q14": "SELECT auction, bidder, price * 0.908::double AS euro, "
-    "CASE WHEN hour(ts) IN (7, 19) THEN 'other' WHEN hour(ts) > 6 AND hour(ts) < 20 THEN 'day' ELSE 'night' END, ts, "
-    "len(list_filter(string_split(url, ''), lambda letter: letter = 'c')) "
+    "CASE WHEN hour(ts) IN (7, 19) THEN 'other' WHEN hour(ts) > 6 AND hour(ts) < 20 THEN 'day' "
+    "ELSE 'night' END, ts, len(list_filter(string_split(url, ''), lambda letter: letter = 'c')) "
     "FROM bid WHERE euro > 1000000 AND euro < 50000000",
     "q15": f"SELECT {_DAY} AS day, {_LEVELS} FROM bid GROUP BY day",
     "q16": f"SELECT channel, {_DAY} AS day, max(strftime(ts, '%H:%M')), {_LEVELS} "

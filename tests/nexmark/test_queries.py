@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 import pytest
 
 from nexmark.answers import ANSWERS, OFFER
-from slicemill.connectors.generators.generator import generator_of
 from slicemill.engine.mill import Mill
 from slicemill.esl import bind
+from slicemill_lab.bench.inputs.nexmark_queries import ARRIVING, NAMES, event_tables, script
 from support.changelogs import Row, TableOfNow, same_rows
 from support.engine import Clock, finish, inline_pool
 
-FOLDER = Path(__file__).parents[2] / "examples/nexmark"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples/nexmark"
 FILES = {path.stem: path for path in sorted(FOLDER.glob("*.esl"))}
 EVENTS, RUNS, RATE = 3_000, 10, 47
 SECOND = 1_000_000
@@ -31,19 +32,12 @@ TIMES = ("ts", "expires")
 
 
 def events(stream: str, first: int, last: int) -> pa.Table:
-    options = {"stream": stream, "rate": str(RATE), "start": str(START)}
-    rows = generator_of("nexmark", options).rows(first, last)[0]
+    rows = event_tables(first, last, RATE, START)[stream]
     for place, name in enumerate(rows.column_names):
         if name in TIMES and first >= EVENTS // 2:
             shifted = pc.add(rows[name].cast(pa.int64()), LATER).cast(rows.schema.field(name).type)
             rows = rows.set_column(place, name, shifted)
     return rows
-
-
-def whole_script() -> str:
-    """What several files declare is declared once."""
-    statements = (part for path in FILES.values() for part in path.read_text().split("\n\n"))
-    return "\n\n".join(dict.fromkeys(statement.strip() for statement in statements))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +58,7 @@ def played(
         pool=inline_pool(),
         read_sources=False,
     ) as mill:
-        mill.execute(whole_script())
+        mill.execute(script(ROOT))
         mill.open()
         come: dict[str, list[pa.Table]] = {"person": [], "auction": [], "bid": []}
         size = EVENTS // RUNS
@@ -74,7 +68,7 @@ def played(
             for stream, rows in new.items():
                 mill.feed(stream, rows)
                 come[stream].append(rows)
-            mill.feed("arriving_bid", new["bid"].select(["auction", "bidder", "price"]))
+            mill.feed(ARRIVING, new["bid"].select(["auction", "bidder", "price"]))
             come["bid"][-1] = new["bid"].append_column("arrived", pa.array([clock.now] * len(new["bid"])))
             mill.dispatcher.admit_handed()
             mill.dispatcher.run_all()
@@ -112,7 +106,7 @@ def test_each_file_stands_alone_and_has_the_query_of_its_name(name: str) -> None
 
 
 def test_there_are_24_queries_and_an_answer_to_each() -> None:
-    assert list(FILES) == list(ANSWERS) == [f"q{number:02}" for number in range(24)]
+    assert tuple(FILES) == tuple(ANSWERS) == NAMES
 
 
 @pytest.mark.parametrize("name", FILES)
