@@ -12,7 +12,7 @@ QUICK_2 := tests/ingest tests/model tests/scheduling tests/metrics tests/sheddin
            tests/test_spec_ids.py tests/test_corpus_reader.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo quick test test-slow lint bench lab wheel lock clean
+.PHONY: help venv demo serve quick test test-slow lint bench lab wheel lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -26,12 +26,12 @@ $(READY): requirements.lock pyproject.toml lab/pyproject.toml
 
 venv: $(READY) ## create .venv from requirements.lock
 
-demo: $(READY) ## run examples/auction.esl on Spark for half a minute
-	$(BIN)/slicemill check examples/auction.esl
+demo: $(READY) ## start a server with examples/auction.esl and show what it does, for half a minute
+	$(BIN)/python examples/demo.py
+
+serve: $(READY) ## the same server, until ctrl-c; its home is out/auction
 	@mkdir -p out
-	$(BIN)/slicemill explain examples/auction.esl --format svg --output out/auction.svg
-	@echo "The query graph is drawn in out/auction.svg."
-	$(BIN)/slicemill run examples/auction.esl --for 30s --rows 3
+	$(BIN)/slicemill serve examples/auction.esl --home out/auction --postgres-port 5433
 
 lint: $(READY) ## ruff and mypy --strict
 	$(BIN)/ruff check src lab client tests

@@ -72,6 +72,10 @@ def explain_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None)
 def tail(
     name: Name,
     form: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    since: Annotated[
+        int | None,
+        typer.Option(min=0, help="Begin with this epoch: 0 for all that is retained; else with what is new."),
+    ] = None,
     url: UrlOption = DEFAULT_URL,
     token: Token = None,
 ) -> None:
@@ -83,7 +87,7 @@ def tail(
     from slicemill_client import connect
 
     with connect(url, token) as connection:
-        Shell(connection, Console(), OutputFormat(form)).watch(name)
+        Shell(connection, Console(), OutputFormat(form)).watch(name, since=since)
 
 
 def _quoted(name: str) -> str:

@@ -38,6 +38,7 @@ def serve(
     allow_python: Annotated[bool, typer.Option(help="Statements may run code in Python.")] = False,
     certificate: Annotated[Path | None, typer.Option(help="The file of a TLS certificate.")] = None,
     key: Annotated[Path | None, typer.Option(help="The file of the certificate's key.")] = None,
+    log_format: Annotated[str, typer.Option(help="text or json: one line for each event.")] = "text",
 ) -> None:
     """Serve a mill over HTTP: statements in, results out, until ctrl-c or SIGTERM.
 
@@ -47,6 +48,7 @@ def serve(
     """
     from slicemill.engine.session import begin_session, check_master
     from slicemill.server.access import Access
+    from slicemill.server.logs import LogFormat
     from slicemill.server.network import Certificate, Listening, check_address
     from slicemill.server.permissions import Allowed
 
@@ -59,6 +61,8 @@ def serve(
         check_home(home, source)
     if master is not None:
         check_master(master)
+    if log_format not in tuple(LogFormat):
+        raise SlicemillError(f"there is no log format {log_format}; there are {', '.join(LogFormat)}")
     if (certificate is None) != (key is None):
         raise SlicemillError("--certificate and --key belong together")
     tls = Certificate(str(certificate), str(key)) if certificate is not None else None
@@ -68,4 +72,4 @@ def serve(
     from slicemill.server.serve import ServeOptions, run_server
 
     allowed = Allowed(tuple(allow_folder or ()), frozenset(map(str.lower, allow_scheme or ())), allow_python)
-    run_server(listening, ServeOptions(home, source, seconds, allowed), spark)
+    run_server(listening, ServeOptions(home, source, seconds, allowed, LogFormat(log_format)), spark)

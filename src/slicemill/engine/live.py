@@ -91,13 +91,19 @@ def all_ended(mill: Mill) -> bool:
 
 
 def problems(mill: Mill) -> list[str]:
-    """What keeps the mill or a stream's reader from going on, and is tried again; queries that stopped."""
+    """What keeps the mill, a source or a sink from going on, and is tried again; queries that stopped."""
     sources = [
         f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
         for name, stream in mill.streams.items()
         if stream.error is not None
     ]
-    return [*([mill.dispatcher.problem] if mill.dispatcher.problem else []), *sources, *stopped(mill)]
+    sinks = [
+        f"sink {sink.name} takes nothing: {sink.error}; it is tried again"
+        for sink in mill.sinks.status()
+        if sink.error is not None
+    ]
+    whole = [mill.dispatcher.problem] if mill.dispatcher.problem else []
+    return [*whole, *sources, *sinks, *stopped(mill)]
 
 
 def stopped(mill: Mill) -> list[str]:

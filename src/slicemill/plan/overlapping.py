@@ -49,7 +49,10 @@ WORTH = 0.5
 
 @dataclass(frozen=True, slots=True)
 class HeldStates:
-    """A unit that runs: the key of each input that it joins, and whether it can take more inputs."""
+    """A unit that runs: the key of each input that it joins or has joined; and can it take more inputs?
+
+    Who founded it may come back when others have its name: an input that is gone keeps its key.
+    """
 
     keys: Mapping[str, str]
     open: bool
@@ -87,13 +90,15 @@ class _House:
 
     name: str
     open: bool = True
+    known: Mapping[str, str] = field(default_factory=dict)  # keys, as the journal holds them
     inside: list[_Movable] = field(default_factory=list)
 
     def fits(self, one: _Movable) -> bool:
-        """Is there something in common, and the same key wherever there is?"""
-        keys = {name: key for other in self.inside for name, key in other.keys.items()}
-        common = keys.keys() & one.keys.keys()
-        return len(common) > 1 and all(keys[name] == one.keys[name] for name in common)
+        """Is there something in common, and the same key wherever there is, or was?"""
+        there = {name: render(key) for other in self.inside for name, key in other.keys.items()}
+        keys = {**self.known, **there}
+        same = all(keys.get(name, render(key)) == render(key) for name, key in one.keys.items())
+        return same and len(there.keys() & one.keys.keys()) > 1
 
     def saved(self, one: _Movable) -> float:
         there = [member for other in self.inside for member in other.members]
@@ -121,10 +126,15 @@ def logs_read(graph: QueryGraph, root: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def joined_on(unit: Unit, graph: QueryGraph) -> dict[str, str] | None:
-    """By input, the key on which all joins of a unit are, as the journal holds it; None for other units."""
+def joined_on(
+    unit: Unit, graph: QueryGraph, before: Mapping[str, str] | None = None
+) -> dict[str, str] | None:
+    """By input, the key on which all joins of a unit are, or were `before`, as the journal holds it; None for
+    other units."""
     movable = next((one for one in _movables(graph, unit) if one.can_found), None)
-    return None if movable is None else {name: render(key) for name, key in movable.keys.items()}
+    if movable is None:
+        return None
+    return {**(before or {}), **{name: render(key) for name, key in movable.keys.items()}}
 
 
 def gathered(
@@ -143,7 +153,9 @@ def gathered(
             new.append(one)
         elif home != one.unit.id or one.can_found:
             known = placed.states.get(home)
-            house = houses.setdefault(home, _House(home, known is not None and known.open))
+            if home not in houses:
+                houses[home] = _House(home) if known is None else _House(home, known.open, known.keys)
+            house = houses[home]
             house.inside.append(one)
     # Joins of two streams come last: they found nothing, and live well by themselves.
     for one in sorted(new, key=lambda one: not one.can_found):

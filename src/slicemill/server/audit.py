@@ -10,15 +10,17 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from slicemill.server.logs import note_event
 from slicemill.storage.files import PRIVATE_FOLDER
 from slicemill.time import wall_clock_us
 
 _LARGE = 64 << 20
 _LONGEST = 2_000
+_SHOWN = 200
 
 
 class AuditLog:
-    """Appends to a file; without a home, nothing is kept."""
+    """Appends to a file, and to the server's log; without a home, the log is all."""
 
     def __init__(self, home: Path | None = None, clock: Callable[[], int] = wall_clock_us) -> None:
         self._file = None if home is None else home / "access" / "audit.jsonl"
@@ -27,6 +29,7 @@ class AuditLog:
 
     def note(self, who: str | None, way: str, what: str, outcome: str) -> None:
         """`way` says how it came in (http, postgres), `outcome` what became of it."""
+        note_event("statement", f"{what[:_SHOWN]!r}: {outcome}", by=who, way=way, outcome=outcome)
         if self._file is None:
             return
         entry = {"at": self._clock(), "by": who, "way": way, "what": what[:_LONGEST], "outcome": outcome}

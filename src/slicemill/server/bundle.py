@@ -10,7 +10,6 @@ from collections.abc import Callable
 from importlib.metadata import distributions
 
 from slicemill import __version__
-from slicemill.engine.live import problems
 from slicemill.server.service import MillService
 
 
@@ -19,7 +18,7 @@ def support_bundle(service: MillService) -> bytes:
     mill = service.mill
     parts: dict[str, Callable[[], str]] = {
         "about.json": lambda: _json(_about()),
-        "problems.txt": lambda: "\n".join(problems(mill)) or "none",
+        "problems.txt": lambda: "\n".join(service.problems()) or "none",
         "statements.esl": lambda: ";\n\n".join(
             entry["text"].rstrip("; \n") for entry in service.statements()
         ),

@@ -19,7 +19,9 @@ import uvicorn
 
 from slicemill.errors import SlicemillError
 from slicemill.server.access import Access
+from slicemill.server.client_limits import ClientLimits
 from slicemill.server.http.app import create_app
+from slicemill.server.http.protocol import bounded
 from slicemill.server.live import LiveResults
 from slicemill.server.postgres.listen import PostgresServer
 from slicemill.server.service import MillService
@@ -94,11 +96,16 @@ def _shown(listening: socket.socket) -> str:
 
 
 @contextmanager
-def serving(service: MillService, listening: Listening, access: Access | None = None) -> Iterator[str]:
+def serving(
+    service: MillService,
+    listening: Listening,
+    access: Access | None = None,
+    limits: ClientLimits = ClientLimits(),  # noqa: B008
+) -> Iterator[str]:
     """Serve a service in a thread of its own; gives the URL."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     thread = threading.Thread(
-        target=lambda: asyncio.run(_serve(service, listening, access or Access(), started)),
+        target=lambda: asyncio.run(_serve(service, listening, access or Access(), limits, started)),
         name="network",
         daemon=True,
     )
@@ -116,6 +123,7 @@ async def _serve(
     service: MillService,
     listening: Listening,
     access: Access,
+    limits: ClientLimits,
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]],
 ) -> None:
     try:
@@ -125,6 +133,7 @@ async def _serve(
         certificate = listening.certificate
         config = uvicorn.Config(
             create_app(service, live, access),
+            http=bounded(limits),
             log_config=None,
             access_log=False,
             ssl_certfile=certificate.file if certificate else None,
@@ -134,7 +143,7 @@ async def _serve(
         )
         http = _HttpServer(config)
         http_task = asyncio.create_task(http.serve([listening.http]))
-        postgres = PostgresServer(service, live, access, _tls(certificate))
+        postgres = PostgresServer(service, live, access, _tls(certificate), limits)
         postgres_server = await postgres.listen(listening.postgres) if listening.postgres else None
         while not http.started and not http_task.done():
             await asyncio.sleep(0.01)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -19,14 +23,17 @@ from slicemill.engine.mill import Mill
 from slicemill.esl import SourceText
 from slicemill.server.access import Access
 from slicemill.server.audit import AuditLog
+from slicemill.server.logs import LogFormat, logging_to_stderr, note_event
 from slicemill.server.network import Listening, serving
 from slicemill.server.permissions import Allowed
 from slicemill.server.service import MillService
+from slicemill.server.starting import WaitingStatements
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOGGER = logging.getLogger("slicemill")
+_LOOK_EVERY_S = 1.0
+_TRY_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +44,91 @@ class ServeOptions:
     script: SourceText | None = None
     seconds: float | None = None
     allowed: Allowed = field(default_factory=Allowed)
+    log_format: LogFormat = LogFormat.TEXT
 
 
 def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
     """Serve until the time is over or somebody ends the process; state is written before it ends."""
-    console = Console(stderr=True)
-    with _ends_when_told() as ended:
-        with console.status("opening the home") as status:
-            mill = Mill(spark, options.home, progress=status.update)
-        with mill:
-            for name in mill.restore():
-                _LOGGER.warning("%s, kept in %s, cannot be read by this version", name, mill.home.folder)
+    with _ends_when_told() as ended, logging_to_stderr(options.log_format):
+        with _opened(options, spark) as mill:
             service = MillService(mill, options.allowed, AuditLog(options.home))
+            waiting = WaitingStatements(service)
+            # First: what it says and the home has already counts once, and the rest of the home follows.
             if options.script is not None:
-                mill.execute(options.script)
+                waiting.declare(options.script)
+            for name in mill.restore():
+                note_event(
+                    "problem",
+                    f"{name}, kept in {mill.home.folder}, cannot be read by this version",
+                    logging.WARNING,
+                )
             mill.start()
             with serving(service, listening, Access(options.home)) as url:
-                console.print(f"slicemill serves {len(mill.queries)} queries at {url}", soft_wrap=True)
-                if listening.postgres_url is not None:
-                    console.print(f"and to clients of PostgreSQL at {listening.postgres_url}", soft_wrap=True)
-                ended.wait(options.seconds)
-                console.print("ending: state is written")
+                _tell_started(mill, url, listening.postgres_url, options)
+                _watch(service, waiting, ended, options.seconds)
+                note_event("stopping", "ending: state is written")
+        note_event("stop", "ended")
+
+
+def _opened(options: ServeOptions, spark: Future[SparkSession]) -> Mill:
+    if options.log_format is LogFormat.TEXT and sys.stderr.isatty():
+        with Console(stderr=True).status("opening the home") as status:
+            return Mill(spark, options.home, progress=status.update)
+    return Mill(spark, options.home)
+
+
+def _tell_started(mill: Mill, url: str, postgres_url: str | None, options: ServeOptions) -> None:
+    message = f"slicemill serves {len(mill.queries)} queries at {url}"
+    if postgres_url is not None:
+        message += f", and to clients of PostgreSQL at {postgres_url}"
+    if options.home is None:
+        message += "; without --home, all is gone when it ends"
+    note_event(
+        "start",
+        message,
+        url=url,
+        postgres=postgres_url,
+        home=str(options.home) if options.home is not None else None,
+        queries=len(mill.queries),
+        pid=os.getpid(),
+    )
+    _notify_systemd("READY=1")
+
+
+def _watch(
+    service: MillService, waiting: WaitingStatements, ended: threading.Event, seconds: float | None
+) -> None:
+    """Tell of each problem once, try again what waits, until it is time to end.
+
+    A mill that has stopped by itself ends the server with its error: who supervises it starts it again.
+    """
+    ends = None if seconds is None else time.monotonic() + seconds
+    told: list[str] = []
+    tried = time.monotonic()
+    while not ended.is_set() and (ends is None or time.monotonic() < ends):
+        found = service.problems()
+        for problem in found:
+            if problem not in told:
+                note_event("problem", problem, logging.WARNING)
+        if told and not found:
+            note_event("recovered", "all is well again")
+        told = found
+        service.mill.check()
+        if time.monotonic() - tried > _TRY_AGAIN_S:
+            for declared in waiting.try_again():
+                note_event("statement", f"{declared}: done, after waiting")
+            tried = time.monotonic()
+        left = _LOOK_EVERY_S if ends is None else min(_LOOK_EVERY_S, max(0.0, ends - time.monotonic()))
+        ended.wait(left)
+
+
+def _notify_systemd(state: str) -> None:
+    """Tell systemd, if it has started this process and wants to know."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from slicemill.columns.changes import table_of_now
 from slicemill.columns.rows import plain_table
 from slicemill.engine.changing.statements import Entry, in_force
+from slicemill.engine.live import problems
 from slicemill.engine.mill import Mill
 from slicemill.engine.query import Query
 from slicemill.engine.state_view import placements_in, with_measures
@@ -55,12 +56,18 @@ class MillService:
         self.mill = mill
         self.allowed = allowed
         self.audit = audit or AuditLog()
+        # Besides those of the mill: what waits to be declared, for instance.
+        self.other_problems: list[Callable[[], list[str]]] = []
         self._changing = threading.Lock()
 
     def declare(self, source: SourceText, by: str | None) -> list[Statement]:
         """Run declarations, all or none; one text at a time."""
         with self._changing:
             return self.mill.execute(source, by)
+
+    def problems(self) -> list[str]:
+        """What does not work and is tried again, and queries that stopped; empty if all is well."""
+        return [*problems(self.mill), *(one for others in self.other_problems for one in others())]
 
     def query(self, name: str) -> Query:
         """The handle of a continuous query."""

@@ -78,15 +78,17 @@ class Shell:
             for command, what in COMMANDS.items():
                 self._console.print(Text.assemble((f"{command:<8}", "bold"), what))
 
-    def watch(self, query: str, stopped: Callable[[], bool] = lambda: False) -> None:
-        """Print results of a query as they come, until ctrl-c."""
+    def watch(
+        self, query: str, stopped: Callable[[], bool] = lambda: False, since: int | None = None
+    ) -> None:
+        """Print results of a query as they come, from epoch `since` or from now on, until ctrl-c."""
         known = self._connection.queries.get(query)
         if known is None:
             self.run(f"DESCRIBE {query}")  # says what is wrong
             return
         self._console.print(Text(f"results of {query}; ctrl-c ends", style="dim"))
         try:
-            for rows in known.follow(stopped=stopped):
+            for rows in known.follow(since, stopped):
                 if not rows.rows:
                     continue
                 if self._form is OutputFormat.table:

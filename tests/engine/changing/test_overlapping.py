@@ -239,3 +239,25 @@ def test_joins_that_ask_for_unmatched_rows_have_a_node_of_their_own_and_nobody_m
     assert stage.rows("ab") == apart.rows("ab") != []
     for one in (apart, stage):
         one.mill.close()
+
+
+@pytest.mark.parametrize("cells", [1, 3])
+def test_the_join_that_founded_a_node_finds_it_as_it_was_when_it_comes_back(
+    tmp_path: Path, cells: int
+) -> None:
+    """A node keeps the name of its founder, so nobody may bring the founder's streams on other keys."""
+    stage = Stage(tmp_path, cells)
+    stage.create("abc", join_of("abc"))
+    stage.create("abd", join_of("abd"))
+    stage.drop("abc")
+    sources = ", ".join(f"{name} [RANGE 4 SECONDS]" for name in "bdc")
+    stage.create("bdc", f"SELECT b.v AS vb FROM {sources} WHERE b.k = d.k AND b.k = c.v")
+    stage.feed(2)
+    other = "joins of b, c and d on k = v = k"
+    assert stage.units() == {HOUSE: (tuple("abd"), ["abd"]), other: (tuple("bcd"), ["bdc"])}
+    stage.create("back", join_of("abc"))
+    expected = {HOUSE: (tuple("abcd"), ["abd", "back"]), other: (tuple("bcd"), ["bdc"])}
+    assert stage.units() == expected
+    stage.restart()
+    assert stage.units() == expected
+    stage.mill.close()

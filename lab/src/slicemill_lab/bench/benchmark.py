@@ -25,6 +25,7 @@ NAMES = (
     "pacing",
     "policies",
     "scale",
+    "serve",
     "shed",
     "simulator",
     "startup",

@@ -135,5 +135,6 @@ class SinkDelivery:
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._failures)
         self._failures += 1
         self._retry_at = self._clock() + pause_s
-        self._error = str(problem).strip() or type(problem).__name__
-        self._report(f"sink {self.name} of query {self.cursor.log} failed: {self._error}")
+        before, self._error = self._error, str(problem).strip() or type(problem).__name__
+        if self._error != before:  # it is tried again and again, and told once
+            self._report(f"sink {self.name} of query {self.cursor.log} failed: {self._error}")

@@ -93,7 +93,7 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
     marks = {log: ts for log, ts in before.input_watermarks().items() if log in inputs}
     return {
         "placement": Placement.of(plan.exchanges).plain(),
-        "joined_on": joined_on(plan.unit, graph),
+        "joined_on": joined_on(plan.unit, graph, before.fields.get("joined_on")),
         "cursors": cursors,
         "checkpoint": {**checkpoint, "cursors": kept},
         "input_watermarks": marks,

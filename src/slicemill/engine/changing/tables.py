@@ -11,6 +11,7 @@ before a change meets the rows from before it, also after a crash.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +35,7 @@ from slicemill.storage.home_state import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGGER = logging.getLogger("slicemill")
 # Versions of tables that a process has in memory.
 _READ_AT_ONCE = 64
 
@@ -97,8 +99,7 @@ class TableVersions:
             self._dropped.add(name)
         for name, table in declared.items():
             if name not in self._current:
-                kept = self._kept(table)
-                self._current[name] = self._stored(table, self._now(table)) if kept is None else kept
+                self._current[name] = self._kept(table) or self._first(table)
 
     def refresh(self, table: Table) -> None:
         """Have the rows of a table as they are now."""
@@ -137,6 +138,17 @@ class TableVersions:
         if kept is None or table.source != SourceSpec() or table.name.lower() in self._given:
             return None
         return StoredTable(self._file(kept), table.schema)
+
+    def _first(self, table: Table) -> StoredTable:
+        """The rows of the source when a mill starts; of one that cannot be read, those of the mill before."""
+        try:
+            return self._stored(table, self._now(table))
+        except SlicemillError as problem:
+            kept = self._home.tables.get(table.name)
+            if kept is None:
+                raise
+            _LOGGER.warning("table %s keeps its rows, as its source cannot be read: %s", table.name, problem)
+            return StoredTable(self._file(kept), table.schema)
 
     def _now(self, table: Table) -> pa.Table:
         given = self._given.get(table.name.lower())

@@ -10,10 +10,10 @@ from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
 from fastapi import FastAPI, Header, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from slicemill import __version__
-from slicemill.engine.live import problems
 from slicemill.errors import SlicemillError
 from slicemill.server.access import Access, Denied, UserRole
 from slicemill.server.bundle import support_bundle
@@ -47,9 +47,14 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
     401: {"model": RefusedRequest, "description": "A token is needed"},
     403: {"model": RefusedRequest, "description": "The token's role or names do not allow it"},
     404: {"model": RefusedRequest, "description": "There is no such query"},
+    422: {"model": RefusedRequest, "description": "The request is not as it is described here"},
 }
 _FORMATS: dict[int | str, dict[str, Any]] = {
     200: {"content": {JSON: {}, ARROW: {}, CSV: {}}, "description": "The results, in the format accepted"}
+}
+_PLAN_TYPES = {"text": "text/plain", "json": JSON, "svg": "image/svg+xml"}
+_PLANS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
 _NEXT = "Slicemill-Next-Epoch"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -72,7 +77,7 @@ def create_app(service: MillService, live: LiveResults, access: Access) -> FastA
     _add_statements(app)
     _add_catalog(app)
     _add_results(app, live)
-    _add_state(app, service)
+    _add_state(app, service, live)
     return app
 
 
@@ -98,6 +103,14 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(SlicemillError)
     async def refused(_: Request, error: SlicemillError) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 400)
+
+    @app.exception_handler(RequestValidationError)
+    async def not_as_described(_: Request, error: RequestValidationError) -> JSONResponse:
+        found = [
+            RequestProblem(message=f"{'.'.join(map(str, one['loc']))}: {one['msg']}")
+            for one in error.errors()
+        ]
+        return JSONResponse(RefusedRequest(errors=found).model_dump(), 422)
 
     @app.exception_handler(404)
     async def no_route(request: Request, _: Exception) -> JSONResponse:
@@ -155,7 +168,7 @@ def _add_catalog(app: FastAPI) -> None:
         session.query(name)
         return await _call(lambda: _entry(session.service, name))
 
-    @app.get("/v1/explain", responses=_REFUSED, tags=["catalog"])
+    @app.get("/v1/explain", responses={**_REFUSED, **_PLANS}, tags=["catalog"], response_class=Response)
     async def explain_all(
         session: CurrentSession,
         format: ExplainFormat = "text",  # noqa: A002
@@ -163,7 +176,12 @@ def _add_catalog(app: FastAPI) -> None:
         """The query graph that runs."""
         return await _call(lambda: _explained(session, None, format))
 
-    @app.get("/v1/queries/{name}/explain", responses=_REFUSED, tags=["catalog"])
+    @app.get(
+        "/v1/queries/{name}/explain",
+        responses={**_REFUSED, **_PLANS},
+        tags=["catalog"],
+        response_class=Response,
+    )
     async def explain(
         name: QueryName,
         session: CurrentSession,
@@ -174,7 +192,6 @@ def _add_catalog(app: FastAPI) -> None:
 
 
 ExplainFormat = Annotated[str, Query(pattern="^(text|json|svg)$")]
-_PLAN_TYPES = {"text": "text/plain; charset=utf-8", "json": JSON, "svg": "image/svg+xml"}
 
 
 def _explained(session: UserSession, name: str | None, form: str) -> Response:
@@ -263,7 +280,7 @@ def _as_event(table: pa.Table, epoch: Epoch) -> bytes:
     return f"id: {epoch.number + 1}\nevent: rows\ndata: {data}\n\n".encode()
 
 
-def _add_state(app: FastAPI, service: MillService) -> None:
+def _add_state(app: FastAPI, service: MillService, live: LiveResults) -> None:
     @app.get("/v1/metrics", responses=_REFUSED, tags=["state"])
     async def metrics(session: CurrentSession) -> dict[str, Any]:
         """All figures of the mill, its queries and its streams."""
@@ -273,7 +290,7 @@ def _add_state(app: FastAPI, service: MillService) -> None:
     async def prometheus(session: CurrentSession) -> Response:
         """The figures for Prometheus; with tokens, it shows one (`authorization` in its configuration)."""
         names = [service.mill.catalog.queries[name].name for name in session.queries()]
-        content = await _call(lambda: prometheus_text(service.mill, names))
+        content = await _call(lambda: prometheus_text(service.mill, names, live.counts))
         return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/support-bundle", responses=_REFUSED, tags=["state"], response_class=Response)
@@ -287,7 +304,7 @@ def _add_state(app: FastAPI, service: MillService) -> None:
     @app.get("/health", tags=["state"])
     async def health(response: Response) -> Health:
         """Whether the server is there and queries run; 503 where they do not."""
-        found = problems(service.mill)
+        found = service.problems()
         ready = service.mill.dispatcher.failure is None
         if not ready:
             response.status_code = 503

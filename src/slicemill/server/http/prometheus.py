@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from slicemill.engine.mill import Mill
 from slicemill.engine.query import Query
 from slicemill.metrics.query_metrics import QueryMetrics
+from slicemill.server.live import LiveCounts
 from slicemill.time import END, US, wall_clock_us
 
 _QUANTILES = (0.5, 0.99)
@@ -64,18 +65,20 @@ _OF_STREAMS = (
 )
 
 
-def prometheus_text(mill: Mill, names: Iterable[str]) -> bytes:
-    """All figures of a mill and of these of its queries, in Prometheus' text format."""
+def prometheus_text(mill: Mill, names: Iterable[str], live: LiveCounts) -> bytes:
+    """All figures of a mill, of these of its queries and of who follows them, in Prometheus' text format."""
     registry = CollectorRegistry()
-    registry.register(MillFigures(mill, [mill.queries[name] for name in names if name in mill.queries]))
+    queries = [mill.queries[name] for name in names if name in mill.queries]
+    registry.register(MillFigures(mill, queries, live))
     return generate_latest(registry)
 
 
 class MillFigures(Collector):
     """Reads the figures whenever they are asked for."""
 
-    def __init__(self, mill: Mill, queries: list[Query]) -> None:
+    def __init__(self, mill: Mill, queries: list[Query], live: LiveCounts) -> None:
         self._mill = mill
+        self._live = live
         self._queries = queries
 
     def collect(self) -> Iterator[Metric]:
@@ -93,6 +96,7 @@ class MillFigures(Collector):
         for handle in self._queries:
             failed.add_metric([handle.name], float(handle.error is not None))
         yield failed
+        yield from self._followers()
         yield from self._streams()
         yield from self._mill_itself()
 
@@ -121,6 +125,18 @@ class MillFigures(Collector):
             sharing = len(unit.plan.unit.outputs) if unit is not None else 1
             family.add_metric([query], metrics.cpu_s / max(1, sharing))
         return family
+
+    def _followers(self) -> Iterator[Metric]:
+        live = self._live
+        yield GaugeMetricFamily("slicemill_live_clients", "Who follows results.", value=live.followers)
+        yield CounterMetricFamily(
+            "slicemill_live_epochs_sent", "Epochs of results that went out to followers.", value=live.sent
+        )
+        yield CounterMetricFamily(
+            "slicemill_live_epochs_encoded",
+            "Epochs of results that were encoded: once for all who read them in one form.",
+            value=live.encoded,
+        )
 
     def _streams(self) -> Iterator[Metric]:
         streams = dict(self._mill.streams)

@@ -11,7 +11,9 @@ import ssl
 import struct
 
 from slicemill.server.access import Access
+from slicemill.server.client_limits import ClientLimits, SlowClient
 from slicemill.server.live import LiveResults
+from slicemill.server.logs import note_event
 from slicemill.server.postgres.session import CancelKey, PostgresSession
 from slicemill.server.postgres.wire import ProtocolError
 from slicemill.server.service import MillService
@@ -24,12 +26,18 @@ class PostgresServer:
     """The sessions of a server, in its event loop."""
 
     def __init__(
-        self, service: MillService, live: LiveResults, access: Access, tls: ssl.SSLContext | None = None
+        self,
+        service: MillService,
+        live: LiveResults,
+        access: Access,
+        tls: ssl.SSLContext | None = None,
+        limits: ClientLimits = ClientLimits(),  # noqa: B008
     ) -> None:
         self._service = service
         self._live = live
         self._access = access
         self._tls = tls
+        self._limits = limits
         self._sessions: dict[int, PostgresSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
@@ -47,7 +55,9 @@ class PostgresServer:
         assert task is not None, "a connection is served by a task"
         self._tasks.add(task)
         number = next(self._numbers)
-        session = PostgresSession(self._service, self._live, self._access, CancelKey(number), reader, writer)
+        session = PostgresSession(
+            self._service, self._live, self._access, CancelKey(number), (reader, writer), self._limits
+        )
         try:
             if len(self._sessions) >= MOST_CLIENTS:
                 raise ProtocolError("too many clients")
@@ -57,6 +67,15 @@ class PostgresServer:
                 return
             self._sessions[number] = session
             await session.serve()
+        except SlowClient:
+            address = writer.get_extra_info("peername")
+            note_event(
+                "client cut off",
+                "a client was cut off: it takes nothing",
+                way="postgres",
+                address=str(address),
+            )
+            writer.transport.abort()
         except (
             *(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError, TimeoutError),
             *(ProtocolError, ssl.SSLError),

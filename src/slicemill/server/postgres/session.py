@@ -25,6 +25,7 @@ from slicemill.esl import EslError, SourceText
 from slicemill.esl.syntax.pieces import StatementPiece, pieces
 from slicemill.server.access import OWNER, Access, Denied
 from slicemill.server.answer import StatementAnswer
+from slicemill.server.client_limits import ClientLimits, drained
 from slicemill.server.live import Encoder, LiveResults
 from slicemill.server.postgres import wire
 from slicemill.server.postgres.compatibility import SETTINGS, answered
@@ -44,8 +45,6 @@ _SUBSCRIBE = re.compile(r'\s*SUBSCRIBE\s+("(?:[^"]|"")+"|\w+)(?:\s+SINCE\s+(\d+)
 _COPY = re.compile(r"\s*COPY\s*\((.*)\)\s*TO\s+STDOUT\b(.*)$", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"\$(\d+)")
 _STARTED_S = 30.0
-# A client that takes nothing for so long is cut off; it goes on from the epoch that it has seen.
-_STUCK_S = 30.0
 _ROWS_AT_ONCE = 1_000
 
 
@@ -85,14 +84,14 @@ class PostgresSession:
         live: LiveResults,
         access: Access,
         key: CancelKey,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        limits: ClientLimits,
     ) -> None:
         self.key = key
+        self._limits = limits
         self._live = live
         self._access = access
-        self._reader = reader
-        self._writer = writer
+        self._reader, self._writer = streams
         self._user = UserSession(service, OWNER, "postgres")
         self._prepared: dict[str, PreparedText] = {}
         self._portals: dict[str, Portal] = {}
@@ -368,8 +367,11 @@ class PostgresSession:
         self._writer.write(content)
 
     async def _drain(self) -> None:
-        """Wait until the client has taken most of what was sent; one that is stuck is cut off."""
-        await asyncio.wait_for(self._writer.drain(), _STUCK_S)
+        """Wait until the client has taken most of what was sent; one that is stuck is cut off.
+
+        It goes on from the epoch that it has seen (SINCE).
+        """
+        await drained(self._writer, self._limits)
 
     def is_meant_by(self, secret: int) -> bool:
         return hmac.compare_digest(str(secret), str(self.key.secret))

@@ -74,9 +74,9 @@ class NodesRun:
         return "abcdefghi"[: self.streams]
 
     def script(self) -> str:
-        """The streams and the join: in a cube at once, else a round for each stream behind the first two."""
+        """The streams and the join: by time a round for each stream behind the first two, else at once."""
         declared = [f"CREATE STREAM {s} (h bigint, ts timestamp) ORDER BY ts;" for s in self.names]
-        return "\n".join([*declared, *([self._at_once()] if self.placement == "cube" else self._rounds())])
+        return "\n".join([*declared, *(self._rounds() if self.placement == "time" else [self._at_once()])])
 
     def _at_once(self) -> str:
         tests = [self._matches(f"{x}.h", f"{y}.h") for x, y in combinations(self.names, 2)]

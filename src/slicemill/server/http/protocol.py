@@ -1,0 +1,78 @@
+"""The connection of an HTTP client, with bounds of time: who takes nothing, or asks for nothing, is cut off.
+
+uvicorn stops making bytes when 64 KiB wait for a client, so a slow one costs no more than that and one
+event. It waits for ever, though; here it does not. A client that is cut off comes back with its last id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from slicemill.server.client_limits import ClientLimits
+from slicemill.server.logs import note_event
+
+
+class BoundedProtocol(H11Protocol):
+    """One connection; `limits` says for how long it may be stuck."""
+
+    limits = ClientLimits()
+    _stuck: asyncio.TimerHandle | None = None
+    _asking: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._stuck, self._asking):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_taken()
+
+    def resume_writing(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+        super().resume_writing()
+
+    def _expect_taken(self) -> None:
+        """Nothing is added while writing is paused: what waits gets less, or the client takes nothing."""
+        waiting = self.transport.get_write_buffer_size()
+
+        def look() -> None:
+            if self.transport.get_write_buffer_size() < waiting:
+                self._expect_taken()
+            else:
+                self._cut_off("it takes nothing")
+
+        self._stuck = self.loop.call_later(self.limits.stuck_s, look)
+
+    def _expect_request(self) -> None:
+        """A request has to come whole, head and all; between two of them uvicorn waits for a few seconds."""
+        before = self.cycle
+
+        def look() -> None:
+            waits = self.cycle is None or (self.cycle is before and self.cycle.response_complete)
+            if waits and not self.transport.get_write_buffer_size():
+                self._cut_off("no request came from it in time", told=False)
+            else:
+                self._expect_request()
+
+        self._asking = self.loop.call_later(self.limits.request_s, look)
+
+    def _cut_off(self, why: str, told: bool = True) -> None:
+        if told:
+            note_event("client cut off", f"a client was cut off: {why}", way="http", address=str(self.client))
+        self.transport.abort()
+
+
+def bounded(limits: ClientLimits) -> type[asyncio.Protocol]:
+    """The protocol with these limits, as uvicorn makes it for each connection."""
+    found: Any = type("BoundedProtocolWithLimits", (BoundedProtocol,), {"limits": limits})
+    return cast(type[asyncio.Protocol], found)

@@ -1,0 +1,77 @@
+"""The server's log on standard error: one line for each event, as text or as JSON.
+
+2026-01-01T12:00:00Z start: slicemill serves 13 queries at http://127.0.0.1:8080
+{"at": "2026-01-01T12:00:00Z", "level": "info", "event": "start", "message": "…", "url": "http://…"}
+
+Events are few: start, stop, statement, problem, recovered, client cut off, and what libraries warn of.
+Requests are not logged; `/metrics` counts, and the audit log says who changed what.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+
+_LOGGER = logging.getLogger("slicemill.server")
+_EVENT, _FIELDS = "slicemill_event", "slicemill_fields"
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+def note_event(event: str, message: str, level: int = logging.INFO, **fields: object) -> None:
+    """Log an event; `fields` are for programs, and are in the JSON form alone."""
+    _LOGGER.log(level, "%s", message, extra={_EVENT: event, _FIELDS: fields})
+
+
+def _at(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class TextLines(logging.Formatter):
+    """A line for people; what has several lines stays so, and a trace follows."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = getattr(record, _EVENT, record.levelname.lower())
+        line = f"{_at(record)} {event}: {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonLines(logging.Formatter):
+    """A JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "at": _at(record),
+            "level": record.levelname.lower(),
+            "event": getattr(record, _EVENT, "message"),
+            "message": record.getMessage(),
+            **getattr(record, _FIELDS, {}),
+        }
+        if record.exc_info:
+            entry["trace"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False, default=str)
+
+
+@contextmanager
+def logging_to_stderr(form: LogFormat) -> Iterator[None]:
+    """Log our events and everybody's warnings while this lasts."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
+    root, ours = logging.getLogger(), logging.getLogger("slicemill")
+    level = ours.level
+    root.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        ours.setLevel(level)
+        root.removeHandler(handler)

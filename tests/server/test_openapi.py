@@ -1,0 +1,58 @@
+"""The description of the HTTP interface is true: requests made from it get the answers that it promises."""
+
+from __future__ import annotations
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from schemathesis.specs.openapi.schemas import OpenApiSchema
+
+from slicemill.server.access import Access
+from slicemill.server.http.app import create_app
+from slicemill.server.live import LiveResults
+from slicemill.server.service import MillService
+
+ROUTES = [
+    ("POST", "/v1/statements"),
+    ("POST", "/v1/check"),
+    ("GET", "/v1/catalog"),
+    ("GET", "/v1/queries"),
+    ("GET", "/v1/queries/{name}"),
+    ("GET", "/v1/queries/{name}/explain"),
+    ("GET", "/v1/queries/{name}/results"),
+    ("GET", "/v1/explain"),
+    ("GET", "/v1/metrics"),
+    ("GET", "/metrics"),
+    ("GET", "/v1/support-bundle"),
+    ("GET", "/health"),
+]
+STREAMS = [("GET", "/v1/queries/{name}/live")]  # without an end that could be waited for
+
+
+@pytest.fixture
+def api(service: MillService) -> OpenApiSchema:
+    app = create_app(service, LiveResults(service), Access())
+    return schemathesis.openapi.from_asgi("/openapi.json", app)
+
+
+def test_every_route_is_tried(api: OpenApiSchema) -> None:
+    described = {(found.ok().method.upper(), found.ok().path) for found in api.get_all_operations()}
+    assert described == {*ROUTES, *STREAMS}
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_every_answer_is_as_it_is_described(api: OpenApiSchema, method: str, path: str) -> None:
+    @given(case=api[path][method].as_strategy())
+    @settings(
+        max_examples=20,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def check(case: schemathesis.Case) -> None:
+        # Whether a text is a statement is for ESL to say, not for the description of a request.
+        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+    check()

@@ -1,0 +1,205 @@
+"""Nonsense over both protocols: no crash, no hang, and nobody sees what is another's."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from slicemill.server.access import Access
+from slicemill.server.client_limits import ClientLimits
+from slicemill.server.network import Listening, serving
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+
+FUZZ = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+SECRET = "north_secret"
+NORTH = f"""
+CREATE STREAM north_bid AS SELECT item, price FROM bid;
+CREATE QUERY north_top AS SELECT item, '{SECRET}' AS word FROM north_bid;
+CREATE STREAM south_bid AS SELECT item, price FROM bid;
+CREATE QUERY south_top AS SELECT item FROM south_bid;
+"""
+
+
+class Errors(logging.Handler):
+    """What the server logs as an error of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found.append(self.format(record))
+
+
+class Served:
+    """A server with two people who may not see each other's names."""
+
+    def __init__(self, listening: Listening, tokens: dict[str, str], errors: Errors) -> None:
+        assert listening.postgres is not None
+        self.url = listening.url
+        self.port: int = listening.postgres.getsockname()[1]
+        self.tokens = tokens
+        self.errors = errors
+
+    def is_well(self) -> bool:
+        """Does it still answer, over both protocols, and was nothing an error of ours?"""
+        north = self.tokens["north"]
+        with psycopg.connect(
+            host="127.0.0.1", port=self.port, user="x", dbname="x", password=north, connect_timeout=20
+        ) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        assert httpx.get(f"{self.url}/health", timeout=20).status_code == 200
+        assert self.errors.found == []
+        return True
+
+
+@pytest.fixture
+def served(service: MillService, tmp_path: Path) -> Iterator[Served]:
+    UserSession(service).execute(NORTH)
+    access = Access(tmp_path / "access")
+    tokens = {name: access.add(name, "operator", [f"{name}_*"], 0) for name in ("north", "south")}
+    errors = Errors()
+    logging.getLogger().addHandler(errors)
+    made = Listening(postgres_port=0)
+    try:
+        with serving(service, made, access, ClientLimits(request_s=5.0)):
+            yield Served(made, tokens, errors)
+    finally:
+        logging.getLogger().removeHandler(errors)
+
+
+def said(port: int, content: bytes) -> bytes:
+    """All that the server says to some bytes, until it ends the connection."""
+    found = bytearray()
+    with socket.create_connection(("127.0.0.1", port), 20) as raw, contextlib.suppress(ConnectionError):
+        raw.sendall(content)
+        raw.shutdown(socket.SHUT_WR)
+        while part := raw.recv(1 << 16):
+            found += part
+    return bytes(found)
+
+
+def framed(kind: bytes, content: bytes) -> bytes:
+    return kind + struct.pack("!i", len(content) + 4) + content
+
+
+def greeting(token: str) -> bytes:
+    options = b"user\0x\0database\0x\0\0"
+    return struct.pack("!ii", len(options) + 8, 196608) + options + framed(b"p", token.encode() + b"\0")
+
+
+STATEMENTS = [
+    "SELECT 1",
+    "SELECT $1",
+    "SELECT * FROM south_top",
+    "SELECT * FROM north_top",
+    "SHOW CREATE north_top",
+    "SHOW STATEMENTS",
+    "EXPLAIN",
+    "SUBSCRIBE north_top SINCE 0",
+    "COPY (SELECT * FROM north_top) TO STDOUT",
+    "COPY (SHOW STATEMENTS) TO STDOUT",
+    "COPY () TO STDOUT",
+    "COPY (SELECT 1; SELECT 2) TO STDOUT",
+    "SELECT statement FROM (SHOW CREATE north_top)",
+    "SELECT * FROM duckdb_tables()",
+    "SELECT * FROM information_schema.columns",
+    "BEGIN",
+    "",
+    ";;",
+    "'",
+]
+texts = st.sampled_from(STATEMENTS) | st.text(max_size=30)
+strings = texts.map(lambda text: text.replace("\0", "").encode("utf-8", "replace") + b"\0")
+names = st.sampled_from([b"\0", b"a\0", b"b\0"])
+counts = st.integers(-2, 4).map(lambda count: struct.pack("!h", count))
+values = st.sampled_from(
+    [b"\xff\xff\xff\xff", struct.pack("!i", 2) + b"12", struct.pack("!i", -7), b"\0\0\0\x09x"]
+)
+bodies = st.one_of(
+    strings,
+    st.tuples(names, strings, counts).map(b"".join),
+    st.tuples(names, names, counts, counts, values, counts).map(b"".join),
+    st.tuples(st.sampled_from([b"S", b"P", b"x"]), names).map(b"".join),
+    st.tuples(names, st.integers(-1, 3).map(lambda most: struct.pack("!i", most))).map(b"".join),
+    st.binary(max_size=20),
+)
+kinds = st.sampled_from([bytes([kind]) for kind in b"QPBDESCHXpdcfF\x00z"])
+messages = st.builds(framed, kinds, bodies)
+
+
+@FUZZ
+@given(content=st.binary(max_size=200))
+@example(content=struct.pack("!ii", 8, 80877102))
+@example(content=struct.pack("!ii", 8, 80877103) * 50)
+def test_random_bytes_end_their_own_connection_alone(served: Served, content: bytes) -> None:
+    assert SECRET.encode() not in said(served.port, content)
+    assert served.errors.found == []
+
+
+@FUZZ
+@given(sent=st.lists(messages, max_size=12))
+def test_random_messages_of_one_tell_nothing_of_another(served: Served, sent: list[bytes]) -> None:
+    answered = said(served.port, greeting(served.tokens["south"]) + b"".join(sent))
+    assert b"Z\0\0\0\x05I" in answered, "the greeting was in order"
+    assert SECRET.encode() not in answered
+    assert served.errors.found == []
+
+
+@FUZZ
+@given(sent=st.lists(messages, max_size=8))
+def test_random_messages_without_a_token_are_answered_by_nothing(served: Served, sent: list[bytes]) -> None:
+    answered = said(served.port, greeting("wrong") + b"".join(sent))
+    assert b"Z\0\0\0\x05I" not in answered
+    assert served.errors.found == []
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+requests = st.one_of(
+    st.fixed_dictionaries({"json": json_values | st.fixed_dictionaries({"text": texts | json_values})}),
+    st.fixed_dictionaries({"content": st.binary(max_size=100)}),
+)
+
+
+@FUZZ
+@given(path=st.sampled_from(["/v1/statements", "/v1/check"]), request=requests)
+@example(path="/v1/check", request={"content": b"\x80"})
+def test_random_bodies_are_answered_and_tell_nothing_of_another(
+    served: Served, path: str, request: dict[str, object]
+) -> None:
+    headers = {"Authorization": f"Bearer {served.tokens['south']}"}
+    response = httpx.post(f"{served.url}{path}", headers=headers, timeout=20, **request)  # type: ignore[arg-type]
+    assert response.status_code in (200, 400, 403, 422)
+    assert SECRET not in response.text
+    assert served.errors.found == []
+
+
+@FUZZ
+@given(
+    content=st.binary(max_size=100),
+    starts=st.sampled_from([b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"]),
+)
+def test_random_bytes_to_the_http_port_end_their_own_connection_alone(
+    served: Served, content: bytes, starts: bytes
+) -> None:
+    said(int(served.url.rpartition(":")[2]), starts + content)
+    assert served.errors.found == []
+
+
+def test_after_all_of_it_the_server_is_well(served: Served) -> None:
+    assert served.is_well()

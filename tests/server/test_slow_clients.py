@@ -1,0 +1,158 @@
+"""Clients that stop reading: they are cut off with their place kept, and nobody else is slower for it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from server.conftest import bid
+from server.test_http import events
+from slicemill.server.client_limits import ClientLimits
+from slicemill.server.network import Listening, serving
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+
+LIMITS = ClientLimits(stuck_s=1.0, request_s=0.5)
+EPOCHS, ROWS = 24, 40  # with rows of 10 KB: more than the buffers of both sockets hold
+WIDE = "CREATE QUERY wide AS SELECT price, repeat('x', 10000) AS filling FROM bid"
+
+
+@pytest.fixture
+def listening(service: MillService) -> Iterator[Listening]:
+    UserSession(service).execute(WIDE)
+    made = Listening(postgres_port=0)
+    with serving(service, made, limits=LIMITS):
+        yield made
+
+
+def connected(port: int) -> socket.socket:
+    """A socket with a small buffer, so that it is full soon."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.settimeout(30)
+    made.connect(("127.0.0.1", port))
+    return made
+
+
+def fill(service: MillService) -> None:
+    for epoch in range(EPOCHS):
+        bid(service, *((1, epoch * ROWS + row, epoch * ROWS + row) for row in range(ROWS)))
+
+
+def taken_until_cut_off(stuck: socket.socket) -> bytes:
+    """All that had been sent before the connection ended."""
+    found = bytearray()
+    try:
+        while part := stuck.recv(1 << 20):
+            found += part
+    except ConnectionResetError:
+        pass
+    return bytes(found)
+
+
+def live_prices(listening: Listening, since: int) -> list[int]:
+    """The prices of all epochs from one on, by a client that reads."""
+    found: list[int] = []
+    with (
+        httpx.Client(base_url=listening.url, timeout=30) as client,
+        client.stream("GET", "/v1/queries/wide/live", params={"since": since}) as response,
+    ):
+        for event in events(response):
+            found += [row["price"] for row in json.loads(event["data"])["rows"]]
+            if found[-1] == EPOCHS * ROWS - 1:
+                break
+    return found
+
+
+class CutOff:
+    """What the log says of clients that were cut off."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+        self.told = threading.Event()
+        monkeypatch.setattr(f"{module}.note_event", self._note)
+
+    def _note(self, event: str, *_: object, **__: object) -> None:
+        if event == "client cut off":
+            self.told.set()
+
+
+def test_a_client_of_live_results_that_does_not_read_is_cut_off_and_goes_on_later(
+    listening: Listening, service: MillService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_off = CutOff(monkeypatch, "slicemill.server.http.protocol")
+    with connected(listening.http.getsockname()[1]) as stuck:
+        stuck.sendall(b"GET /v1/queries/wide/live?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        fill(service)
+        assert live_prices(listening, 0) == list(range(EPOCHS * ROWS)), "others get all, meanwhile"
+        assert cut_off.told.wait(30)
+        got = taken_until_cut_off(stuck)
+    ids = [int(line[4:]) for line in got.split(b"\n") if line.startswith(b"id: ")]
+    whole = got.count(b"\n\n") - 1  # the last event may not be whole
+    assert whole < EPOCHS
+    after = live_prices(listening, ids[whole - 1] if whole else 0)
+    assert after == list(range(whole * ROWS, EPOCHS * ROWS))
+
+
+def test_a_client_of_postgresql_that_does_not_read_is_cut_off(
+    listening: Listening, service: MillService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert listening.postgres is not None
+    cut_off = CutOff(monkeypatch, "slicemill.server.postgres.listen")
+    statement = b"SUBSCRIBE wide SINCE 0\0"
+    with connected(listening.postgres.getsockname()[1]) as stuck:
+        stuck.sendall(struct.pack("!ii", 9, 196608) + b"\0")
+        stuck.sendall(b"Q" + struct.pack("!i", len(statement) + 4) + statement)
+        fill(service)
+        assert live_prices(listening, 0) == list(range(EPOCHS * ROWS)), "others get all, meanwhile"
+        assert cut_off.told.wait(30)
+        assert len(taken_until_cut_off(stuck)) < EPOCHS * ROWS * 10_000
+
+
+def test_a_client_that_takes_its_time_is_not_cut_off(listening: Listening, service: MillService) -> None:
+    fill(service)
+    taken = 0
+    whole = EPOCHS * ROWS * 10_000
+    # The limit passes more than once before all is taken.
+    with socket.create_connection(("127.0.0.1", listening.http.getsockname()[1]), 30) as slow:
+        slow.sendall(b"GET /v1/queries/wide/results HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        pause = threading.Event()
+        while taken < whole:
+            part = slow.recv(200_000)
+            assert part, f"cut off after {taken} of {whole} bytes"
+            taken += len(part)
+            pause.wait(LIMITS.stuck_s / 20)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
+def test_a_request_that_does_not_come_whole_ends_its_connection(listening: Listening, sent: bytes) -> None:
+    with connected(listening.http.getsockname()[1]) as silent:
+        silent.sendall(sent)
+        assert taken_until_cut_off(silent) == b""
+
+
+def test_a_connection_that_asks_again_and_again_stays(listening: Listening) -> None:
+    with httpx.Client(base_url=listening.url) as client:
+        pause = threading.Event()
+        for _ in range(4):
+            assert client.get("/health").status_code == 200
+            pause.wait(LIMITS.request_s / 2)
+
+
+def test_results_are_encoded_once_for_all_who_follow(listening: Listening, service: MillService) -> None:
+    def count(name: str) -> float:
+        lines = httpx.get(f"{listening.url}/metrics").text.splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(name))
+
+    fill(service)
+    with ThreadPoolExecutor(4) as clients:
+        for prices in clients.map(lambda _: live_prices(listening, 0), range(4)):
+            assert prices == list(range(EPOCHS * ROWS))
+    assert count("slicemill_live_epochs_encoded_total") == EPOCHS
+    assert count("slicemill_live_epochs_sent_total") == 4 * EPOCHS

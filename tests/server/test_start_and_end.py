@@ -1,0 +1,186 @@
+"""How a server starts and ends: what cannot be had yet waits, a signal loses nothing, logs are lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from server.conftest import bid
+from slicemill.esl import EslError, SourceText
+from slicemill.server.logs import JsonLines, LogFormat, TextLines, logging_to_stderr, note_event
+from slicemill.server.serve import _notify_systemd
+from slicemill.server.service import MillService
+from slicemill.server.starting import WaitingStatements
+from slicemill.server.user_session import UserSession
+
+SCRIPT = """
+CREATE TABLE item (id int, name varchar) USING csv OPTIONS (path '{file}', header true);
+CREATE QUERY named AS SELECT B.price, I.name FROM bid AS B, item AS I WHERE B.item = I.id;
+CREATE QUERY cheap AS SELECT price FROM bid WHERE price < 5;
+"""
+
+
+def test_what_is_not_there_yet_waits_and_the_rest_runs(service: MillService, tmp_path: Path) -> None:
+    file = tmp_path / "item.csv"
+    waiting = WaitingStatements(service)
+    waiting.declare(SourceText(SCRIPT.format(file=file)))
+    assert sorted(service.mill.queries) == ["cheap", "dear"]
+    assert [problem.split(":")[1].strip() for problem in service.problems()] == [
+        "CREATE TABLE item …",
+        "CREATE QUERY named …",
+    ]
+    assert waiting.try_again() == []
+    file.write_text("id,name\n1,lamp\n")
+    assert waiting.try_again() == ["CREATE TABLE item …", "CREATE QUERY named …"]
+    bid(service, (1, 20, 1))
+    (answer,) = UserSession(service).execute("SELECT price, name FROM named")
+    assert answer.table is not None
+    assert answer.table.to_pylist() == [{"price": 20, "name": "lamp"}]
+    assert service.problems() == []
+
+
+def test_a_mistake_in_a_script_is_told_and_nothing_of_it_runs(service: MillService) -> None:
+    with pytest.raises(EslError, match="did you mean item"):
+        WaitingStatements(service).declare(
+            SourceText("CREATE QUERY a AS SELECT price FROM bid; CREATE QUERY b AS SELECT itm FROM bid")
+        )
+    assert list(service.mill.queries) == ["dear"]
+
+
+def test_events_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_to_stderr(LogFormat.JSON):
+        note_event("start", "it serves\nqueries", url="http://x")
+        logging.getLogger("elsewhere").warning("beware")
+        logging.getLogger("elsewhere").info("not this")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["event"], line["message"], line.get("url")) for line in lines] == [
+        ("start", "it serves\nqueries", "http://x"),
+        ("message", "beware", None),
+    ]
+    with logging_to_stderr(LogFormat.TEXT):
+        note_event("stop", "ended")
+    assert capsys.readouterr().err.endswith("Z stop: ended\n")
+
+
+def test_a_trace_is_in_the_log() -> None:
+    out = io.StringIO()
+    handler = logging.StreamHandler(out)
+    for formatter in (JsonLines(), TextLines()):
+        handler.setFormatter(formatter)
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            record = logging.LogRecord("x", logging.ERROR, "", 0, "failed", (), sys.exc_info())
+        handler.emit(record)
+    assert "ValueError: broken" in json.loads(out.getvalue().splitlines()[0])["trace"]
+
+
+def test_systemd_is_told_when_it_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        _notify_systemd("READY=1")
+        assert listening.recv(100) == b"READY=1"
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    _notify_systemd("READY=1")
+
+
+# A server whose workers are in its own process; rows come from a growing file.
+SERVER = """
+import sys
+from concurrent.futures import Future
+from slicemill.engine import mill
+from slicemill.server import serve
+from slicemill.server.network import Listening
+from slicemill.esl import SourceText
+from support.engine import inline_pool
+from pathlib import Path
+
+home, folder = map(Path, sys.argv[1:])
+serve.Mill = lambda spark, home: mill.Mill(home=home, pool=inline_pool(1), poll_ms=5)
+script = f'''
+CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts USING csv OPTIONS (path '{folder}');
+CREATE QUERY total AS SELECT item, count(*) OVER (PARTITION BY item RANGE UNBOUNDED PRECEDING) AS n FROM bid;
+'''
+options = serve.ServeOptions(home, SourceText(script), log_format=serve.LogFormat.JSON)
+serve.run_server(Listening(), options, Future())
+"""
+
+
+class ServerProcess:
+    """A server in a process of its own, and what it logs."""
+
+    def __init__(self, home: Path, folder: Path) -> None:
+        root = Path(__file__).parents[2]
+        paths = [str(root / part) for part in ("src", "client/src", "tests")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(home), str(folder)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        self.url = ""
+
+    def started(self) -> None:
+        self.url = self.event("start")["url"]
+
+    def event(self, wanted: str) -> dict[str, str]:
+        """The next event of this kind."""
+        assert self.process.stderr is not None
+        seen = []
+        for line in self.process.stderr:
+            seen.append(line)
+            if line.startswith("{") and (entry := json.loads(line))["event"] == wanted:
+                found: dict[str, str] = entry
+                return found
+        raise AssertionError("".join(seen))
+
+    def rows_when(self, count: int) -> list[int]:
+        """The results once there are so many."""
+        found: list[int] = []
+        with (
+            httpx.Client(base_url=self.url, timeout=60) as client,
+            client.stream("GET", "/v1/queries/total/live", params={"since": 0}) as response,
+        ):
+            for line in response.iter_lines():
+                if line.startswith("data: ") and "rows" in line:
+                    found += [row["n"] for row in json.loads(line[6:])["rows"]]
+                    if len(found) >= count:
+                        return found
+        raise AssertionError(found)
+
+
+def test_a_server_that_is_told_to_end_loses_nothing_and_gives_nothing_twice(tmp_path: Path) -> None:
+    folder, home = tmp_path / "in", tmp_path / "home"
+    folder.mkdir()
+
+    def arrive(first: int, rows: int) -> None:
+        lines = "".join(f"1,2,2026-01-01 00:{n // 60:02d}:{n % 60:02d}\n" for n in range(first, first + rows))
+        (folder / f".{first}").write_text(lines)
+        (folder / f".{first}").rename(folder / f"{first:06d}.csv")
+
+    arrive(0, 100)
+    for restart in range(2):
+        server = ServerProcess(home, folder)
+        try:
+            server.started()
+            count = 100 * (restart + 1)
+            assert server.rows_when(count) == list(range(1, count + 1))
+            server.process.send_signal(signal.SIGTERM)
+            arrive(count, 100)  # while it ends
+            server.event("stop")
+            assert server.process.wait(60) == 0
+        finally:
+            server.process.kill()
+            assert server.process.stderr is not None
+            server.process.stderr.close()
