@@ -203,9 +203,10 @@ class TableOfNow:
         else:
             assert self.rows[own] > 0, f"{op} of {own}, which is not there"
             self.rows[own] -= 1
+            if not self.rows[own]:
+                del self.rows[own]
         if op == "update_before":
             self._before = (ts, own)
-        self.rows = +self.rows
 
     def _key(self, row: Row) -> Row:
         key = self.schema.key

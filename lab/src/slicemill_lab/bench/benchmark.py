@@ -20,6 +20,7 @@ NAMES = (
     "many",
     "mixed",
     "model",
+    "nexmark",
     "over",
     "pacing",
     "policies",

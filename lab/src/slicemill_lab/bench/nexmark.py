@@ -1,0 +1,139 @@
+"""The 24 queries of NEXMark, each alone and all in one mill: processor time from rows to committed results.
+
+A mill over workers in this process takes the same events, a second of event time in a run. The first events
+compile what is needed, and are not measured. Rounds alternate, and the best of each counts. Each query gives
+as many rows beside the others as alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import getloadavg
+from pathlib import Path
+
+import pyarrow as pa
+from rich.table import Table
+
+from slicemill.engine.mill import Mill
+from slicemill.engine.workers.inline import InlinePool
+from slicemill.engine.workers.sharing import HANDLER
+from slicemill_lab.bench.benchmark import Benchmark
+from slicemill_lab.bench.files.comparison import tell
+from slicemill_lab.bench.inputs.nexmark_queries import NAMES, event_tables, script
+from slicemill_lab.bench.startup import example_root
+from slicemill_lab.claims import at_most, timed
+from slicemill_lab.experiment import Result, Scale
+
+TOGETHER = "all together"
+_SECOND = 1_000_000
+_CPU, _ROWS = "CPU seconds", "events per CPU second"
+
+
+@dataclass(frozen=True, slots=True)
+class NexmarkSizes:
+    """Events a second of event time, of all streams; seconds that warm up, and that are measured."""
+
+    rate: int
+    warm_s: int
+    measured_s: int
+    rounds: int
+
+
+SIZES: Mapping[Scale, NexmarkSizes] = {
+    "small": NexmarkSizes(1_000, 5, 20, 1),
+    "full": NexmarkSizes(10_000, 10, 60, 3),
+}
+
+
+def run(scale: Scale) -> Result:
+    return compare(SIZES[scale], NAMES)
+
+
+def compare(sizes: NexmarkSizes, names: Sequence[str]) -> Result:
+    seconds = [
+        event_tables(second * sizes.rate, (second + 1) * sizes.rate, sizes.rate)
+        for second in range(sizes.warm_s + sizes.measured_s)
+    ]
+    best: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    differing: set[str] = set()
+    for number in range(sizes.rounds):
+        for way, queries in {**{name: (name,) for name in names}, TOGETHER: tuple(names)}.items():
+            cpu_s, rows = played(queries, seconds, sizes.warm_s)
+            best[way] = min(best.get(way, cpu_s), cpu_s)
+            differing |= {name for name, count in rows.items() if counts.setdefault(name, count) != count}
+            tell(f"{way}, round {number + 1} of {sizes.rounds}: {cpu_s:.2f} CPU s")
+    events = sizes.rate * sizes.measured_s
+    alone = {name: best[name] for name in names}
+    dearest = max(alone, key=alone.__getitem__)
+    claims = (
+        at_most("queries with more or fewer rows beside others than alone", len(differing), 0),
+        timed(
+            at_most(
+                "all together: CPU seconds / those of the dearest alone",
+                best[TOGETHER] / alone[dearest],
+                5,
+                f"{best[TOGETHER]:.2f} s, {dearest} {alone[dearest]:.2f} s; "
+                f"the sum of all alone is {sum(alone.values()):.2f} s",
+            )
+        ),
+    )
+    figures = {
+        "how": f"{events} events, {sizes.rate} a second of event time, one process, one cell, "
+        f"the best of {sizes.rounds}",
+        _CPU: {way: round(cpu_s, 3) for way, cpu_s in best.items()},
+        _ROWS: {way: round(events / cpu_s) for way, cpu_s in best.items()},
+        "result rows": counts,
+        "load of the machine, 1 min": round(getloadavg()[0], 1),
+    }
+    return Result(claims, figures)
+
+
+def played(
+    queries: Sequence[str], seconds: Sequence[Mapping[str, pa.Table]], warm: int
+) -> tuple[float, dict[str, int]]:
+    """Processor seconds behind the first `warm` seconds of events, and how many rows each query has given."""
+    now, root = 0, example_root()
+    with (
+        tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name,
+        Mill(
+            home=Path(name) / "home",
+            folder=root,
+            pool=InlinePool(1, HANDLER),
+            clock=lambda: now,
+            cells=1,
+            read_sources=False,
+        ) as mill,
+    ):
+        # A sink would write beside us; results are in the log all the same.
+        mill.execute(script(root, queries).replace(" WITH (sink = 'parquet:out/nexmark/q10')", ""))
+        mill.open()
+        begun = time.process_time()
+        for number, tables in enumerate(seconds):
+            if number == warm:
+                begun = time.process_time()
+            now = (number + 1) * _SECOND
+            for stream in mill.streams.keys() & tables.keys():
+                mill.feed(stream, tables[stream])
+            mill.dispatcher.admit_handed()
+            mill.dispatcher.run_all()
+        mill.dispatcher.end_streams()
+        mill.dispatcher.run_all()
+        cpu_s = time.process_time() - begun
+        for query in queries:
+            if (error := mill.queries[query].error) is not None:
+                raise AssertionError(f"{query}: {error}")
+        return cpu_s, {query: mill.queries[query].metrics().rows for query in queries}
+
+
+def tables(result: Result) -> Sequence[Table]:
+    table = Table("query", _CPU, _ROWS)
+    for way, cpu_s in result.figures[_CPU].items():
+        table.add_row(way, f"{cpu_s:.3f}", f"{result.figures[_ROWS][way]:,}")
+    return (table,)
+
+
+BENCHMARK = Benchmark("NEXMark's 24 queries, each alone and all together", run, tables)
