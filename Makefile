@@ -12,10 +12,10 @@ QUICK_2 := tests/ingest tests/model tests/scheduling tests/metrics tests/sheddin
            tests/test_spec_ids.py tests/test_corpus_reader.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo serve quick test test-slow lint bench lab wheel lock clean
+.PHONY: help venv demo serve console screenshots openapi quick test test-slow lint bench lab wheel lock clean
 
 help: ## show this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(READY): requirements.lock pyproject.toml lab/pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "slicemill needs $(PYTHON); set PYTHON=/path/to/python3.11"; exit 1; }
@@ -26,21 +26,38 @@ $(READY): requirements.lock pyproject.toml lab/pyproject.toml
 
 venv: $(READY) ## create .venv from requirements.lock
 
-demo: $(READY) ## start a server with examples/auction.esl and show what it does, for half a minute
+# The console is made from web/ once, and again when that changes; where npm's registry cannot be reached, what
+# needs it goes on without, and says so.
+CONSOLE := src/slicemill/server/console/index.html
+WEB     := $(shell find web -path web/node_modules -prune -o -type f -not -name schema.d.ts -print)
+
+$(CONSOLE): $(READY) $(WEB)
+	@$(BIN)/python web/tools/make_console.py --optional
+
+console: $(READY) ## build the web console into the server's package
+	$(BIN)/python web/tools/make_console.py
+
+screenshots: $(READY) $(CONSOLE) ## pictures of the console's pages into docs/pictures/console (needs Chromium)
+	$(BIN)/python web/tools/screenshots.py
+
+openapi: $(READY) ## write down the API that the console is typed by, after it has changed
+	$(BIN)/python web/tools/openapi.py web/openapi.json
+
+demo: $(READY) $(CONSOLE) ## start a server with examples/auction.esl and show what it does, for half a minute
 	$(BIN)/python examples/demo.py
 
-serve: $(READY) ## the same server, until ctrl-c; its home is out/auction
+serve: $(READY) $(CONSOLE) ## the same server, until ctrl-c; its home is out/auction
 	@mkdir -p out
 	$(BIN)/slicemill serve examples/auction.esl --home out/auction --postgres-port 5433
 
 lint: $(READY) ## ruff and mypy --strict
-	$(BIN)/ruff check src lab client tests
-	$(BIN)/ruff format --check src lab client tests
+	$(BIN)/ruff check src lab client tests web
+	$(BIN)/ruff format --check src lab client tests web
 	$(BIN)/mypy
 
 # Two processes, for two cores: one has the Spark session and tests the runtime, the other tests the rest; its
 # output comes when both are done.
-test: lint ## lint, then the whole test suite
+test: lint $(CONSOLE) ## lint, then the whole test suite
 	@mkdir -p out
 	@$(BIN)/python -m pytest -p no:cacheprovider -m "not first_process" > out/plain-tests.log 2>&1 & plain=$$!; \
 	$(BIN)/python -m pytest -m first_process; spark=$$?; \
@@ -66,7 +83,7 @@ lab: $(READY) ## run every published experiment and draw its plot into out/lab
 bench: $(READY) ## run every benchmark
 	$(BIN)/slicemill bench --all
 
-wheel: $(READY) ## a wheel with the machine code of its kernels, for any processor of this kind
+wheel: $(READY) $(CONSOLE) ## a wheel with the machine code of its kernels, for any processor of this kind
 	rm -rf out/code
 	SLICEMILL_COMPILE=always SLICEMILL_CACHE=out/code NUMBA_CPU_NAME=generic \
 	  $(BIN)/python -m pytest -p no:cacheprovider tests/test_corpus_on_engine.py
@@ -78,5 +95,6 @@ lock: ## renew requirements.lock (needs uv)
 	  --no-emit-index-url --no-header --python-version 3.11 --upgrade -o requirements.lock
 
 clean: ## remove the virtual environment and everything generated
-	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules
+	rm -rf src/slicemill/server/console web/src/api/schema.d.ts
 	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -54,7 +54,7 @@ class Measuring:
         unit = running.writers.get(metrics.query)
         if unit is not None:
             metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
-            behind = graph.ancestors(metrics.query)
+            behind = graph.ancestors(metrics.query) if unit.sheds else frozenset()
             found = [shed for node, shed in unit.sheds.items() if node in behind]
             metrics.shed = merged(found) if found else None
         return metrics

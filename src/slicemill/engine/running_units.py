@@ -449,6 +449,11 @@ class RunningUnits:
         position = self.position[unit]
         return int(self.rows[position]), *self.waiting.of(position)
 
+    def longest_wait_s(self, unit: str, now_us: int) -> float:
+        """For how long the oldest row has waited at a unit; 0 where none does."""
+        oldest = int(self._oldest_us[self.position[unit]])
+        return 0.0 if oldest == END else max(0.0, (now_us - oldest) / _US)
+
 
 def _written(unit: RunningUnit) -> Iterator[tuple[str, Written]]:
     graph = unit.plan.graph

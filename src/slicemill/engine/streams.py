@@ -373,6 +373,11 @@ class RunningStream:
         """When the time of one of its logs got to timestamps after one."""
         return (self._line if log == self.name else self._side_line).after(after)
 
+    @property
+    def announced(self) -> int:
+        """The watermark as it was last announced: looking at it announces nothing."""
+        return self._announced.rows
+
     def watermark(self, now: int) -> int:
         """The stream's watermark; it never goes back (M25)."""
         if self._is_over:

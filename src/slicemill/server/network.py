@@ -24,6 +24,7 @@ from slicemill.server.http.app import create_app
 from slicemill.server.http.protocol import bounded
 from slicemill.server.live import LiveResults
 from slicemill.server.postgres.listen import PostgresServer
+from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 
 _STARTED_S = 30.0
@@ -130,9 +131,11 @@ async def _serve(
         ended = asyncio.Event()
         live = LiveResults(service)
         live.start(asyncio.get_running_loop())
+        sampler = Sampler(service.mill)
+        sampler.start()
         certificate = listening.certificate
         config = uvicorn.Config(
-            create_app(service, live, access),
+            create_app(service, live, sampler, access),
             http=bounded(limits),
             log_config=None,
             access_log=False,
@@ -153,6 +156,7 @@ async def _serve(
         raise
     await ended.wait()
     live.stop()
+    sampler.stop()
     if postgres_server is not None:
         postgres_server.close()
         postgres.end()

@@ -23,6 +23,7 @@ from slicemill.engine.mill import Mill
 from slicemill.esl import SourceText
 from slicemill.server.access import Access
 from slicemill.server.audit import AuditLog
+from slicemill.server.http.console_files import NOT_BUILT, console_files
 from slicemill.server.logs import LogFormat, logging_to_stderr, note_event
 from slicemill.server.network import Listening, serving
 from slicemill.server.permissions import Allowed
@@ -81,6 +82,8 @@ def _tell_started(mill: Mill, url: str, postgres_url: str | None, options: Serve
     message = f"slicemill serves {len(mill.queries)} queries at {url}"
     if postgres_url is not None:
         message += f", and to clients of PostgreSQL at {postgres_url}"
+    if not console_files():
+        message += f", {NOT_BUILT}"
     if options.home is None:
         message += "; without --home, all is gone when it ends"
     note_event(

@@ -161,7 +161,7 @@ class UserSession:
 
     def explain(self, name: str | None = None, form: str = "text") -> str:
         """How a query runs, or all of them: as text, json or svg."""
-        self._require_all_names(name)
+        self.require_all_names(name)
         forms = {
             "text": self.service.explain,
             "json": self.service.explain_json,
@@ -169,7 +169,7 @@ class UserSession:
         }
         return forms[form](name)
 
-    def _require_all_names(self, name: str | None) -> None:
+    def require_all_names(self, name: str | None) -> None:
         """What is about all queries is for those who may see all of them."""
         if name is not None:
             self.principal.require_name(name)
@@ -178,7 +178,7 @@ class UserSession:
 
     def metrics(self) -> dict[str, object]:
         """All figures of the mill."""
-        self._require_all_names(None)
+        self.require_all_names(None)
         return self.service.mill.metrics().plain()
 
 

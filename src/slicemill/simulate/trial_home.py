@@ -24,7 +24,7 @@ def costs_of_home(folder: Path, catalog: Catalog) -> Costs:
     known = [(unit, *_learned(home, unit)) for unit in cut(graph)]
     # What a job costs in any case is part of each unit's figure: no more than the least of them.
     job_s = min((statistics.cost.overhead for _, statistics, _ in known), default=0.0)
-    return Costs(job_s, tuple(_cost(*found, job_s, graph, catalog) for found in known))
+    return Costs(job_s, tuple(unit_cost(*found, job_s, graph, catalog) for found in known))
 
 
 def _learned(home: HomeReader, unit: Unit) -> tuple[UnitStatistics, int]:
@@ -42,9 +42,10 @@ def _learned(home: HomeReader, unit: Unit) -> tuple[UnitStatistics, int]:
     return statistics, prod(fields["placement"]["shape"])
 
 
-def _cost(
+def unit_cost(
     unit: Unit, statistics: UnitStatistics, cells: int, job_s: float, graph: QueryGraph, catalog: Catalog
 ) -> UnitCost:
+    """What a unit costs by its statistics, which it got with so many cells."""
     cost = statistics.cost
     outputs = tuple(output_of(log, statistics.selectivity(log), catalog) for _, log in unit.outputs)
     return UnitCost(

@@ -18,6 +18,8 @@ from slicemill.errors import SlicemillError
 from slicemill.server.access import Access, Denied, UserRole
 from slicemill.server.bundle import support_bundle
 from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_rows
+from slicemill.server.http.console_data import add_console_data
+from slicemill.server.http.console_files import add_console_files
 from slicemill.server.http.messages import (
     CatalogEntry,
     Health,
@@ -35,6 +37,7 @@ from slicemill.server.http.prometheus import prometheus_text
 from slicemill.server.http.protection import CurrentSession, Unauthenticated, protect
 from slicemill.server.listings import state_of
 from slicemill.server.live import LiveResults
+from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService, NotThere
 from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import to_arrow
@@ -63,7 +66,7 @@ QueryName = Annotated[str, Path(description="The name of a query", max_length=10
 Since = Annotated[int, Query(ge=0, le=2**62, description="The first epoch that is wanted")]
 
 
-def create_app(service: MillService, live: LiveResults, access: Access) -> FastAPI:
+def create_app(service: MillService, live: LiveResults, sampler: Sampler, access: Access) -> FastAPI:
     """The application over a service, for those who have access."""
     app = FastAPI(
         title="slicemill",
@@ -78,6 +81,8 @@ def create_app(service: MillService, live: LiveResults, access: Access) -> FastA
     _add_catalog(app)
     _add_results(app, live)
     _add_state(app, service, live)
+    add_console_data(app, service, sampler, access)
+    add_console_files(app)
     return app
 
 

@@ -1,0 +1,123 @@
+"""Why a query is slow, in words: the first of some causes that holds, the gravest first.
+
+A pure function of figures, so that each cause can be tested and all ways in tell the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+# Less than this is what a round takes, and nobody's fault.
+LONG_WAIT_S = 1.0
+HELD_S = 5.0
+_BUSY = 0.5
+_PYTHON = 0.5
+
+
+class Attention(IntEnum):
+    """How much a query needs somebody's attention."""
+
+    NONE = 0
+    NOTE = 1
+    SLOW = 2
+    BROKEN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SlownessCause:
+    """`kind` is for programs, `text` for people; `of` is what it is about: a unit, a stream or a query."""
+
+    attention: Attention
+    kind: str
+    text: str
+    of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySituation:
+    """What is known of a query at one moment; `units` are the cores that each unit has used of late.
+
+    `watermarks` are those of the streams that it reads, in seconds of event time; None where one has nothing
+    yet. `python` is the part of its unit's time in loops that have no machine code yet.
+    """
+
+    unit: str
+    failed: str | None = None
+    mill_problem: str | None = None
+    sink_error: str | None = None
+    failing_sources: Mapping[str, str] = field(default_factory=dict)
+    rows_waiting: int = 0
+    longest_wait_s: float = 0.0
+    units: Mapping[str, float] = field(default_factory=dict)
+    watermarks: Mapping[str, float | None] = field(default_factory=dict)
+    level: str | None = None
+    level_met: bool | None = None
+    level_measured_s: float | None = None
+    shed_share: float = 0.0
+    python: float = 0.0
+
+
+def cause_of(query: QuerySituation) -> SlownessCause | None:
+    """The gravest cause that holds; None where nothing is wrong."""
+    if query.failed is not None:
+        return SlownessCause(Attention.BROKEN, "failed", f"failed: {query.failed}")
+    if query.mill_problem is not None:
+        return SlownessCause(Attention.BROKEN, "mill", query.mill_problem)
+    for stream, error in query.failing_sources.items():
+        return SlownessCause(Attention.BROKEN, "source", f"source of {stream} fails: {error}", stream)
+    if query.sink_error is not None:
+        return SlownessCause(Attention.BROKEN, "sink", f"sink down: {query.sink_error}")
+    return _waiting(query) or _held(query) or _level(query) or _noted(query)
+
+
+def _waiting(query: QuerySituation) -> SlownessCause | None:
+    if not query.rows_waiting or query.longest_wait_s < LONG_WAIT_S:
+        return None
+    since = f"{query.rows_waiting:,} rows wait, the oldest for {query.longest_wait_s:.1f} s"
+    own = query.units.get(query.unit, 0.0)
+    if query.python > _PYTHON:
+        text = f"its loops run as Python until machine code is there; {since}"
+        return SlownessCause(Attention.SLOW, "compiling", text, query.unit)
+    others = {unit: cores for unit, cores in query.units.items() if unit != query.unit and cores > own}
+    if others:
+        busiest = max(others, key=lambda unit: others[unit])
+        text = f"waiting behind {busiest} ({others[busiest]:.0%} of a core); {since}"
+        return SlownessCause(Attention.SLOW, "waiting", text, busiest)
+    if own > _BUSY:
+        text = f"its own unit uses {own:.0%} of a core; {since}"
+        return SlownessCause(Attention.SLOW, "busy", text, query.unit)
+    return SlownessCause(Attention.SLOW, "waiting", since, query.unit)
+
+
+def _held(query: QuerySituation) -> SlownessCause | None:
+    """A query that reads several streams goes on with the slowest of them."""
+    known = {stream: at for stream, at in query.watermarks.items() if at is not None}
+    if len(query.watermarks) < 2 or not known:
+        return None
+    ahead = max(known, key=lambda stream: known[stream])
+    silent = next((stream for stream, at in query.watermarks.items() if at is None), None)
+    if silent is not None:
+        text = f"watermark held by stream {silent}, of which nothing has come"
+        return SlownessCause(Attention.SLOW, "watermark", text, silent)
+    behind = min(known, key=lambda stream: known[stream])
+    gap_s = known[ahead] - known[behind]
+    if gap_s < HELD_S:
+        return None
+    text = f"watermark held by stream {behind}, {gap_s:,.0f} s behind {ahead}"
+    return SlownessCause(Attention.SLOW, "watermark", text, behind)
+
+
+def _level(query: QuerySituation) -> SlownessCause | None:
+    if query.level is None or query.level_met is not False:
+        return None
+    measured = "" if query.level_measured_s is None else f": {query.level_measured_s:.3g} s so far"
+    return SlownessCause(Attention.SLOW, "level", f"misses its level {query.level}{measured}")
+
+
+def _noted(query: QuerySituation) -> SlownessCause | None:
+    if query.shed_share <= 0:
+        return None
+    text = f"drops {query.shed_share:.1%} of its rows to keep its budget"
+    return SlownessCause(Attention.NOTE, "shed", text)

@@ -1,0 +1,371 @@
+"""The routes behind the console's pages: everything that a page shows, in one answer, from one sample."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, TypeVar
+
+from fastapi import FastAPI, Query
+
+from slicemill import __version__
+from slicemill.engine.state_view import cuts_of, slices_of
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.model import ModelDefinition
+from slicemill.explain.model_svg import model_svg
+from slicemill.explain.model_text import uses_of
+from slicemill.scheduling.policies.policy_registry import POLICIES
+from slicemill.server.access import Access, UserRole
+from slicemill.server.http.console_messages import (
+    ComponentLine,
+    CutsBody,
+    EventBody,
+    FigureColumns,
+    GraphArc,
+    GraphBody,
+    GraphNode,
+    MadeToken,
+    MillHistory,
+    ModelPicture,
+    Overview,
+    PlanAnswer,
+    PlanPreview,
+    PlanRequest,
+    Policies,
+    PolicyLine,
+    PolicySince,
+    QueryLine,
+    SliceChain,
+    StatementVersion,
+    StoredSliceBody,
+    StreamFigures,
+    TokenLine,
+    TokenRequest,
+    UnitPriority,
+    WorkerFigures,
+)
+from slicemill.server.http.messages import RefusedRequest, StatementText
+from slicemill.server.http.protection import CurrentSession
+from slicemill.server.live_graph import Folding, LiveGraphReader, components_of
+from slicemill.server.preview import preview
+from slicemill.server.priorities import priorities_of, rehearsed
+from slicemill.server.sampling import MillSample, QuerySample, Sampler
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+from slicemill.time import wall_clock_us
+
+T = TypeVar("T")
+
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    status: {"model": RefusedRequest} for status in (400, 401, 403, 404)
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EVENTS_SHOWN = 30
+
+_SORTS: dict[str, Callable[[QuerySample], Any]] = {
+    "attention": lambda q: (-q.attention, -(q.slowdown or 0.0), q.name),
+    "name": lambda q: q.name,
+    "rate": lambda q: (-q.rate, q.name),
+    "p99": lambda q: (-(q.p99_ms or 0.0), q.name),
+    "slowdown": lambda q: (-(q.slowdown or 0.0), q.name),
+    "waiting": lambda q: (-q.rows_waiting, q.name),
+    "cpu": lambda q: (-q.cpu, q.name),
+    "state": lambda q: (-q.state_bytes, q.name),
+}
+
+
+def add_console_data(app: FastAPI, service: MillService, sampler: Sampler, access: Access) -> None:
+    """Add the console's routes to an application."""
+    _add_overview(app, sampler)
+    _add_graph(app, service, sampler)
+    _add_preview(app, service)
+    _add_slices(app, service)
+    _add_scheduling(app, service, sampler)
+    _add_models(app, service)
+    _add_tokens(app, access)
+
+
+async def _call(function: Callable[[], T]) -> T:
+    return await asyncio.to_thread(function)
+
+
+def _add_overview(app: FastAPI, sampler: Sampler) -> None:
+    @app.get("/v1/overview", responses=_REFUSED, tags=["console"])
+    async def overview(
+        session: CurrentSession,
+        search: Annotated[str, Query(max_length=200)] = "",
+        sort: Annotated[str, Query(pattern=f"^({'|'.join(_SORTS)})$")] = "attention",
+        limit: Annotated[int, Query(ge=1, le=500)] = 50,
+        offset: Annotated[int, Query(ge=0)] = 0,
+    ) -> Overview:
+        """Streams, queries with what slows them down, workers and events; looked at once for all who ask."""
+        sample = await _call(sampler.look)
+        return _overview(session, sample, sampler, search, sort, limit, offset)
+
+    @app.get("/v1/history", responses=_REFUSED, tags=["console"])
+    async def mill_history(session: CurrentSession) -> MillHistory:
+        """Half an hour of the mill: rates, response times, slowdown, and which policy decided."""
+        session.require_all_names(None)
+        columns, policies = sampler.mill_history()
+        since = [PolicySince(at_s=at_s, policy=policy) for at_s, policy in policies]
+        return MillHistory(columns=columns, policies=since)
+
+    @app.get("/v1/history/{name}", responses=_REFUSED, tags=["console"])
+    async def query_history(name: str, session: CurrentSession) -> FigureColumns:
+        """Half an hour of a query."""
+        return FigureColumns(columns=sampler.history_of(session.query(name).name))
+
+    @app.get("/v1/queries/{name}/line", responses=_REFUSED, tags=["console"])
+    async def line(name: str, session: CurrentSession) -> QueryLine:
+        """One query as the overview has it."""
+        known = session.query(name).name
+        sample = await _call(sampler.look)
+        return QueryLine.model_validate(asdict(sample.queries[known]))
+
+    @app.get("/v1/queries/{name}/versions", responses=_REFUSED, tags=["console"])
+    async def versions(name: str, session: CurrentSession) -> list[StatementVersion]:
+        """All that was ever declared under a query's name, the newest first."""
+        session.principal.require_name(name)
+        return [
+            StatementVersion(
+                at=(_EPOCH + timedelta(microseconds=entry["at"])).isoformat(),
+                by=entry.get("by", ""),
+                kind=entry.get("kind", "drop"),
+                text=entry.get("text", "") if "dropped" not in entry else "",
+            )
+            for entry in reversed(session.service.mill.home.statements)
+            if entry["name"].lower() == name.lower()
+        ]
+
+
+def _overview(
+    session: UserSession,
+    sample: MillSample,
+    sampler: Sampler,
+    search: str,
+    sort: str,
+    limit: int,
+    offset: int,
+) -> Overview:
+    principal, wanted = session.principal, search.strip().lower()
+    seen = [query for query in sample.queries.values() if principal.may_name(query.name)]
+    found = [
+        query
+        for query in seen
+        if wanted in query.name.lower() or (query.cause is not None and wanted in query.cause.text.lower())
+    ]
+    found.sort(key=_SORTS[sort])
+    streams = [stream for stream in sample.streams.values() if principal.may_name(stream.name)]
+    events = [event for event in list(sampler.events) if principal.may_name(event.name)]
+    return Overview(
+        at_s=sample.at_s,
+        version=__version__,
+        policy=sample.policy,
+        user=principal.name,
+        role=principal.role.word,
+        problems=list(sample.problems) if not principal.names else [],
+        streams=[StreamFigures.model_validate(asdict(stream)) for stream in streams],
+        queries=[QueryLine.model_validate(asdict(query)) for query in found[offset : offset + limit]],
+        total=len(seen),
+        matching=len(found),
+        needing_attention=sum(query.attention > 1 for query in seen),
+        rate_in=sum(stream.rate for stream in streams),
+        rate_out=sum(query.rate for query in seen),
+        cpu=sum(query.cpu for query in seen),
+        rows_waiting=sum(unit.rows_waiting for unit in sample.units.values()),
+        state_bytes=sum(unit.state_bytes for unit in sample.units.values()),
+        workers=[WorkerFigures.model_validate(asdict(worker)) for worker in sample.workers],
+        events=[EventBody.model_validate(asdict(event)) for event in events[:_EVENTS_SHOWN]],
+    )
+
+
+def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
+    @app.get("/v1/graph", responses=_REFUSED, tags=["console"])
+    async def graph(
+        session: CurrentSession,
+        query: Annotated[str | None, Query(max_length=1000)] = None,
+        component: Annotated[int | None, Query(ge=0)] = None,
+        fold: Folding | None = None,
+        limit: Annotated[int, Query(ge=1, le=2000)] = 150,
+    ) -> GraphBody:
+        """The graph that runs with its rates: what a query needs, or a component, or all.
+
+        Large graphs are folded, unless `fold` says otherwise.
+        """
+        session.require_all_names(query)
+        name = None if query is None else session.query(query).name
+
+        def read() -> GraphBody:
+            found = LiveGraphReader(service.mill, sampler.look()).read(name, component, fold, limit)
+            return GraphBody(
+                nodes=[GraphNode.model_validate(asdict(node)) for node in found.nodes],
+                arcs=[GraphArc.model_validate(asdict(arc)) for arc in found.arcs],
+                components=found.components,
+                left_out=found.left_out,
+                shared_cpu=found.shared_cpu,
+                alone_cpu=found.alone_cpu,
+            )
+
+        return await _call(read)
+
+    @app.get("/v1/graph/components", responses=_REFUSED, tags=["console"])
+    async def components(session: CurrentSession) -> list[ComponentLine]:
+        """The connected parts of the graph, those with most queries first."""
+        session.require_all_names(None)
+        found = await _call(lambda: components_of(service.mill, sampler.look()))
+        return [ComponentLine.model_validate(asdict(one)) for one in found]
+
+
+def _add_preview(app: FastAPI, service: MillService) -> None:
+    @app.post("/v1/preview", responses=_REFUSED, tags=["console"])
+    async def preview_text(body: StatementText, session: CurrentSession) -> PlanPreview:
+        """How the queries of a text would run, and what they would share; nothing is run."""
+        session.require_all_names(None)
+        found = await _call(lambda: preview(service.mill, body.text))
+        return PlanPreview.model_validate(asdict(found))
+
+
+def _add_slices(app: FastAPI, service: MillService) -> None:
+    @app.get("/v1/slices", responses=_REFUSED, tags=["console"])
+    async def chains(session: CurrentSession) -> list[SliceChain]:
+        """The chains of slices of all joins, without their slices."""
+        session.require_all_names(None)
+        names = sorted({held.unit for held in await _call(lambda: slices_of(service.mill.home))})
+        units = service.mill.dispatcher.units
+        return [_chain(service, name, slices=[], cuts=[]) for name in names if name in units]
+
+    @app.get("/v1/slices/{query}", responses=_REFUSED, tags=["console"])
+    async def slices(query: str, session: CurrentSession) -> list[SliceChain]:
+        """What is stored for a query, slice by slice, as of the last checkpoint."""
+        name = session.query(query).name
+
+        def read() -> list[SliceChain]:
+            mill = service.mill
+            held = [one for one in slices_of(mill.home) if one.unit in _units_of(service, name)]
+            cuts = cuts_of(mill.home)
+            found = []
+            for unit in sorted({one.unit for one in held}):
+                running = mill.dispatcher.units.get(unit)
+                own = [
+                    StoredSliceBody(
+                        cell=one.cell,
+                        worker=mill.dispatcher.worker_of(running, one.cell) if running else None,
+                        part=one.part,
+                        rows=one.rows,
+                        bytes=one.bytes,
+                        earliest_us=one.earliest_us,
+                        latest_us=one.latest_us,
+                        wanted={
+                            who: rows for who, rows in one.wanted.items() if session.principal.may_name(who)
+                        },
+                    )
+                    for one in held
+                    if one.unit == unit
+                ]
+                moves = [
+                    CutsBody(
+                        cell=cell,
+                        part=one.part,
+                        rate=one.rate,
+                        finest=list(one.finest),
+                        cheapest=list(one.cheapest),
+                        used=list(one.used),
+                        expected_rows=one.expected_rows,
+                    )
+                    for owner, cell, one in cuts
+                    if owner == unit
+                ]
+                found.append(_chain(service, unit, own, moves))
+            return found
+
+        return await _call(read)
+
+
+def _units_of(service: MillService, query: str) -> set[str]:
+    """The units on the way to a query."""
+    needed = service.mill.graph.ancestors(query) if query in service.mill.graph.nodes else frozenset()
+    units = service.mill.dispatcher.running.units
+    return {unit.id for unit in units if not needed.isdisjoint(unit.plan.unit.nodes)}
+
+
+def _chain(
+    service: MillService, unit: str, slices: list[StoredSliceBody], cuts: list[CutsBody]
+) -> SliceChain:
+    running = service.mill.dispatcher.units.get(unit)
+    outputs = [log for _, log in running.plan.unit.outputs] if running is not None else []
+    queries = [log for log in outputs if log in service.mill.queries]
+    cells = running.cells if running is not None else 1
+    return SliceChain(unit=unit, cells=cells, queries=queries, slices=slices, cuts=cuts)
+
+
+def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> None:
+    @app.get("/v1/policies", responses=_REFUSED, tags=["console"])
+    async def policies(session: CurrentSession) -> Policies:
+        """The policies, the one that decides, and the priority that it gives to each unit now."""
+        session.require_all_names(None)
+        found = await _call(lambda: priorities_of(service.mill, sampler.look()))
+        chooser = service.mill.dispatcher.chooser
+        return Policies(
+            policy=chooser.policy.name,
+            components={name: policy.name for name, policy in chooser.components.items()},
+            policies=[PolicyLine(name=policy.name, aim=policy.aim) for policy in POLICIES.values()],
+            units=[UnitPriority.model_validate(asdict(one)) for one in found],
+        )
+
+    @app.post("/v1/simulate", responses=_REFUSED, tags=["console"])
+    async def simulate(body: PlanRequest, session: CurrentSession) -> PlanAnswer:
+        """What a load would do to response times and slowdown, by the costs that were measured here."""
+        session.require_all_names(None)
+        verdict, outcomes = await _call(
+            lambda: rehearsed(service.mill, body.rates, body.policies, body.cores, body.seconds)
+        )
+        return PlanAnswer(verdict=verdict, outcomes=outcomes)
+
+
+def _add_models(app: FastAPI, service: MillService) -> None:
+    @app.get("/v1/models", responses=_REFUSED, tags=["console"])
+    async def models(session: CurrentSession) -> list[ModelPicture]:
+        """The models that are declared, each with its graphs as a drawing."""
+
+        def read() -> list[ModelPicture]:
+            catalog = service.mill.catalog
+            return [
+                ModelPicture(
+                    name=model.name, text=model.model.text, svg=model_svg(model.name, model.model, uses[0])
+                )
+                for model in catalog.models.values()
+                if isinstance(model, ModelDefinition) and session.principal.may_name(model.name)
+                if (uses := uses_of(model.name, catalog))
+            ]
+
+        return await _call(read)
+
+
+def _add_tokens(app: FastAPI, access: Access) -> None:
+    @app.get("/v1/tokens", responses=_REFUSED, tags=["console"])
+    async def tokens(session: CurrentSession) -> list[TokenLine]:
+        """Who has a token, and for what; never the tokens."""
+        session.principal.require(UserRole.ADMIN, "looking at tokens")
+        return [
+            TokenLine(name=entry["name"], role=entry["role"], names=entry["names"])
+            for entry in access.entries()
+        ]
+
+    @app.post("/v1/tokens", responses=_REFUSED, tags=["console"])
+    async def add_token(body: TokenRequest, session: CurrentSession) -> MadeToken:
+        """Make a token. The first one is an admin's: from then on nobody gets in without one."""
+        session.principal.require(UserRole.ADMIN, "making a token")
+        first = not access.entries()
+        if first and (body.role.lower() != UserRole.ADMIN.word or body.names):
+            raise SlicemillError("the first token has role admin and all names, or nobody could make another")
+        return MadeToken(token=access.add(body.name, body.role, body.names, wall_clock_us()))
+
+    @app.delete("/v1/tokens/{name}", responses=_REFUSED, tags=["console"], status_code=204)
+    async def drop_token(name: str, session: CurrentSession) -> None:
+        """Take somebody's token away."""
+        session.principal.require(UserRole.ADMIN, "dropping a token")
+        if name == session.principal.name:
+            raise SlicemillError("that is the token that you use; let another admin drop it")
+        access.drop(name)

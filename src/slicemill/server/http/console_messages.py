@@ -1,0 +1,274 @@
+"""What the console's pages are told, as OpenAPI describes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+
+class CauseBody(BaseModel):
+    """Why a query is slow: `kind` for programs, `text` for people, and the unit or stream it is about."""
+
+    attention: int
+    kind: str
+    text: str
+    of: str
+
+
+class StreamFigures(BaseModel):
+    name: str
+    rate: float
+    read: int
+    unneeded: int
+    late: int
+    bad: int
+    error: str | None
+    watermark_us: int | None
+
+
+class QueryLine(BaseModel):
+    """A query as the overview has it; figures are those of the last seconds."""
+
+    name: str
+    state: str
+    unit: str
+    shared_by: int
+    rows: int
+    rate: float
+    p50_ms: float | None
+    p99_ms: float | None
+    slowdown: float | None
+    staleness: float | None
+    rows_waiting: int
+    state_bytes: int
+    cpu: float
+    unit_cpu: float
+    level: str | None
+    level_met: bool | None
+    shed: int | None
+    accuracy: float | None
+    watermark_us: int | None
+    policy: str
+    cause: CauseBody | None
+
+
+class WorkerFigures(BaseModel):
+    worker: int
+    cells: int
+    cpu: float
+    state_bytes: int
+
+
+class EventBody(BaseModel):
+    at_s: float
+    name: str
+    kind: str
+    text: str
+
+
+class Overview(BaseModel):
+    """All that the overview shows; `matching` of `total` queries match the search, and some are here."""
+
+    at_s: float
+    version: str
+    policy: str
+    user: str | None
+    role: str
+    problems: list[str]
+    streams: list[StreamFigures]
+    queries: list[QueryLine]
+    total: int
+    matching: int
+    needing_attention: int
+    rate_in: float
+    rate_out: float
+    cpu: float
+    rows_waiting: int
+    state_bytes: int
+    workers: list[WorkerFigures]
+    events: list[EventBody]
+
+
+class FigureColumns(BaseModel):
+    """Figures over time: `at` in seconds, and a column for each figure."""
+
+    columns: dict[str, list[float | None]]
+
+
+class PolicySince(BaseModel):
+    at_s: float
+    policy: str
+
+
+class MillHistory(FigureColumns):
+    """Of all queries together, and since when each policy decided."""
+
+    policies: list[PolicySince]
+
+
+class StatementVersion(BaseModel):
+    """What was declared under a name, and when; `text` is empty where it was dropped."""
+
+    at: str
+    by: str
+    kind: str
+    text: str
+
+
+class GraphNode(BaseModel):
+    """A node of the graph that runs. `queries` counts those that need it; `folded` are the queries of a node
+    that stands for what only they need."""
+
+    id: str
+    label: str
+    operator: str
+    role: str
+    title: str
+    facts: list[str]
+    unit: str | None
+    rate: float
+    cpu: float
+    rows_waiting: int
+    longest_wait_s: float
+    state_bytes: int
+    queries: int
+    folded: list[str] = Field(default_factory=list)
+
+
+class GraphArc(BaseModel):
+    source: str
+    target: str
+    kind: str
+    rate: float
+    watermark_us: int | None
+
+
+class GraphBody(BaseModel):
+    """A part of the graph: `left_out` nodes are not here."""
+
+    nodes: list[GraphNode]
+    arcs: list[GraphArc]
+    components: int
+    left_out: int
+    shared_cpu: float
+    alone_cpu: float
+
+
+class ComponentLine(BaseModel):
+    """A connected part of the graph, by the streams that it reads."""
+
+    index: int
+    streams: list[str]
+    nodes: int
+    queries: int
+    cpu: float
+
+
+class StoredSliceBody(BaseModel):
+    cell: int
+    worker: int | None
+    part: str
+    rows: int
+    bytes: int
+    earliest_us: int
+    latest_us: int
+    wanted: dict[str, int]
+
+
+class CutsBody(BaseModel):
+    cell: int
+    part: str
+    rate: float
+    finest: list[float]
+    cheapest: list[float]
+    used: list[float]
+    expected_rows: float
+
+
+class SliceChain(BaseModel):
+    """What one unit keeps, slice by slice, as of its last checkpoint."""
+
+    unit: str
+    cells: int
+    queries: list[str]
+    slices: list[StoredSliceBody]
+    cuts: list[CutsBody]
+
+
+class PolicyLine(BaseModel):
+    name: str
+    aim: str
+
+
+class UnitPriority(BaseModel):
+    """A unit in the order in which the policy would run those that could run now; others have no place."""
+
+    unit: str
+    queries: list[str]
+    place: int | None
+    priority: float | None
+    why: str
+    rows_waiting: int
+    longest_wait_s: float
+    overhead_ms: float
+    row_us: float
+    per_row: float
+    cpu: float
+
+
+class Policies(BaseModel):
+    policy: str
+    components: dict[str, str]
+    policies: list[PolicyLine]
+    units: list[UnitPriority]
+
+
+class PlanRequest(BaseModel):
+    """A load to rehearse: rows a second by stream, under some policies."""
+
+    rates: dict[str, float]
+    policies: list[str] = Field(min_length=1, max_length=4)
+    cores: int = Field(default=2, ge=1, le=256)
+    seconds: float = Field(default=30, ge=1, le=120)
+
+
+class PlanAnswer(BaseModel):
+    verdict: list[str]
+    outcomes: list[dict[str, Any]]
+
+
+class TokenLine(BaseModel):
+    name: str
+    role: str
+    names: list[str]
+
+
+class TokenRequest(BaseModel):
+    name: str = Field(min_length=1, max_length=100)
+    role: str
+    names: list[str] = Field(default_factory=list)
+
+
+class MadeToken(BaseModel):
+    """A token, shown once."""
+
+    token: str
+
+
+class ModelPicture(BaseModel):
+    """A model and its graphs as a drawing: the one that reads the window again, and the one that keeps up."""
+
+    name: str
+    text: str
+    svg: str
+
+
+class PlanPreview(BaseModel):
+    """How the queries of a text would run: a plan, and how many of its operators run already for others."""
+
+    plan: str
+    queries: list[str]
+    operators: int
+    running_already: int
+    shares_with: list[str]

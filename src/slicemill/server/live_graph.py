@@ -1,0 +1,343 @@
+"""The graph that runs, with its rates: all of it, one component, or what one query needs.
+
+Large graphs are folded, in two steps: first what only one query needs and keeps nothing becomes one node with
+it, then queries that go on from the same shared nodes become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from slicemill.engine.mill import Mill
+from slicemill.errors import SlicemillError
+from slicemill.explain.words import is_lookup_arc, operator_name, role_of, words_of
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.kind import Role
+from slicemill.operators.streams.spec import QueryResults, Source
+from slicemill.server.sampling import MillSample, UnitSample, announced_watermark
+from slicemill.time import END
+
+_FACTS = 3
+_READABLE = 24  # nodes, on a laptop
+
+
+class Folding(StrEnum):
+    NOTHING = "nothing"
+    TAILS = "tails"  # a query is one node with the stateless operators that only it needs
+    GROUPS = "groups"  # queries that go on from the same shared nodes are one node
+
+
+@dataclass(frozen=True, eq=False)
+class GraphIndex:
+    """Of a graph: which queries each node is for, as bits, and which component it is in."""
+
+    graph: QueryGraph
+    queries: tuple[str, ...]
+    needed_by: Mapping[str, int]
+    component: Mapping[str, int]
+
+    def is_private(self, node_id: str) -> bool:
+        """Is it there for one query alone? Sources never are: others may come."""
+        one = self.needed_by[node_id].bit_count() <= 1
+        return one and not isinstance(self.graph[node_id].operator, Source)
+
+    def names(self, bits: int) -> list[str]:
+        return [name for place, name in enumerate(self.queries) if bits >> place & 1]
+
+
+def index_of(graph: QueryGraph) -> GraphIndex:
+    """The index of a graph; made once for each plan."""
+    return _index(_ById(graph))
+
+
+@dataclass(frozen=True, eq=False)
+class _ById:
+    """A graph as a key: plans never change, there are new ones."""
+
+    graph: QueryGraph
+
+    def __hash__(self) -> int:
+        return id(self.graph)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.graph is self.graph
+
+
+@lru_cache(maxsize=2)
+def _index(key: _ById) -> GraphIndex:
+    graph = key.graph
+    queries = tuple(node.id for node in graph if isinstance(node.operator, QueryResults))
+    needed = dict.fromkeys(graph.nodes, 0)
+    for place, name in enumerate(queries):
+        needed[name] = 1 << place
+    for node in reversed(list(graph)):
+        for source in node.inputs:
+            needed[source] |= needed[node.id]
+    component = {node: place for place, part in enumerate(graph.components()) for node in part}
+    return GraphIndex(graph, queries, needed, component)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveNode:
+    """A node, or one that stands for all that the `folded` queries need alone."""
+
+    id: str
+    label: str
+    operator: str
+    role: str
+    title: str
+    facts: list[str]
+    unit: str | None
+    rate: float
+    cpu: float
+    rows_waiting: int
+    longest_wait_s: float
+    state_bytes: int
+    queries: int
+    folded: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveArc:
+    source: str
+    target: str
+    kind: str
+    rate: float
+    watermark_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveGraph:
+    """`left_out` nodes are not here; the cores that its units use, and the part of them that it shares in."""
+
+    nodes: list[LiveNode]
+    arcs: list[LiveArc]
+    components: int
+    left_out: int
+    shared_cpu: float
+    alone_cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class GraphComponent:
+    index: int
+    streams: list[str]
+    nodes: int
+    queries: int
+    cpu: float
+
+
+def components_of(mill: Mill, sample: MillSample) -> list[GraphComponent]:
+    """The connected parts of the graph, the largest first."""
+    index = index_of(mill.graph)
+    members: dict[int, list[Node]] = {}
+    for node in mill.graph:
+        members.setdefault(index.component[node.id], []).append(node)
+    cpu: dict[int, float] = {}
+    for unit in mill.dispatcher.running.units:
+        place = index.component.get(unit.plan.unit.nodes[0], -1)
+        cpu[place] = cpu.get(place, 0.0) + (sample.units[unit.id].cpu if unit.id in sample.units else 0.0)
+    found = [
+        GraphComponent(
+            place,
+            sorted({node.operator.stream for node in nodes if isinstance(node.operator, Source)}),
+            len(nodes),
+            sum(isinstance(node.operator, QueryResults) for node in nodes),
+            cpu.get(place, 0.0),
+        )
+        for place, nodes in members.items()
+    ]
+    return sorted(found, key=lambda one: (-one.queries, one.index))
+
+
+class LiveGraphReader:
+    """Reads a part of the graph that runs, with a sample's figures."""
+
+    def __init__(self, mill: Mill, sample: MillSample) -> None:
+        self._mill = mill
+        self._sample = sample
+        self._index = index_of(mill.graph)
+        self._units = {
+            node: unit.id for unit in mill.dispatcher.running.units for node in unit.plan.unit.nodes
+        }
+        self._logs = {node: name for name, node in mill.graph.streams.items()}
+        self._inputs = {unit.id: unit.input_watermarks().values() for unit in mill.dispatcher.running.units}
+
+    def read(
+        self,
+        query: str | None = None,
+        component: int | None = None,
+        fold: Folding | None = None,
+        limit: int = 150,
+    ) -> LiveGraph:
+        """The nodes that a query needs, or those of a component, or all; folded if asked, or too many."""
+        index, graph = self._index, self._mill.graph
+        chosen = [node.id for node in graph]
+        if query is not None:
+            if query not in graph.nodes:
+                raise SlicemillError(f"{query} is not in the graph: it is answered when it is asked")
+            wanted = graph.ancestors(query)
+            chosen = [node for node in chosen if node in wanted]
+        elif component is not None:
+            chosen = [node for node in chosen if index.component[node] == component]
+        stands_for = self._folding(chosen, fold, limit, query)
+        kept = [node for node in chosen if stands_for.get(node, node) == node]
+        groups = sorted(set(stands_for.values()) - set(kept))
+        left_out = max(0, len(kept) + len(groups) - limit)
+        if left_out:
+            kept = self._most_shared(kept, max(1, limit - len(groups)))
+            groups = groups[: limit - len(kept)]
+        shown = {*kept, *groups}
+        tails: dict[str, list[str]] = {}
+        for node, stands in stands_for.items():
+            if stands != node:
+                tails.setdefault(stands, []).append(node)
+        nodes = [self._node(graph[node], tails.get(node, ())) for node in kept]
+        nodes += [self._group(group, stands_for) for group in groups]
+        shared, alone = self._costs(query) if query is not None else (0.0, 0.0)
+        arcs = self._arcs(chosen, stands_for, shown)
+        return LiveGraph(nodes, arcs, len(set(index.component.values())), left_out, shared, alone)
+
+    def _folding(
+        self, chosen: Sequence[str], fold: Folding | None, limit: int, query: str | None
+    ) -> dict[str, str]:
+        """By node, the one that stands for it; as asked, or as little as makes the graph readable."""
+        if fold is None and query is not None:
+            fold = Folding.NOTHING
+        if fold is Folding.NOTHING or (fold is None and len(chosen) <= _READABLE):
+            return {}
+        if fold is Folding.GROUPS:
+            return self._grouped(chosen)
+        tails = self._tails(chosen)
+        if fold is None and len(chosen) - sum(node != own for node, own in tails.items()) > limit:
+            return self._grouped(chosen)
+        return tails
+
+    def _tails(self, chosen: Iterable[str]) -> dict[str, str]:
+        """The stateless nodes of one query alone are folded into its results."""
+        index, found = self._index, {}
+        for node in chosen:
+            if index.is_private(node) and role_of(index.graph[node]) in (Role.STATELESS, Role.SINK):
+                found[node] = index.names(index.needed_by[node])[0] if index.needed_by[node] else node
+        return found
+
+    def _grouped(self, chosen: Iterable[str]) -> dict[str, str]:
+        """By private node, the group that stands for it: queries that go on from the same shared nodes."""
+        index, graph = self._index, self._mill.graph
+        private = {node for node in chosen if index.is_private(node)}
+        parents: dict[int, set[str]] = {}
+        for node in private:
+            own = parents.setdefault(index.needed_by[node], set())
+            own.update(source for source in graph[node].inputs if source not in private)
+        groups = {bits: f"fold {' + '.join(sorted(shared))}" for bits, shared in parents.items()}
+        return {node: groups[index.needed_by[node]] for node in private}
+
+    def _most_shared(self, nodes: Sequence[str], limit: int) -> list[str]:
+        index = self._index
+        most = sorted(nodes, key=lambda node: -index.needed_by[node].bit_count())[:limit]
+        chosen = set(most)
+        return [node for node in nodes if node in chosen]
+
+    def _unit(self, node: str) -> UnitSample | None:
+        return self._sample.units.get(self._units.get(node, ""))
+
+    def _rate(self, node: str) -> float:
+        operator = self._mill.graph[node].operator
+        if isinstance(operator, Source):
+            stream = self._sample.streams.get(operator.stream)
+            return stream.rate if stream is not None else 0.0
+        unit = self._unit(node)
+        return unit.node_rates.get(node, 0.0) if unit is not None else 0.0
+
+    def _node(self, node: Node, tail: Sequence[str]) -> LiveNode:
+        graph, unit = self._mill.graph, self._unit(node.id)
+        words = words_of(node, graph)
+        facts = [f"{what} {text}" for what, text in words.facts[:_FACTS]]
+        for operator in tail:  # what is folded into it
+            own = words_of(graph[operator], graph)
+            facts.append(f"{own.title.lower()} {', '.join(text for _, text in own.facts[:1])}".strip())
+        return LiveNode(
+            node.id,
+            node.name,
+            operator_name(node.operator),
+            role_of(node).value,
+            words.title,
+            facts,
+            self._units.get(node.id),
+            self._rate(node.id),
+            unit.cpu if unit is not None else 0.0,
+            unit.rows_waiting if unit is not None else 0,
+            unit.longest_wait_s if unit is not None else 0.0,
+            unit.state_bytes if unit is not None else 0,
+            self._index.needed_by[node.id].bit_count(),
+            [],
+        )
+
+    def _group(self, group: str, stands_for: Mapping[str, str]) -> LiveNode:
+        members = [node for node, own in stands_for.items() if own == group]
+        bits = 0
+        for node in members:
+            bits |= self._index.needed_by[node]
+        queries = self._index.names(bits)
+        units = {self._units[node] for node in members if node in self._units}
+        samples = [self._sample.units[unit] for unit in units if unit in self._sample.units]
+        label = queries[0] if len(queries) == 1 else f"{len(queries)} queries"
+        return LiveNode(
+            group,
+            label,
+            "folded",
+            "sink",
+            label,
+            [f"{len(members)} operators of their own"],
+            next(iter(units)) if len(units) == 1 else None,
+            sum(self._rate(name) for name in queries),
+            max((unit.cpu for unit in samples), default=0.0),
+            max((unit.rows_waiting for unit in samples), default=0),
+            max((unit.longest_wait_s for unit in samples), default=0.0),
+            sum(unit.state_bytes for unit in samples),
+            len(queries),
+            queries,
+        )
+
+    def _arcs(self, chosen: Iterable[str], stands_for: Mapping[str, str], shown: set[str]) -> list[LiveArc]:
+        graph = self._mill.graph
+        found: dict[tuple[str, str], LiveArc] = {}
+        for target in chosen:
+            for port, source in enumerate(graph[target].inputs):
+                ends = stands_for.get(source, source), stands_for.get(target, target)
+                if ends[0] == ends[1] or not shown.issuperset(ends) or ends in found:
+                    continue
+                # Of what is shared, the part of a query tells how much it gets.
+                rate = self._rate(source) or self._rate(target)
+                kind = "lookup" if is_lookup_arc(graph, target, port) else "tuples"
+                found[ends] = LiveArc(*ends, kind, rate, self._watermark(source))
+        return list(found.values())
+
+    def _watermark(self, node: str) -> int | None:
+        operator = self._mill.graph[node].operator
+        if isinstance(operator, Source):
+            stream = self._sample.streams.get(operator.stream)
+            return stream.watermark_us if stream is not None else None
+        log = self._logs.get(node)
+        if log is not None and log in self._mill.dispatcher.running.writers:
+            found = announced_watermark(self._mill, log)
+        else:
+            found = min(self._inputs.get(self._units.get(node, ""), ()), default=0)
+        return found if 0 < found < END else None
+
+    def _costs(self, query: str) -> tuple[float, float]:
+        """The cores of the units that a query needs, by how many share each, and as if it had them alone."""
+        index, shared, alone = self._index, 0.0, 0.0
+        needed = {self._units[node] for node in self._mill.graph.ancestors(query) if node in self._units}
+        for unit in self._mill.dispatcher.running.units:
+            if unit.id in needed and unit.id in self._sample.units:
+                bits = 0
+                for node in unit.plan.unit.nodes:
+                    bits |= index.needed_by.get(node, 0)
+                cpu = self._sample.units[unit.id].cpu
+                alone += cpu
+                shared += cpu / max(1, bits.bit_count())
+        return shared, alone

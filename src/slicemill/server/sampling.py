@@ -1,0 +1,469 @@
+"""Samples of a mill: one thread looks at all queries, however many pages ask, and remembers.
+
+Looking takes time that queries want, so it is done every second while somebody watches, every five else,
+and never for more than a fiftieth of the time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slicemill.engine.live import problems
+from slicemill.engine.mill import Mill
+from slicemill.engine.query import Query
+from slicemill.engine.unit import RunningUnit
+from slicemill.metrics.figures import Summary
+from slicemill.metrics.quantiles import Quantiles
+from slicemill.metrics.query_metrics import QueryMetrics
+from slicemill.operators.streams.spec import Source
+from slicemill.server.causes import Attention, QuerySituation, SlownessCause, cause_of
+from slicemill.server.history import EVERY_S, MILL_FIGURES, QUERY_FIGURES, FigureRing
+from slicemill.time import BEGINNING, END, US, wall_clock_us
+
+_LOGGER = logging.getLogger("slicemill")
+_WATCHED_EVERY_S = 1.0
+_WATCHED_FOR_S = 10.0
+_SHARE = 50  # of so many seconds, one is for looking
+_RATE_OVER = 5  # samples
+_EVENTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSample:
+    """A stream; `watermark_us` is None before its first row and after its last."""
+
+    name: str
+    rate: float
+    read: int
+    unneeded: int
+    late: int
+    bad: int
+    error: str | None
+    watermark_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySample:
+    """A query; `cpu` is its part of the cores that its unit uses, which `shared_by` queries share."""
+
+    name: str
+    state: str
+    unit: str
+    shared_by: int
+    rows: int
+    rate: float
+    p50_ms: float | None
+    p99_ms: float | None
+    slowdown: float | None
+    staleness: float | None
+    rows_waiting: int
+    state_bytes: int
+    cpu: float
+    unit_cpu: float
+    level: str | None
+    level_met: bool | None
+    shed: int | None
+    accuracy: float | None
+    watermark_us: int | None
+    policy: str
+    cause: SlownessCause | None
+
+    @property
+    def attention(self) -> Attention:
+        return Attention.NONE if self.cause is None else self.cause.attention
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSample:
+    """A unit: cores used, rows a second in and out of each of its nodes, and what waits."""
+
+    id: str
+    cpu: float
+    rows_waiting: int
+    longest_wait_s: float
+    state_bytes: int
+    cells: int
+    queries: tuple[str, ...]
+    node_rates: Mapping[str, float]
+    input_rates: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSample:
+    worker: int
+    cells: int
+    cpu: float
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MillEvent:
+    """Something that happened: when, to whom, and what."""
+
+    at_s: float
+    name: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MillSample:
+    at_s: float
+    policy: str
+    problems: tuple[str, ...]
+    streams: dict[str, StreamSample]
+    queries: dict[str, QuerySample]
+    units: dict[str, UnitSample]
+    workers: tuple[WorkerSample, ...]
+
+
+@dataclass(slots=True)
+class _Totals:
+    """Counters at one moment, of which differences are rates."""
+
+    at: float
+    counts: dict[str, float] = field(default_factory=dict)
+
+
+class Sampler:
+    """`latest` is the newest sample; `look` says that somebody watches."""
+
+    def __init__(
+        self,
+        mill: Mill,
+        clock: Callable[[], float] = time.monotonic,
+        wall_us: Callable[[], int] = wall_clock_us,
+    ) -> None:
+        self._mill = mill
+        self._clock = clock
+        self._wall_us = wall_us
+        self._latest: MillSample | None = None
+        self._rings: dict[str, FigureRing] = {}
+        self._mill_ring = FigureRing(MILL_FIGURES)
+        self._policies: list[tuple[float, str]] = []
+        self.events: deque[MillEvent] = deque(maxlen=_EVENTS)
+        self._totals: deque[_Totals] = deque(maxlen=_RATE_OVER)
+        self._responses: dict[str, tuple[dict[int, int], Summary, float, float]] = {}
+        self._overall: tuple[Summary, Summary] = (Summary(), Summary())
+        self._kept_s = -math.inf
+        self._watched_s = -math.inf
+        self._taking = threading.Lock()
+        self._wake = threading.Event()
+        self._stop = False
+        self._thread = threading.Thread(target=self._loop, name="sampling", daemon=True)
+
+    # -- for those who ask -----------------------------------------------------------------------------
+
+    def look(self) -> MillSample:
+        """The newest sample, with all queries that are there; who asks is taken to ask again soon."""
+        was_idle = self._clock() - self._watched_s > _WATCHED_FOR_S
+        self._watched_s = self._clock()
+        if was_idle:
+            self._wake.set()
+        latest = self._latest
+        if latest is None or latest.queries.keys() != self._mill.queries.keys():
+            return self.take()
+        return latest
+
+    def history_of(self, query: str) -> dict[str, list[float | None]]:
+        return self._rings.get(query, FigureRing(QUERY_FIGURES)).columns()
+
+    def mill_history(self) -> tuple[dict[str, list[float | None]], list[tuple[float, str]]]:
+        """Figures of all queries together, and since when each policy decided."""
+        return self._mill_ring.columns(), list(self._policies)
+
+    # -- the thread ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+
+    def _loop(self) -> None:
+        while not self._stop:
+            began = time.thread_time()
+            try:
+                self.take()
+            except Exception:  # a plan that changes under the looker; the next look finds it as it is then
+                _LOGGER.debug("a sample was not taken", exc_info=True)
+            spent = time.thread_time() - began
+            watched = self._clock() - self._watched_s < _WATCHED_FOR_S
+            self._wake.wait(max(_WATCHED_EVERY_S if watched else EVERY_S, _SHARE * spent))
+            self._wake.clear()
+
+    def take(self) -> MillSample:
+        """Look at everything once."""
+        with self._taking:
+            return self._take()
+
+    def _take(self) -> MillSample:
+        mill, now_us = self._mill, self._wall_us()
+        totals = _Totals(self._clock())
+        keep = totals.at - self._kept_s >= EVERY_S - 0.1
+        self._totals.append(totals)
+        streams = {name: self._stream(name, totals) for name in list(mill.streams)}
+        units = {unit.id: self._unit(unit, totals) for unit in list(mill.dispatcher.running.units)}
+        sinks = {status.query: status.error for status in mill.sinks.status() if status.error is not None}
+        sources = self._sources()
+        cores = {unit.id: unit.cpu for unit in units.values()}
+        queries = {}
+        for name, query in list(mill.queries.items()):
+            running = mill.dispatcher.running.writers.get(name)
+            unit = units.get(running.id) if running is not None else None
+            metrics = query.metrics()
+            read = [streams[stream] for stream in sources.get(name, ()) if stream in streams]
+            situation = self._situation(query, metrics, unit, read, cores, sinks.get(name))
+            queries[name] = self._query(name, query.error, metrics, unit, totals, situation, keep)
+        found = tuple(problems(mill))
+        workers = tuple(self._workers(totals))
+        sample = MillSample(now_us / US, mill.policy, found, streams, queries, units, workers)
+        self._note_events(sample)
+        if keep:
+            self._kept_s = totals.at
+            self._remember(sample)
+        self._latest = sample
+        return sample
+
+    def _rate(self, key: str, count: float, totals: _Totals) -> float:
+        """Of a counter, by the oldest sample that is kept; one that was not there then began at 0."""
+        totals.counts[key] = count
+        before = self._totals[0]
+        if totals.at <= before.at:
+            return 0.0
+        return max(0.0, (count - before.counts.get(key, 0.0)) / (totals.at - before.at))
+
+    def _stream(self, name: str, totals: _Totals) -> StreamSample:
+        running = self._mill.streams[name]
+        counts = running.counts
+        return StreamSample(
+            name,
+            self._rate(f"stream {name}", counts.read, totals),
+            counts.read,
+            counts.unneeded,
+            counts.late,
+            counts.bad,
+            running.error,
+            _moment(running.announced),
+        )
+
+    def _unit(self, unit: RunningUnit, totals: _Totals) -> UnitSample:
+        known, running = unit.statistics, self._mill.dispatcher.running
+        waits = unit.id in running.position
+        outputs = [log for _, log in unit.plan.unit.outputs]
+        return UnitSample(
+            unit.id,
+            self._rate(f"cpu {unit.id}", known.cpu_s, totals),
+            running.rows_waiting(unit.id)[0] if waits else 0,
+            running.longest_wait_s(unit.id, self._wall_us()) if waits else 0.0,
+            unit.state_bytes,
+            unit.cells,
+            tuple(log for log in outputs if log in self._mill.queries),
+            {
+                node: self._rate(f"node {node}", rows, totals)
+                for node, rows in list(known.rows_by_node.items())
+            },
+            {
+                log: self._rate(f"read {unit.id} {log}", rows, totals)
+                for log, rows in list(known.rows_read.items())
+            },
+        )
+
+    def _sources(self) -> dict[str, tuple[str, ...]]:
+        """The streams that each query reads, directly or through others."""
+        graph = self._mill.graph
+        reads: dict[str, frozenset[str]] = {}
+        for node in graph:  # in topological order
+            own = frozenset([node.operator.stream]) if isinstance(node.operator, Source) else frozenset()
+            reads[node.id] = own.union(*(reads[source] for source in node.inputs))
+        return {name: tuple(sorted(reads.get(name, ()))) for name in self._mill.queries}
+
+    def _situation(
+        self,
+        query: Query,
+        metrics: QueryMetrics,
+        unit: UnitSample | None,
+        read: Sequence[StreamSample],
+        cores: Mapping[str, float],
+        sink_error: str | None,
+    ) -> QuerySituation:
+        level_s, shed = metrics.level_s, metrics.shed
+        return QuerySituation(
+            unit=unit.id if unit is not None else query.name,
+            failed=query.error,
+            sink_error=sink_error,
+            units=cores,
+            mill_problem=self._mill.dispatcher.problem,
+            failing_sources={stream.name: stream.error for stream in read if stream.error is not None},
+            rows_waiting=unit.rows_waiting if unit is not None else 0,
+            longest_wait_s=unit.longest_wait_s if unit is not None else 0.0,
+            watermarks={
+                stream.name: None if stream.watermark_us is None else stream.watermark_us / US
+                for stream in read
+                if stream.read  # one that never had rows is held by nobody: the clock moves it
+            },
+            level=None if metrics.slo is None else str(metrics.slo),
+            level_met=metrics.met,
+            level_measured_s=None if math.isnan(level_s) else level_s,
+            shed_share=shed.dropped / shed.arrived if shed is not None and shed.arrived else 0.0,
+            python=metrics.python_s / metrics.cpu_s if metrics.cpu_s > 0 else 0.0,
+        )
+
+    def _query(
+        self,
+        name: str,
+        error: str | None,
+        metrics: QueryMetrics,
+        unit: UnitSample | None,
+        totals: _Totals,
+        situation: QuerySituation,
+        keep: bool,
+    ) -> QuerySample:
+        sharing = max(1, len(unit.queries)) if unit is not None else 1
+        cpu = unit.cpu if unit is not None else 0.0
+        ring = self._rings.setdefault(name, FigureRing(QUERY_FIGURES))
+        rate = self._rate(f"query {name}", metrics.rows, totals)
+        shed = metrics.shed
+        if keep:
+            values = self._since_last(name, metrics, totals.at)
+            values |= {
+                "rate": rate,
+                "rows_waiting": metrics.memory.rows,
+                "state_bytes": metrics.memory.state_bytes,
+                "cpu": cpu / sharing,
+                "shed": None if shed is None else shed.dropped,
+                "accuracy": None if shed is None else shed.accuracy,
+            }
+            ring.add(self._wall_us() / US, values)
+        return QuerySample(
+            name,
+            "failed" if error else "running",
+            situation.unit,
+            sharing,
+            metrics.rows,
+            rate,
+            ring.last("p50_ms"),
+            ring.last("p99_ms"),
+            ring.last("slowdown"),
+            ring.last("staleness"),
+            metrics.memory.rows,
+            metrics.memory.state_bytes,
+            cpu / sharing,
+            cpu,
+            situation.level,
+            metrics.met,
+            None if shed is None else shed.dropped,
+            None if shed is None else shed.accuracy,
+            _moment(announced_watermark(self._mill, name)),
+            metrics.policy,
+            cause_of(situation),
+        )
+
+    def _since_last(self, name: str, metrics: QueryMetrics, at: float) -> dict[str, float | None]:
+        """Response times and slowdown of the results since the last sample that was kept."""
+        slowdown = metrics.figures.slowdown
+        now = (
+            dict(metrics.responses.counts),
+            Summary(slowdown.count, slowdown.total),
+            metrics.stale.stale,
+            at,
+        )
+        counts, before, stale, before_at = self._responses.get(name, ({}, Summary(), 0.0, math.nan))
+        self._responses[name] = now
+        fresh = Quantiles({index: n - counts.get(index, 0) for index, n in now[0].items()})
+        results = slowdown.count - before.count
+        there = at - before_at
+        return {
+            "p50_ms": 1000 * fresh.at(0.5) if fresh.count else None,
+            "p99_ms": 1000 * fresh.at(0.99) if fresh.count else None,
+            "slowdown": (slowdown.total - before.total) / results if results > 0 else None,
+            "staleness": min(1.0, (now[2] - stale) / there) if there > 0 else None,
+        }
+
+    def _workers(self, totals: _Totals) -> Iterator[WorkerSample]:
+        """What each worker has of the cells of units."""
+        dispatcher = self._mill.dispatcher
+        found: dict[int, list[tuple[float, int]]] = {}
+        for unit in list(dispatcher.running.units):
+            for cell, statistics in list(unit.statistics.cells.items()):
+                worker = dispatcher.worker_of(unit, cell)
+                if worker is not None:
+                    rate = self._rate(f"cell {unit.id} {cell}", statistics.cpu_s, totals)
+                    found.setdefault(worker, []).append((rate, statistics.state_bytes))
+        for worker, cells in sorted(found.items()):
+            cores, kept = (sum(column) for column in zip(*cells, strict=True))
+            yield WorkerSample(worker, len(cells), cores, int(kept))
+
+    def _remember(self, sample: MillSample) -> None:
+        for name in [name for name in self._rings if name not in sample.queries]:
+            del self._rings[name]
+            self._responses.pop(name, None)
+        response, slowdown = Summary(), Summary()
+        for query in list(self._mill.queries.values()):
+            figures = query.metrics().figures
+            response.merge(figures.response)
+            slowdown.merge(figures.slowdown)
+        before_response, before_slowdown = self._overall
+        self._overall = response, slowdown
+        mean_s = _mean_since(response, before_response)
+        self._mill_ring.add(
+            sample.at_s,
+            {
+                "rate": sum(stream.rate for stream in sample.streams.values()),
+                "response_ms": None if mean_s is None else 1000 * mean_s,
+                "slowdown": _mean_since(slowdown, before_slowdown),
+                "rows_waiting": sum(unit.rows_waiting for unit in sample.units.values()),
+                "cpu": sum(unit.cpu for unit in sample.units.values()),
+            },
+        )
+
+    def _note_events(self, sample: MillSample) -> None:
+        if not self._policies or self._policies[-1][1] != sample.policy:
+            self._policies.append((sample.at_s, sample.policy))
+        before = self._latest
+        if before is None:
+            return
+
+        def note(name: str, kind: str, text: str) -> None:
+            self.events.appendleft(MillEvent(sample.at_s, name, kind, text))
+
+        if before.policy != sample.policy:
+            note("", "policy", f"policy {sample.policy} decides, in place of {before.policy}")
+        for name in sample.queries.keys() - before.queries.keys():
+            note(name, "created", f"query {name} was created")
+        for name in before.queries.keys() - sample.queries.keys():
+            note(name, "dropped", f"query {name} was dropped")
+        for name in sample.queries.keys() & before.queries.keys():
+            was, now = before.queries[name], sample.queries[name]
+            if now.attention is Attention.BROKEN and was.attention is not Attention.BROKEN and now.cause:
+                note(name, now.cause.kind, f"{name}: {now.cause.text}")
+            elif was.attention is Attention.BROKEN and now.attention is not Attention.BROKEN:
+                note(name, "well", f"{name} goes on")
+        for problem in set(sample.problems) - set(before.problems):
+            note("", "problem", problem)
+
+
+def announced_watermark(mill: Mill, log: str) -> int:
+    """The watermark of a log as it is known. Asking the mill itself would announce it, and so change it."""
+    if log in mill.streams:
+        return mill.streams[log].announced
+    writer = mill.dispatcher.running.writers.get(log)
+    return BEGINNING if writer is None else writer.watermark(log)
+
+
+def _moment(watermark: int) -> int | None:
+    return watermark if 0 < watermark < END else None
+
+
+def _mean_since(now: Summary, before: Summary) -> float | None:
+    count = now.count - before.count
+    return (now.total - before.total) / count if count > 0 else None

@@ -1,0 +1,47 @@
+"""A real headless Chromium, where there is one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+from slicemill.server.http.console_files import FOLDER
+
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def chromium() -> str | None:
+    """Where it is installed."""
+    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def missing() -> str | None:
+    """What a test of the console would need and is not here."""
+    if not (FOLDER / "index.html").is_file():
+        return "the console is not built (make console; needs npm's registry)"
+    if chromium() is None:
+        return "there is no Chromium (apt-get install chromium)"
+    return None
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium(), args=list(_FLAGS))
+        try:
+            yield started
+        finally:
+            started.close()

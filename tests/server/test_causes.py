@@ -1,0 +1,77 @@
+"""Why a query is slow, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from slicemill.server.causes import Attention, QuerySituation, cause_of
+
+SLOW = {"rows_waiting": 1200, "longest_wait_s": 4.2}
+CASES = [
+    (QuerySituation("u", failed="division by zero"), "failed", "failed: division by zero"),
+    (QuerySituation("u", mill_problem="no worker answers"), "mill", "no worker answers"),
+    (
+        QuerySituation("u", failing_sources={"bid": "refused"}, sink_error="full"),
+        "source",
+        "source of bid fails: refused",
+    ),
+    (QuerySituation("u", sink_error="disk full"), "sink", "sink down: disk full"),
+    (
+        QuerySituation("u", **SLOW, units={"u": 0.1, "join x": 0.8, "y": 0.2}),
+        "waiting",
+        "waiting behind join x (80% of a core); 1,200 rows wait, the oldest for 4.2 s",
+    ),
+    (
+        QuerySituation("u", **SLOW, units={"u": 0.9, "join x": 0.3}),
+        "busy",
+        "its own unit uses 90% of a core; 1,200 rows wait, the oldest for 4.2 s",
+    ),
+    (
+        QuerySituation("u", **SLOW, units={"u": 0.9}, python=0.8),
+        "compiling",
+        "its loops run as Python until machine code is there; 1,200 rows wait, the oldest for 4.2 s",
+    ),
+    (
+        QuerySituation("u", watermarks={"bid": 100.0, "auction": 88.0, "person": 99.0}),
+        "watermark",
+        "watermark held by stream auction, 12 s behind bid",
+    ),
+    (
+        QuerySituation("u", watermarks={"bid": 100.0, "auction": None}),
+        "watermark",
+        "watermark held by stream auction, of which nothing has come",
+    ),
+    (
+        QuerySituation("u", level="p99 < 2 seconds", level_met=False, level_measured_s=3.1),
+        "level",
+        "misses its level p99 < 2 seconds: 3.1 s so far",
+    ),
+    (QuerySituation("u", shed_share=0.125), "shed", "drops 12.5% of its rows to keep its budget"),
+]
+
+
+@pytest.mark.parametrize(("query", "kind", "text"), CASES, ids=[kind for _, kind, _ in CASES])
+def test_each_cause_is_named(query: QuerySituation, kind: str, text: str) -> None:
+    found = cause_of(query)
+    assert found is not None
+    assert (found.kind, found.text) == (kind, text)
+
+
+def test_nothing_is_said_of_a_query_that_does_well() -> None:
+    well = QuerySituation(
+        "u",
+        rows_waiting=10,
+        longest_wait_s=0.2,
+        units={"v": 2.0},
+        watermarks={"bid": 100.0, "auction": 99.0},
+        level="p99 < 2 seconds",
+        level_met=True,
+    )
+    assert cause_of(well) is None
+    assert cause_of(QuerySituation("u", watermarks={"bid": None})) is None
+
+
+def test_the_gravest_cause_comes_first() -> None:
+    found = cause_of(QuerySituation("u", **SLOW, failed="boom", units={"v": 1.0}, shed_share=0.5))
+    assert found is not None
+    assert (found.attention, found.kind) == (Attention.BROKEN, "failed")

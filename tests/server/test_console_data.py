@@ -1,0 +1,196 @@
+"""The routes behind the console, by a real client over a socket."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from server.conftest import bid
+from slicemill.engine.mill import Mill
+from slicemill.server.access import Access
+from slicemill.server.network import Listening, serving
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+from support.engine import feed_rows
+
+_WEB = Path(__file__).resolve().parents[2] / "web"
+JOINS = """
+CREATE STREAM sale (item int, sum int, ts timestamp micros) ORDER BY ts;
+CREATE QUERY near AS SELECT B.item, S.sum FROM bid AS B, sale AS S WHERE B.item = S.item WINDOW 10 SECONDS;
+CREATE QUERY far AS SELECT B.item, S.sum FROM bid AS B, sale AS S WHERE B.item = S.item WINDOW 60 SECONDS;
+"""
+
+
+def get(client: httpx.Client, path: str, **parameters: Any) -> Any:
+    response = client.get(path, params=parameters)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def declare(service: MillService, text: str) -> None:
+    UserSession(service).execute(text)
+
+
+def test_the_overview_pages_sorts_and_searches(client: httpx.Client, service: MillService) -> None:
+    texts = (f"CREATE QUERY q{n} AS SELECT item FROM bid WHERE price > {n}" for n in range(8))
+    declare(service, "; ".join(texts))
+    service.mill.queries["q7"].error = "boom"
+    declare(service, "CREATE QUERY q8 AS SELECT item FROM bid")
+    page = get(client, "/v1/overview", limit=4)
+    assert (page["total"], page["needing_attention"], page["queries"][0]["name"]) == (10, 1, "q7")
+    assert (len(page["queries"]), page["matching"]) == (4, 10)
+    named = get(client, "/v1/overview", sort="name", limit=3, offset=2)
+    assert [line["name"] for line in named["queries"]] == ["q1", "q2", "q3"]
+    found = get(client, "/v1/overview", search="Q3")
+    assert ([line["name"] for line in found["queries"]], found["matching"]) == (["q3"], 1)
+    assert client.get("/v1/overview", params={"sort": "luck"}).status_code == 422
+
+
+def test_history_and_versions_of_a_query(client: httpx.Client, service: MillService) -> None:
+    declare(service, "DROP QUERY dear; CREATE QUERY dear AS SELECT item FROM bid WHERE price > 11")
+    versions = get(client, "/v1/queries/dear/versions")
+    assert [version["text"][-1:] for version in versions] == ["1", "", "0"]
+    assert "rate" in get(client, "/v1/history/dear")["columns"]
+    assert get(client, "/v1/history")["policies"][0]["policy"] == "fcfs"
+    assert client.get("/v1/history/nobody").status_code == 404
+
+
+def test_the_graph_is_read_whole_by_query_and_folded(client: httpx.Client, service: MillService) -> None:
+    declare(service, JOINS)
+    whole = get(client, "/v1/graph", fold="nothing")
+    assert {"bid", "sale", "near", "far", "dear"} <= {node["id"] for node in whole["nodes"]}
+    join = next(node for node in whole["nodes"] if node["operator"] == "shared_join")
+    assert join["queries"] == 2
+    own = get(client, "/v1/graph", query="dear")
+    assert {arc["source"] for arc in own["arcs"]} | {"dear"} == {node["id"] for node in own["nodes"]}
+    assert "sale" not in {node["id"] for node in own["nodes"]}
+    tails = get(client, "/v1/graph", fold="tails")
+    assert sorted(node["id"] for node in tails["nodes"] if node["role"] == "sink") == ["dear", "far", "near"]
+    groups = get(client, "/v1/graph", fold="groups")
+    folded = {tuple(node["folded"]) for node in groups["nodes"] if node["operator"] == "folded"}
+    assert folded == {("dear",), ("near", "far")}
+    (component,) = get(client, "/v1/graph/components")
+    assert (component["queries"], component["streams"]) == (3, ["bid", "sale"])
+    assert client.get("/v1/graph", params={"query": "nobody"}).status_code == 404
+
+
+def test_a_thousand_queries_are_read_in_parts(client: httpx.Client, service: MillService) -> None:
+    texts = (f"CREATE QUERY many{n} AS SELECT item FROM bid WHERE price > {n}" for n in range(1000))
+    declare(service, "; ".join(texts))
+    graph = get(client, "/v1/graph")
+    assert len(graph["nodes"]) <= 150
+    assert max(node["queries"] for node in graph["nodes"]) == 1001
+    assert len(get(client, "/v1/graph", query="many500")["nodes"]) < 6
+    page = get(client, "/v1/overview", limit=50)
+    assert (page["total"], len(page["queries"])) == (1001, 50)
+
+
+def test_slices_of_a_join_say_who_wants_how_much(client: httpx.Client, service: MillService) -> None:
+    declare(service, JOINS)
+    for second in (1, 30, 50):
+        at = second * 1_000_000
+        feed_rows(service.mill, "sale", [(1, 5, at)])
+        bid(service, (1, 20, at + 1))
+    service.mill.checkpoint()
+    (chain,) = get(client, "/v1/slices/far")
+    assert sorted(chain["queries"]) == ["far", "near"]
+    assert sum(found["wanted"].get("far", 0) for found in chain["slices"]) >= 5
+    assert get(client, "/v1/slices")[0]["unit"] == chain["unit"]
+    assert get(client, "/v1/slices/dear") == []
+
+
+def test_policies_with_the_priorities_of_units(client: httpx.Client, service: MillService) -> None:
+    feed_rows(service.mill, "bid", [(1, 20, 1)])
+    found = get(client, "/v1/policies")
+    assert found["policy"] == "fcfs"
+    assert {"hnr", "edf"} <= {policy["name"] for policy in found["policies"]}
+    (unit,) = found["units"]
+    assert unit["queries"] == ["dear"]
+
+
+def test_a_load_is_rehearsed_by_measured_costs(client: httpx.Client, service: MillService) -> None:
+    wish = {"rates": {"bid": 500}, "policies": ["fcfs", "hnr"], "seconds": 5}
+    refused = client.post("/v1/simulate", json=wish)
+    assert (refused.status_code, "nothing has run yet" in refused.text) == (400, True)
+    for ts in range(1, 4):
+        bid(service, (1, 20, ts))
+    answer = client.post("/v1/simulate", json=wish).json()
+    assert [outcome["policy"] for outcome in answer["outcomes"]] == ["fcfs", "hnr"]
+    assert "of the work that 2 cores can do" in answer["verdict"][0]
+    unknown = client.post("/v1/simulate", json={**wish, "rates": {"bit": 1}})
+    assert "they read bid" in unknown.text
+
+
+def test_a_text_is_previewed_with_what_it_would_share(client: httpx.Client, service: MillService) -> None:
+    same = "CREATE QUERY also AS SELECT item, price FROM bid WHERE price > 10"
+    found = client.post("/v1/preview", json={"text": same}).json()
+    assert (found["queries"], found["shares_with"]) == (["also"], ["dear"])
+    assert found["running_already"] > 0
+    assert "Query also" in found["plan"]
+    assert "also" not in service.mill.queries
+    wrong = client.post("/v1/preview", json={"text": "CREATE QUERY a AS SELECT itm FROM bid"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["column"]) == (400, 26)
+
+
+def test_models_come_with_their_drawing(client: httpx.Client, service: MillService) -> None:
+    declare(
+        service,
+        "CREATE MODEL spread(x REAL) AS sum(x^2)/n - (sum(x)/n)^2;"
+        "CREATE QUERY s AS SELECT spread(price) OVER (ROWS 9 PRECEDING) AS v FROM bid",
+    )
+    (model,) = get(client, "/v1/models")
+    assert (model["name"], model["svg"][:4]) == ("spread", "<svg")
+
+
+def test_tokens_are_made_and_dropped_by_admins(mill: Mill, service: MillService, tmp_path: Path) -> None:
+    with serving(service, Listening(), Access(tmp_path)) as url, httpx.Client(base_url=url) as client:
+        reader = {"name": "bob", "role": "reader"}
+        assert "first token has role admin" in client.post("/v1/tokens", json=reader).text
+        admin = client.post("/v1/tokens", json={"name": "ann", "role": "admin"}).json()["token"]
+        assert client.get("/v1/tokens").status_code == 401
+        ann = {"authorization": f"Bearer {admin}"}
+        bob = client.post("/v1/tokens", json=reader, headers=ann).json()["token"]
+        held = {"authorization": f"Bearer {bob}"}
+        assert client.get("/v1/tokens", headers=held).status_code == 403
+        assert client.get("/v1/overview", headers=held).json()["role"] == "reader"
+        assert client.delete("/v1/tokens/ann", headers=ann).status_code == 400
+        assert client.delete("/v1/tokens/bob", headers=ann).status_code == 204
+        assert [one["name"] for one in client.get("/v1/tokens", headers=ann).json()] == ["ann"]
+
+
+def test_who_may_see_some_names_sees_only_these(service: MillService, tmp_path: Path) -> None:
+    declare(service, "CREATE QUERY sales_now AS SELECT item FROM bid")
+    access = Access(tmp_path)
+    token = access.add("sue", "reader", ["sales_*"], 0)
+    headers = {"authorization": f"Bearer {token}"}
+    with serving(service, Listening(), access) as url, httpx.Client(base_url=url, headers=headers) as client:
+        found = get(client, "/v1/overview")
+        assert ([line["name"] for line in found["queries"]], found["streams"]) == (["sales_now"], [])
+        for path in ("/v1/graph", "/v1/graph/components", "/v1/policies", "/v1/history", "/v1/slices"):
+            assert client.get(path).status_code == 403
+        assert client.get("/v1/queries/dear/line").status_code == 403
+        assert client.get("/v1/queries/dear/versions").status_code == 403
+        assert client.get("/v1/graph", params={"query": "sales_now"}).status_code == 200
+
+
+def test_the_api_is_the_one_that_the_console_is_typed_by(client: httpx.Client) -> None:
+    typed = json.loads((_WEB / "openapi.json").read_text(encoding="utf-8"))
+    now = get(client, "/openapi.json")
+    changed = [path for path, routes in typed["paths"].items() if now["paths"].get(path) != routes]
+    changed += [
+        name
+        for name, schema in typed["components"]["schemas"].items()
+        if now["components"]["schemas"].get(name) != schema
+    ]
+    assert changed == [], "the API has changed: make openapi, then look whether web/ still fits it"
+
+
+@pytest.mark.parametrize("path", ["/v1/overview", "/v1/graph", "/v1/policies"])
+def test_answers_are_there_before_anything_is_declared(mill: Mill, path: str) -> None:
+    mill.open()
+    with serving(MillService(mill), Listening()) as url, httpx.Client(base_url=url) as client:
+        assert client.get(path).status_code == 200

@@ -1,0 +1,84 @@
+"""Samples of a mill, and what is remembered of them."""
+
+from __future__ import annotations
+
+from server.conftest import bid
+from slicemill.engine.mill import Mill
+from slicemill.server.history import FigureRing
+from slicemill.server.sampling import Sampler
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+
+
+class Seconds:
+    """A clock that a test moves, in seconds and in microseconds."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def us(self) -> int:
+        return int(self.now * 1_000_000)
+
+
+def sampler_of(mill: Mill) -> tuple[Sampler, Seconds]:
+    clock = Seconds()
+    return Sampler(mill, clock, clock.us), clock
+
+
+def test_rates_are_differences_between_samples(service: MillService) -> None:
+    sampler, clock = sampler_of(service.mill)
+    assert sampler.take().streams["bid"].rate == 0
+    bid(service, *((1, 20, ts) for ts in range(1, 41)))
+    clock.now += 4
+    sample = sampler.take()
+    assert sample.streams["bid"].rate == 10
+    assert (sample.queries["dear"].rate, sample.queries["dear"].rows) == (10, 40)
+    assert sum(unit.node_rates["dear"] for unit in sample.units.values()) == 10
+
+
+def test_history_has_a_sample_every_five_seconds_however_often_somebody_looks(service: MillService) -> None:
+    sampler, clock = sampler_of(service.mill)
+    for _ in range(21):
+        sampler.take()
+        clock.now += 1
+    assert len(sampler.history_of("dear")["at"]) == 5
+    assert sampler.history_of("dear")["rate"] == [0.0] * 5
+    assert sampler.history_of("nobody")["at"] == []
+
+
+def test_events_tell_who_came_and_went_and_which_policy_decides(service: MillService) -> None:
+    sampler, clock = sampler_of(service.mill)
+    sampler.take()
+    user = UserSession(service)
+    user.execute("CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 3; SET policy = 'hnr'")
+    clock.now += 1
+    sampler.take()
+    user.execute("DROP QUERY cheap")
+    clock.now += 5
+    sampler.take()
+    assert [event.text for event in reversed(sampler.events)] == [
+        "policy hnr decides, in place of fcfs",
+        "query cheap was created",
+        "query cheap was dropped",
+    ]
+    assert [policy for _, policy in sampler.mill_history()[1]] == ["fcfs", "hnr"]
+    assert sampler.history_of("cheap")["at"] == []  # nothing is remembered of what is gone
+
+
+def test_looking_announces_no_watermark(service: MillService) -> None:
+    before = service.mill.streams["bid"].announced
+    sampler, _ = sampler_of(service.mill)
+    sampler.take()
+    assert service.mill.streams["bid"].announced == before
+
+
+def test_a_ring_keeps_the_newest() -> None:
+    ring = FigureRing(("a", "b"), kept=3)
+    for number in range(10):
+        ring.add(number, {"a": number, "b": None if number == 9 else -number})
+    assert ring.columns() == {"at": [7, 8, 9], "a": [7, 8, 9], "b": [-7, -8, None]}
+    assert (ring.last("a"), ring.last("b")) == (9, -8)
+    assert FigureRing(("a",)).last("a") is None

@@ -1,0 +1,99 @@
+// Results as they come: a tail that keeps its rows when stopped, can be filtered and downloaded.
+import { useSignal } from "@preact/signals";
+import { useEffect, useMemo } from "preact/hooks";
+import { api, save, type Row } from "../api/client";
+import { follow } from "../api/live";
+import { count } from "../format";
+import { RowsTable, shownValue } from "./rows-table";
+
+const KEPT = 500;
+const SHOWN = 200;
+
+/** The newest rows first, at most so many. */
+export function withNewest(rows: Row[], fresh: Row[], kept = KEPT): Row[] {
+  return [...fresh.slice(-kept).reverse(), ...rows].slice(0, kept);
+}
+
+export function matching(rows: Row[], filter: string): Row[] {
+  const wanted = filter.trim().toLowerCase();
+  if (!wanted) return rows;
+  return rows.filter((row) => Object.values(row).some((value) => shownValue(value).toLowerCase().includes(wanted)));
+}
+
+export function LiveResults({ query }: { query: string }) {
+  const rows = useSignal<Row[]>([]);
+  const seen = useSignal(0);
+  const running = useSignal(true);
+  const connected = useSignal(false);
+  const ended = useSignal(false);
+  const filter = useSignal("");
+
+  useEffect(() => {
+    rows.value = [];
+    seen.value = 0;
+    ended.value = false;
+    running.value = true;
+  }, [query]);
+  useEffect(() => {
+    if (!running.value) return;
+    let waiting: Row[] = [];
+    let frame = 0;
+    const show = (): void => {
+      frame = 0;
+      rows.value = withNewest(rows.peek(), waiting);
+      waiting = [];
+    };
+    const stop = follow(query, null, {
+      rows: (fresh) => {
+        seen.value = seen.peek() + fresh.length;
+        waiting = waiting.length > KEPT ? [...waiting, ...fresh].slice(-KEPT) : waiting.concat(fresh);
+        // Often enough for eyes, seldom enough for phones.
+        frame ||= window.setTimeout(show, 250);
+      },
+      gap: () => undefined,
+      ended: () => (ended.value = true),
+      state: (on) => (connected.value = on),
+    });
+    return () => {
+      stop();
+      clearTimeout(frame);
+    };
+  }, [query, running.value]);
+
+  const found = useMemo(() => matching(rows.value, filter.value), [rows.value, filter.value]);
+  const state = ended.value ? "the query is gone" : !running.value ? "stopped; rows stay" : connected.value ? "live" : "connecting";
+  return (
+    <section class="card flush" aria-label="Results">
+      <div class="row" style={{ padding: "12px 16px" }}>
+        <h2 style={{ margin: 0 }}>Results</h2>
+        <span class={`badge ${connected.value && running.value ? "good" : ""}`}>{state}</span>
+        <span class="soft small">{count(seen.value)} came since you look</span>
+        <span style={{ flex: 1 }} />
+        <input
+          placeholder="Filter"
+          aria-label="Filter results"
+          value={filter.value}
+          onInput={(event) => (filter.value = event.currentTarget.value)}
+        />
+        <button type="button" aria-pressed={!running.value} onClick={() => (running.value = !running.value)}>
+          {running.value ? "Stop" : "Go on"}
+        </button>
+        <button type="button" onClick={() => download(found, query)} disabled={!found.length}>
+          Save these
+        </button>
+        <button type="button" onClick={() => api.download(`/v1/queries/${encodeURIComponent(query)}/results?most_rows=100000`, "text/csv", `${query}.csv`)}>
+          All kept (CSV)
+        </button>
+      </div>
+      {found.length ? (
+        <RowsTable rows={found.slice(0, SHOWN)} label="Newest results first" />
+      ) : (
+        <div class="empty">{rows.value.length ? "No row matches." : "Rows show up here as they are committed."}</div>
+      )}
+    </section>
+  );
+}
+
+function download(rows: Row[], name: string): void {
+  save(new Blob([rows.map((row) => JSON.stringify(row)).join("\n")], { type: "application/json" }), `${name}.jsonl`);
+}

@@ -1,0 +1,39 @@
+import type { Row } from "../api/client";
+
+const MOST = 500;
+
+/** Rows as a table; columns in the order of the first row. */
+export function RowsTable({ rows, label }: { rows: Row[]; label: string }) {
+  const first = rows[0];
+  if (!first) return <div class="empty">No rows.</div>;
+  const names = Object.keys(first);
+  const numeric = new Set(names.filter((name) => rows.every((row) => row[name] === null || typeof row[name] === "number")));
+  return (
+    <div class="scroll" style={{ maxHeight: "420px" }} tabIndex={0} role="region" aria-label={label}>
+      <table>
+        <thead>
+          <tr>
+            {names.map((name) => (
+              <th class={numeric.has(name) ? "number" : ""}>{name}</th>
+            ))}
+          </tr>
+        </thead>
+        <tbody class="mono">
+          {rows.slice(0, MOST).map((row) => (
+            <tr>
+              {names.map((name) => (
+                <td class={numeric.has(name) ? "number" : ""}>{shownValue(row[name])}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+export function shownValue(value: unknown): string {
+  if (value === null || value === undefined) return "∅";
+  if (typeof value === "object") return JSON.stringify(value);
+  return String(value);
+}

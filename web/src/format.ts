@@ -1,0 +1,75 @@
+// Numbers for people: short, and never "NaN".
+const NOTHING = "–";
+
+export function count(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NOTHING;
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${round(value / 1e9)} G`;
+  if (size >= 1e6) return `${round(value / 1e6)} M`;
+  if (size >= 1e4) return `${round(value / 1e3)} k`;
+  return Number.isInteger(value) ? value.toLocaleString("en") : round(value);
+}
+
+export function rate(value: number | null | undefined): string {
+  return value === null || value === undefined ? NOTHING : `${count(value)}/s`;
+}
+
+export function bytes(value: number | null | undefined): string {
+  if (value === null || value === undefined) return NOTHING;
+  const names = ["B", "kB", "MB", "GB", "TB"];
+  let size = value;
+  let place = 0;
+  while (size >= 1000 && place < names.length - 1) {
+    size /= 1000;
+    place++;
+  }
+  return `${round(size)} ${names[place]}`;
+}
+
+export function milliseconds(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NOTHING;
+  return value >= 1000 ? `${round(value / 1000)} s` : `${round(value)} ms`;
+}
+
+export function percent(value: number | null | undefined): string {
+  return value === null || value === undefined || !Number.isFinite(value) ? NOTHING : `${round(value * 100)} %`;
+}
+
+export function times(value: number | null | undefined): string {
+  return value === null || value === undefined || !Number.isFinite(value) ? NOTHING : `${round(value)}×`;
+}
+
+/** A moment of event time; streams that count from 0 show their seconds. */
+export function moment(us: number | null | undefined): string {
+  if (us === null || us === undefined) return NOTHING;
+  if (us < 86_400_000_000 * 365) return span(us / 1e6);
+  return new Date(us / 1000).toISOString().slice(11, 23);
+}
+
+export function span(seconds: number): string {
+  if (!Number.isFinite(seconds)) return NOTHING;
+  if (seconds >= 86_400) return `${round(seconds / 86_400)} d`;
+  if (seconds >= 3600) return `${round(seconds / 3600)} h`;
+  if (seconds >= 120) return `${round(seconds / 60)} min`;
+  return `${round(seconds)} s`;
+}
+
+export function clock(seconds: number): string {
+  return new Date(seconds * 1000).toTimeString().slice(0, 8);
+}
+
+function round(value: number): string {
+  const size = Math.abs(value);
+  if (size >= 100) return value.toFixed(0);
+  if (size >= 10) return trim(value.toFixed(1));
+  if (size >= 0.01 || size === 0) return trim(value.toFixed(2));
+  return value.toPrecision(1);
+}
+
+function trim(text: string): string {
+  return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+}
+
+export function plural(number: number, one: string, many = `${one}s`): string {
+  return `${count(number)} ${number === 1 ? one : many}`;
+}

@@ -1,0 +1,117 @@
+// Errors and late rows: what could not be read, what came too late, and what has failed.
+import { useSignal } from "@preact/signals";
+import { api, quoted, type Row } from "../api/client";
+import { RowsTable } from "../components/rows-table";
+import { Cause, Empty, Problem } from "../components/small";
+import { count } from "../format";
+import { token } from "../state/connection";
+import { usePolling } from "../state/polling";
+import { go, hashOf, route } from "../state/router";
+
+const NEWEST = 200;
+
+export function Errors() {
+  const { name } = route.value;
+  const { data, error } = usePolling((stop) => api.overview({ sort: "attention", limit: 50 }, stop), 2000, token.value);
+  const streams = data.value?.streams ?? [];
+  const broken = data.value?.queries.filter((line) => (line.cause?.attention ?? 0) > 2) ?? [];
+  const shown = name || streams.find((stream) => stream.bad || stream.late)?.name || streams[0]?.name || "";
+  return (
+    <>
+      <div class="head">
+        <h1>Errors &amp; late rows</h1>
+      </div>
+      <Problem text={error.value} />
+      {data.value?.problems.map((problem) => <div class="notice">{problem}</div>)}
+      <section class="card flush">
+        <h2>Queries that do not run</h2>
+        {broken.length === 0 ? (
+          <Empty>All queries run.</Empty>
+        ) : (
+          <table>
+            <tbody>
+              {broken.map((line) => (
+                <tr key={line.name}>
+                  <td class="name">
+                    <a href={hashOf("query", line.name)}>{line.name}</a>
+                  </td>
+                  <td class="cause">
+                    <Cause line={line} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        )}
+      </section>
+      <section class="card flush">
+        <h2>Rows that no query sees</h2>
+        <div class="scroll">
+          <table>
+            <thead>
+              <tr>
+                <th>Stream</th>
+                <th class="number">Read</th>
+                <th class="number">Unreadable</th>
+                <th class="number">Late</th>
+                <th class="number">Not needed</th>
+                <th>Source</th>
+              </tr>
+            </thead>
+            <tbody>
+              {streams.map((stream) => (
+                <tr key={stream.name} class="link" onClick={() => go("errors", stream.name)}>
+                  <td class="name">
+                    <a href={hashOf("errors", stream.name)}>{stream.name}</a>
+                  </td>
+                  <td class="number">{count(stream.read)}</td>
+                  <td class={`number ${stream.bad ? "bad" : ""}`}>{count(stream.bad)}</td>
+                  <td class={`number ${stream.late ? "warn" : ""}`}>{count(stream.late)}</td>
+                  <td class="number">{count(stream.unneeded)}</td>
+                  <td class={stream.error ? "bad small" : "soft"}>{stream.error ?? "works"}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      </section>
+      {shown && <LostRows stream={shown} key={shown} />}
+    </>
+  );
+}
+
+function LostRows({ stream }: { stream: string }) {
+  const kind = useSignal<"errors" | "late">("errors");
+  const from = quoted(`${stream}_${kind.value}`);
+  const found = usePolling<Row[]>(
+    async () => (await api.run(`SELECT * FROM ${from} ORDER BY 1 DESC LIMIT ${NEWEST}`)).answers[0]?.rows ?? [],
+    0,
+    kind.value + token.value,
+  );
+  return (
+    <section class="card flush">
+      <div class="row" style={{ padding: "12px 16px" }}>
+        <h2 style={{ margin: 0 }}>{stream}: the newest</h2>
+        <button type="button" aria-pressed={kind.value === "errors"} onClick={() => (kind.value = "errors")}>
+          Unreadable
+        </button>
+        <button type="button" aria-pressed={kind.value === "late"} onClick={() => (kind.value = "late")}>
+          Late
+        </button>
+        <button type="button" onClick={found.again}>
+          Look again
+        </button>
+        <span class="soft small">
+          They are streams too: <code>SELECT … FROM {from}</code> in a query keeps or repairs them.
+        </span>
+      </div>
+      {found.error.value ? (
+        <Empty>{found.error.value}</Empty>
+      ) : found.data.value?.length ? (
+        <RowsTable rows={found.data.value} label={`${kind.value} rows of ${stream}`} />
+      ) : (
+        <Empty>{found.data.value ? "None." : "…"}</Empty>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,100 @@
+// Slices: what joins keep, by age, and who needs it.
+import { api, type SliceChain } from "../api/client";
+import { ChainPicture } from "../components/slice-chain";
+import { Empty, Problem } from "../components/small";
+import { bytes, count, plural, span } from "../format";
+import { token } from "../state/connection";
+import { usePolling } from "../state/polling";
+import { go, hashOf, route } from "../state/router";
+
+export function Slices() {
+  const { name } = route.value;
+  const chains = usePolling((stop) => api.chains(stop), 10_000, token.value);
+  const queries = [...new Set(chains.data.value?.flatMap((chain) => chain.queries) ?? [])].sort();
+  const query = name || queries[0] || "";
+  const slices = usePolling<SliceChain[] | null>(
+    (stop) => (query ? api.slices(query, stop) : Promise.resolve(null)),
+    3000,
+    query + token.value,
+  );
+  return (
+    <>
+      <div class="head">
+        <h1>Slices</h1>
+        <span class="space" />
+        <select aria-label="Query" value={query} onChange={(event) => go("slices", event.currentTarget.value)}>
+          {name && !queries.includes(name) && <option value={name}>{name}</option>}
+          {queries.map((one) => (
+            <option value={one}>{one}</option>
+          ))}
+        </select>
+      </div>
+      <p class="soft">
+        Joins that meet on the same keys share one chain of slices. A slice is a stretch of age: the right end is the newest
+        row. Below each chain stands how far back each query reaches; it is the state of the last checkpoint.
+      </p>
+      <Problem text={slices.error.value ?? chains.error.value} />
+      {slices.data.value?.map((chain) => (
+        <section class="card">
+          <h2>
+            {chain.unit}{" "}
+            <span class="soft small">
+              {count(sum(chain, "rows"))} rows · {bytes(sum(chain, "bytes"))} · {plural(chain.cells, "cell")} · {plural(chain.queries.length, "query", "queries")}
+            </span>
+          </h2>
+          <ChainPicture chain={chain} />
+          <Cuts chain={chain} />
+          <div class="row small">
+            {chain.queries.slice(0, 30).map((one) => (
+              <a href={hashOf("query", one)}>{one}</a>
+            ))}
+          </div>
+        </section>
+      ))}
+      {(slices.data.value?.length === 0 || (!query && chains.data.value)) && (
+        <div class="card">
+          <Empty>{query ? `${query} keeps no slices at its last checkpoint: only joins have them.` : "No join runs yet."}</Empty>
+        </div>
+      )}
+    </>
+  );
+}
+
+function sum(chain: SliceChain, what: "rows" | "bytes"): number {
+  return chain.slices.reduce((total, slice) => total + slice[what], 0);
+}
+
+function Cuts({ chain }: { chain: SliceChain }) {
+  if (!chain.cuts.length) return null;
+  const ends = (values: number[]): string => values.map(span).join(", ") || "–";
+  return (
+    <div class="scroll">
+      <table class="small">
+        <thead>
+          <tr>
+            <th>Part</th>
+            <th class="number">Cell</th>
+            <th class="number">Rows/s</th>
+            <th>Cut at</th>
+            <th>Least memory</th>
+            <th>Least work</th>
+            <th class="number">Rows expected</th>
+          </tr>
+        </thead>
+        <tbody>
+          {chain.cuts.map((cut) => (
+            <tr>
+              <td>{cut.part}</td>
+              <td class="number">{cut.cell}</td>
+              <td class="number">{count(Math.round(cut.rate))}</td>
+              <td>{ends(cut.used)}</td>
+              <td>{ends(cut.finest)}</td>
+              <td>{ends(cut.cheapest)}</td>
+              <td class="number">{count(Math.round(cut.expected_rows))}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
