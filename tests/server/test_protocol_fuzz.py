@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from server.conftest import bid
 from slicemill.server.access import Access
 from slicemill.server.client_limits import ClientLimits
 from slicemill.server.network import Listening, serving
@@ -59,6 +60,8 @@ class Served:
             host="127.0.0.1", port=self.port, user="x", dbname="x", password=north, connect_timeout=20
         ) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
+            # Who may see it does: there is something to leak.
+            assert connection.execute("SELECT word FROM north_top").fetchall() == [(SECRET,)]
         assert httpx.get(f"{self.url}/health", timeout=20).status_code == 200
         assert self.errors.found == []
         return True
@@ -67,6 +70,7 @@ class Served:
 @pytest.fixture
 def served(service: MillService, tmp_path: Path) -> Iterator[Served]:
     UserSession(service).execute(NORTH)
+    bid(service, (1, 20, 1))
     access = Access(tmp_path / "access")
     tokens = {name: access.add(name, "operator", [f"{name}_*"], 0) for name in ("north", "south")}
     errors = Errors()
