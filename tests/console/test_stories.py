@@ -41,7 +41,7 @@ def test_from_nothing_to_results_a_graph_another_policy_and_back(page: Page, tmp
         expect(page.get_by_text("No row matches.")).to_be_visible()
 
         page.get_by_role("link", name="Graph", exact=True).last.click()
-        expect(page.get_by_role("button", name=re.compile("^bid"))).to_be_visible()
+        expect(page.get_by_role("button", name=re.compile("^Stream bid"))).to_be_visible()
         expect(page.get_by_text("What it costs")).to_be_visible()
 
         page.goto(f"{url}/#/editor")
@@ -95,7 +95,7 @@ def test_a_mistake_is_underlined_with_a_hint_and_nothing_is_run(page: Page, busy
 def test_the_editor_completes_names_of_the_catalog(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/editor")
     write(page, "")
-    page.get_by_role("textbox", name="Statements in ESL").press_sequentially("SELECT initial_b", delay=30)
+    page.get_by_role("textbox", name="Statements in ESL").press_sequentially("initial")
     expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text("initial_bid")
 
 

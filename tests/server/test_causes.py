@@ -22,6 +22,12 @@ CASES = [
         "waiting behind join x (80% of a core); 1,200 rows wait, the oldest for 4.2 s",
     ),
     (
+        QuerySituation("u", **SLOW, units={"u": 0.01, "join x": 0.03}),
+        "starved",
+        "this machine is busy with something else: all units together get 4% of a core; "
+        "1,200 rows wait, the oldest for 4.2 s",
+    ),
+    (
         QuerySituation("u", **SLOW, units={"u": 0.9, "join x": 0.3}),
         "busy",
         "its own unit uses 90% of a core; 1,200 rows wait, the oldest for 4.2 s",

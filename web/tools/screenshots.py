@@ -28,7 +28,7 @@ PAGES = {
     "errors": "#/errors/bid",
     "settings": "#/settings",
 }
-WARM_UP_S = 45
+WARM_UP_S = 30
 DRAFT = """-- The dearest bids of each channel, twice a second
 CREATE QUERY dearest AS
   SELECT channel, max(price) AS highest, count(*) AS bids

@@ -14,6 +14,7 @@ LONG_WAIT_S = 1.0
 HELD_S = 5.0
 _BUSY = 0.5
 _PYTHON = 0.5
+_LITTLE = 0.25  # of a core: who waits although so little runs does not wait for a unit
 
 
 class Attention(IntEnum):
@@ -80,6 +81,12 @@ def _waiting(query: QuerySituation) -> SlownessCause | None:
     if query.python > _PYTHON:
         text = f"its loops run as Python until machine code is there; {since}"
         return SlownessCause(Attention.SLOW, "compiling", text, query.unit)
+    used = sum(query.units.values())
+    if used < _LITTLE:
+        text = (
+            f"this machine is busy with something else: all units together get {used:.0%} of a core; {since}"
+        )
+        return SlownessCause(Attention.SLOW, "starved", text)
     others = {unit: cores for unit, cores in query.units.items() if unit != query.unit and cores > own}
     if others:
         busiest = max(others, key=lambda unit: others[unit])

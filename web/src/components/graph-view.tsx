@@ -7,7 +7,7 @@ import { litWith, NODE_HEIGHT, NODE_WIDTH, place, shapeOf, thickness, type Place
 
 const BUSY = 0.25;
 const WAITING_S = 1;
-const LETTERS = 27;
+const LETTERS = 25;
 
 interface GraphViewProps {
   graph: GraphBody;

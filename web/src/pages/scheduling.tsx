@@ -255,7 +255,7 @@ function Outcome({ answer }: { answer: PlanAnswer }) {
       {answer.verdict.map((line) => (
         <p>{line}</p>
       ))}
-      <table>
+      <table class="scroll">
         <thead>
           <tr>
             <th>Policy</th>
