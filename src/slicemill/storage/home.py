@@ -1,6 +1,6 @@
 """The home: the folder of a mill's logs and state, and its commits.
 
-    FORMAT                  how the folder is laid out: "3"
+    FORMAT                  how the folder is laid out: a number
     lock                    held by the process that writes; says who that is
     journal/                records and snapshots      (slicemill.storage.journal)
     logs/<name>/            segments of rows           (slicemill.storage.segments)
