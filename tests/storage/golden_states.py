@@ -111,6 +111,7 @@ def main() -> None:
     _keep("classifiers-payloads", _states_of("classifiers/seen_and_predicted")[0])
     # Its second version says what kind of join a member is.
     _keep("joins-kinds", _states_of("joins/three_streams")[0])
+    _keep("joins-overlapping", _states_of("joins/three_streams")[0])
     _keep("by-hand", _by_hand())
     _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})

@@ -13,7 +13,7 @@ from slicemill.shedding.report import Report
 from slicemill.storage.codec import stored_as
 
 
-@stored_as("multijoin", version=1)
+@stored_as("multijoin", version=2, upgrade={1: lambda plain: {"late": {}, "sheds": {}, **plain}})
 @dataclass(slots=True)
 class MultiJoinState:
     seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
