@@ -71,11 +71,12 @@ quick: lint ## lint, types and unit tests without Spark, under a minute
 	$(QUICKLY) $(QUICK_2); second=$$?; \
 	wait $$first; first=$$?; cat out/quick-tests.log; exit $$((first || second))
 
-test-slow: $(READY) ## kills at every step of a commit, clusters, the whole corpus as jobs (half an hour)
+test-slow: $(READY) $(CONSOLE) ## kills at every step of a commit, clusters, the whole corpus as jobs, the console in a browser (half an hour)
 	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py \
 	  tests/engine/workers/slow_cluster.py tests/bench/slow_rivals.py tests/slow_corpus.py tests/slow_come_and_go.py \
 	  tests/engine/adapting/slow_replacing.py tests/aggregate/slow_hostile_arguments.py \
-	  tests/joins/slow_joins_against_sql.py tests/lab/slow_on_cluster.py tests/scheduling/slow_policy_matrix.py
+	  tests/joins/slow_joins_against_sql.py tests/lab/slow_on_cluster.py tests/scheduling/slow_policy_matrix.py \
+	  tests/console/slow_stories.py tests/console/slow_accessibility.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab
