@@ -202,8 +202,8 @@ def test_a_failing_sync_stops_commits_until_the_home_is_opened_again() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("5\n", "FORMAT 5, and this slicemill reads 4: a newer one made it.*slicemill home upgrade"),
-        ("1\n", "FORMAT 1, and this slicemill reads 4: run 'slicemill home upgrade"),
+        ("6\n", "FORMAT 6, and this slicemill reads 5: a newer one made it.*slicemill home upgrade"),
+        ("1\n", "FORMAT 1, and this slicemill reads 5: run 'slicemill home upgrade"),
         ("one\n", "says 'one', not a number"),
     ],
 )
