@@ -63,7 +63,7 @@ def test_the_tables_fit_and_name_every_case_and_placement(monkeypatch: pytest.Mo
     result = scale.run("small")
     (counted,) = [claim for claim in result.claims if claim.what == "runs with rows too many or missing"]
     assert counted.holds
-    assert len(result.claims) == 2 + 2 * len(tiny)
+    assert len(result.claims) == 2 + 2 * len(tiny) + 1 + len(scale.OVERLAPS)
     assert json.loads(to_json("scale", result))["figures"]["cases"]["theta, a band"]["8"]["cells"] == 8
     console = Console(width=110, record=True, file=io.StringIO())
     for table in scale.tables(result):

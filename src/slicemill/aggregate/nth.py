@@ -47,8 +47,10 @@ class ColumnNthValue:
     n: int
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
-        places = windows.starts + self.n - 1
-        return rows.arguments[0].take(pa.array(places, mask=places >= windows.ends))
+        # Compared before they are added: n may be as large as integers are.
+        missing = windows.ends - windows.starts < self.n
+        places = np.where(missing, 0, windows.starts + (min(self.n, len(rows.arguments[0]) + 1) - 1))
+        return rows.arguments[0].take(pa.array(places, mask=missing))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         """The first n rows of each partition."""
