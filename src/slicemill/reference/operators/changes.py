@@ -5,6 +5,7 @@ A row of a changelog begins with what it does. An update is two rows, one right 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
 from slicemill.aggregate.definition import RowCall, base_of, comparable, evaluate, shown
@@ -23,7 +24,7 @@ def difference(before: Row | None, now: Row | None) -> list[Row]:
     return [("delete", *before)] if before is not None else [("insert", *now)] if now is not None else []
 
 
-class Changes:
+class Changes(ABC):
     """Hands changes on as a row that leaves, a row that comes, or both."""
 
     inputs = 1
@@ -46,8 +47,9 @@ class Changes:
     def _at(self, ts: int, leaves: Row | None, comes: Row | None) -> Sequence[Timed]:
         return [Timed(ts, row) for row in self.change(leaves, comes)]
 
+    @abstractmethod
     def change(self, leaves: Row | None, comes: Row | None) -> Iterable[Row]:
-        raise NotImplementedError
+        """The rows that one change gives."""
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
         return ()
