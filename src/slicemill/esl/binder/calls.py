@@ -20,7 +20,7 @@ from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
 from slicemill.esl.types.model import PREDEFINED, ModelTemplate
-from slicemill.esl.types.schema import BIGINT, Column, assignable
+from slicemill.esl.types.schema import BIGINT, Column, Kind, assignable
 from slicemill.model.terms import ModelError
 from slicemill.scalar.signatures import fits
 
@@ -190,13 +190,20 @@ def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> Resol
     if star and not builtin.takes_star:
         raise Mistake(f"{builtin.name} does not take *", span_of(node), usage)
     if distinct and not builtin.takes_distinct:
-        raise Mistake(f"{builtin.name} does not take DISTINCT", span_of(node), "DISTINCT goes with count")
+        raise Mistake(
+            f"{builtin.name} does not take DISTINCT",
+            span_of(node),
+            "DISTINCT goes with count and collect_list",
+        )
     if star:
         return Resolved("count", node.name, (), False, (Column(text, BIGINT),), True, None, None, True)
     most = len(builtin.parameters)
     if not most - builtin.optional <= len(arguments) <= most:
         raise Mistake(f"{builtin.name} does not take {len(arguments)} arguments", span_of(node), usage)
     for argument, wanted, argument_node in zip(arguments, builtin.parameters, node.expressions, strict=False):
+        if argument.type.kind is Kind.LIST:
+            hint = "take one value of it, element_at(list, 1), or how many there are, size(list)"
+            raise Mistake(f"{builtin.name} takes no lists", span_of(argument_node), hint)
         if not fits(wanted, argument.type):
             raise Mistake(
                 f"{builtin.name} wants {wanted} here, this is {argument.type}", span_of(argument_node)

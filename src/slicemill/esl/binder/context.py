@@ -34,8 +34,8 @@ class Context:
     `kept` is what a home has from before, and nothing has declared again. `in_body`: of an aggregate, which
     has to give the same whenever it runs. Unless `imports`, modules that a text names are not loaded: their
     code would run. `functions_called` gathers users' functions, which leave no trace in what is bound;
-    `warnings` gathers what is probably not meant as it stands. `later` counts, by name, the declarations that
-    are still to come in the same text.
+    `warnings` gathers what is probably not meant as it stands, `stars` which columns each * stands for.
+    `later` counts, by name, the declarations that are still to come in the same text.
     """
 
     catalog: Catalog
@@ -47,6 +47,7 @@ class Context:
     functions_called: set[str] = field(default_factory=set)
     warnings: list[Diagnostic] = field(default_factory=list)
     later: Mapping[str, int] = field(default_factory=dict)
+    stars: dict[TextSpan, tuple[exp.Column, ...]] = field(default_factory=dict)
 
     def warn(self, message: str, span: TextSpan, hint: str) -> None:
         warning = Diagnostic(message, span, hint, warning=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from slicemill.errors import all_of, did_you_mean, one_of
+from slicemill.esl.binder.changing.beginnings import beginning_us
 from slicemill.esl.binder.changing.changelogs import check_sink, refuse_open_rank
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
@@ -17,9 +18,12 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.alert import Alert
 from slicemill.esl.types.catalog import (
     ERRORS,
     HELD,
+    JOINING,
     LATE,
     Catalog,
     DerivedStream,
@@ -36,6 +40,7 @@ from slicemill.esl.types.catalog import (
     View,
 )
 from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.function import FunctionDefinition
 from slicemill.esl.types.query import Continuous, FrameUnit, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.schema import Kind, Schema
@@ -43,6 +48,7 @@ from slicemill.esl.types.service_level import MEASURES, service_level
 from slicemill.scheduling.policies.policy_registry import DEFAULT_POLICY, UnknownPolicyError, policy_named
 
 CURRENT_TIME = "current_time"
+QUERY_OPTIONS = ("weight", "sink", "slo", "memory", "shedding", "lag", "keep", "utility")
 _KEPT_ASIDE = {LATE: "late rows", ERRORS: "bad rows", HELD: "rows that wait to be put in order"}
 
 
@@ -53,6 +59,12 @@ def refuse_known(identifier: exp.Identifier, context: Context) -> None:
         aside = _KEPT_ASIDE[identifier.name.lower()[len(owner.name) :]]
         raise Mistake(
             f"stream {owner.name} keeps {aside} under the name {identifier.name}",
+            span_of(identifier),
+            "choose another name",
+        )
+    if identifier.name.endswith(JOINING):
+        raise Mistake(
+            f"a name that ends in{JOINING} is for queries that join others",
             span_of(identifier),
             "choose another name",
         )
@@ -114,7 +126,7 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
     problems = Problems()
     schema = Schema(())
     with problems.noting():
-        schema = bind_columns(child(node, "columns"))
+        schema = bind_columns(child(node, "columns"), lists=True)
     problems.raise_any()
     kind, column = TimestampKind.LATENT, None
     with problems.noting():
@@ -127,26 +139,38 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
     with problems.noting():
         _only_external("SKEW", skew, kind)
         skew_us = duration_us(skew) if skew is not None else None
+    retain_us = None
+    with problems.noting():
+        retain_us = retention_us(child(node, "retain"))
     problems.raise_any()
-    source = bind_source(child(node, "source"))
-    stream = Stream(
-        node.this.name, schema.with_units(()), kind, column, slack_us, skew_us, source, schema.units
-    )
+    source, columns = bind_source(child(node, "source")), schema.with_units(())
+    stream = Stream(node.this.name, columns, kind, column, slack_us, skew_us, source, schema.units, retain_us)
     _refuse_taken_sides(stream, node.this, context)
     return stream
 
 
 def _derived(node: nodes.CreateStream, query: Continuous) -> DerivedStream:
     order, slack = child(node, "order"), child(node, "slack")
+    retain_us = retention_us(child(node, "retain"))
     if order is None:
-        return DerivedStream(node.this.name, query)
+        return DerivedStream(node.this.name, query, retain_us=retain_us)
     column = query.schema.find(order.name)
     times = [c.name for c in query.schema if c.type.kind is Kind.TIMESTAMP]
     if column is None or column.name not in times:
         what = f"there is no column {order.name}" if column is None else f"{column.name} is {column.type}"
         hint = f"order by {one_of(times)}" if times else "select a timestamp column to order by"
         raise Mistake(f"a stream is ordered by time, and {what} in it", span_of(order), hint)
-    return DerivedStream(node.this.name, query, column.name, duration_us(slack))
+    return DerivedStream(node.this.name, query, column.name, duration_us(slack), retain_us)
+
+
+def retention_us(node: nodes.Duration | None) -> int | None:
+    """How long rows are to stay; None where nobody has said it."""
+    if node is None:
+        return None
+    length = duration_us(node)
+    if length <= 0:
+        raise Mistake("RETAIN is longer than 0", span_of(node), "write RETAIN 7 DAYS, or leave it out")
+    return length
 
 
 def _timestamps(node: nodes.CreateStream, schema: Schema) -> tuple[TimestampKind, str | None]:
@@ -194,12 +218,6 @@ def _option_text(option: nodes.Option) -> str:
     return str(value.this).lower() if isinstance(value, exp.Boolean) else str(value.name)
 
 
-def bind_table(node: nodes.CreateTable, context: Context) -> Table:
-    refuse_known(node.this, context)
-    schema = bind_columns(child(node, "columns"))
-    return Table(node.this.name, schema.with_units(()), bind_source(child(node, "source")), schema.units)
-
-
 def bind_view(node: nodes.CreateView, context: Context) -> View:
     refuse_known(node.this, context)
     query = bind_query(child(node, "query"), context)
@@ -239,7 +257,7 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
     problems = Problems()
     options = QueryOptions()
     with problems.noting():
-        options = _query_options(child(node, "options") or [])
+        options = query_options(child(node, "options") or [])
     query: Continuous | RelationQuery | None = None
     load, utility = None, None
     with problems.noting():
@@ -248,9 +266,22 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
         check_sink(query, child(node, "options") or [])
         query = with_budget(query, options.memory, options.shedding, node.this)
         load, utility = bind_load(query, options, context, node.this)
+    retain_us = None
+    with problems.noting():
+        retain_us = retention_us(child(node, "retain"))
+        if isinstance(query, RelationQuery) and retain_us is not None:
+            raise Mistake(
+                "an ad hoc query has no results that could be kept",
+                span_of(child(node, "retain")),
+                "leave RETAIN out, or read a stream",
+            )
+    begins_us = None
+    with problems.noting():
+        begins_us = beginning_us(child(node, "begins"), query, context.catalog)
     problems.raise_any()
     assert query is not None
-    return QueryDefinition(node.this.name, query, options, to_esl(child(node, "query")), load, utility)
+    text = to_esl(child(node, "query"))
+    return QueryDefinition(node.this.name, query, options, text, load, utility, retain_us, begins_us)
 
 
 def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
@@ -262,13 +293,12 @@ def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
     return QueryDefinition(f"query_{number}", query, QueryOptions(), to_esl(node))
 
 
-def _query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
+def query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
     given: dict[str, str] = {}
     for option in option_nodes:
         name = option.this.name.lower()
-        known = ("weight", "sink", "slo", "memory", "shedding", "lag", "keep", "utility")
-        if name not in known:
-            hint = did_you_mean(name, known) or f"the options are {one_of(known)}"
+        if name not in QUERY_OPTIONS:
+            hint = did_you_mean(name, QUERY_OPTIONS) or f"the options are {one_of(QUERY_OPTIONS)}"
             raise Mistake(f"a query has no option {name}", span_of(option), hint)
         if name in given:
             raise Mistake(f"{name} is given twice", span_of(option))
@@ -346,7 +376,8 @@ def _component(node: nodes.SetOption, context: Context) -> str | None:
     return known[key]
 
 
-def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:
+def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
+    """What goes, what is made of others first."""
     kind, name = child(node, "kind"), node.this.name
     catalog = context.catalog
     found = _known_as(kind, name, catalog)
@@ -355,16 +386,44 @@ def bind_drop(node: nodes.DropObject, context: Context) -> DroppedName:
     if found is None:
         if name.lower() in context.broken:
             raise Unknowable
+        if child(node, "exists"):
+            return []
         hint = did_you_mean(name, _known_names(kind, catalog))
         if name.lower() in catalog.models:
             hint = "it is a model: DROP MODEL"
         elif kind == "MODEL" and catalog.model(name) is not None:
             hint = "everybody has it; a model of your own by that name takes its place"
         raise Mistake(f"there is no {kind.lower()} {name}", span_of(node.this), hint)
-    dependants = [] if kind == "QUERY" else catalog.dependants(kind, name)
-    if dependants:
-        raise Mistake(f"{found.name} is used by {all_of(dependants)}", span_of(node.this), "drop those first")
-    return DroppedName(kind, found.name)
+    dependants = [] if kind == "ALERT" else catalog.dependants(kind, name)
+    if kind == "QUERY":  # nothing else reads one by its name
+        dependants = [one for one in dependants if isinstance(catalog.relation(one), Table)]
+    if kind in ("QUERY", "STREAM"):
+        dependants += [f"alert {alert}" for alert in catalog.alerts_on(found.name)]
+    if dependants and not child(node, "cascade"):
+        raise Mistake(
+            f"{found.name} is used by {all_of(dependants)}",
+            span_of(node.this),
+            "drop those first, or add CASCADE: they go too, with all that uses them",
+        )
+    users = [*reversed(catalog.all_users(found)), found] if dependants else [found]
+    gone = [DroppedName(kind_of(user), user.name) for user in users]
+    told = [(one.kind, one.name) for one in gone if one.kind in ("QUERY", "STREAM")]
+    alerts = dict.fromkeys(alert for _, name in told for alert in catalog.alerts_on(name))
+    return [*(DroppedName("ALERT", alert) for alert in alerts), *gone[:-1], DroppedName(kind, found.name)]
+
+
+def kind_of(statement: Statement) -> str:
+    """The kind by which DROP names what a statement declares."""
+    if isinstance(statement, QueryDefinition):
+        return "QUERY"
+    if isinstance(statement, Alert):
+        return "ALERT"
+    if isinstance(statement, AggregateDefinition):
+        return "AGGREGATE" if statement.model is None else "MODEL"
+    if isinstance(statement, FunctionDefinition):
+        return "FUNCTION"
+    kind = KIND_NAMES.get(type(statement))
+    return "MODEL" if kind is None else kind.upper()
 
 
 def _known_as(kind: str, name: str, catalog: Catalog) -> Statement | None:
@@ -375,6 +434,8 @@ def _known_as(kind: str, name: str, catalog: Catalog) -> Statement | None:
         return catalog.models.get(name.lower())
     if kind == "FUNCTION":
         return catalog.functions.get(name.lower())
+    if kind == "ALERT":
+        return catalog.alerts.get(name.lower())
     if kind == "AGGREGATE":
         base, window = catalog.declared_versions(name) if name.lower() not in catalog.models else (None, None)
         return base or window
@@ -389,6 +450,8 @@ def _known_names(kind: str, catalog: Catalog) -> list[str]:
         return [model.name for model in catalog.models.values()]
     if kind == "FUNCTION":
         return [function.name for function in catalog.functions.values()]
+    if kind == "ALERT":
+        return [alert.name for alert in catalog.alerts.values()]
     if kind == "AGGREGATE":
         defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
         return [definition.name for definition in defined if definition.model is None]

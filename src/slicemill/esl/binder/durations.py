@@ -17,7 +17,7 @@ def duration_us(node: nodes.Duration) -> int:
     """A fixed length of time in microseconds."""
     months, us = months_and_us(node)
     if months:
-        raise Mistake("a month has no fixed length", span_of(node), "give the window in days")
+        raise Mistake("a month has no fixed length", span_of(node), "give it in days")
     return us
 
 

@@ -23,18 +23,19 @@ from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.model_windows import check_model_over
 from slicemill.esl.binder.problems import Unknowable
-from slicemill.esl.binder.scalar import bind
+from slicemill.esl.binder.scalar import bind, bind_key
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.grammar.windows import RANKS
+from slicemill.esl.syntax.grammar.over import RANKS
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import ColumnRef, Expr, walk
 from slicemill.esl.types.query import FrameUnit, Rank, Window, WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column
+from slicemill.scalar.signatures import ELSEWHERE
 
 WINDOW_BOUNDS = ("window_start", "window_end")
 
@@ -152,7 +153,8 @@ class SelectEnvironment:
             if call.name.lower() in self.context.broken:
                 raise Unknowable
             self.context.refuse_later(call.name, span_of(call))
-            hint = did_you_mean(call.name, self.call_names()) or "OVER goes with aggregates"
+            near = did_you_mean(call.name, self.call_names())
+            hint = ELSEWHERE.get(call.name.lower()) or near or "OVER goes with aggregates"
             raise Mistake(f"there is no aggregate {call.name}", span_of(call), hint)
         if self.place or not self.windows_allowed:
             place = self.place or "this query"
@@ -193,18 +195,18 @@ class SelectEnvironment:
         if self.rank is not None and self.rank.column != column:
             raise Mistake("a query has one rank", span_of(node), "compute the other one in a query inside")
         if self.rank is None:
-            partition = [bind(part, self) for part in child(node, "partition_by") or ()]
+            partition = [bind_key(part, self) for part in child(node, "partition_by") or ()]
             keys = child(node, "ranked") or ()
             if not keys and name != "row_number":
                 raise Mistake(f"{name} says nothing without an order", span_of(node), "add ORDER BY")
-            order = [(bind(key.this, self), bool(child(key, "desc"))) for key in keys]
+            order = [(bind_key(key.this, self), bool(child(key, "desc"))) for key in keys]
             self.rank = Rank(ranked_by(name, partition, order, self.time_columns), column)
         return self.rank
 
     def _partition(self, node: exp.Expression) -> Expr:
         before, self.place = self.place, "PARTITION BY"
         try:
-            return bind(node, self)
+            return bind_key(node, self)
         finally:
             self.place = before
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
+from slicemill.esl.binder.functions.elements import bind_elements, joined_elements
 from slicemill.esl.binder.functions.tables import returned_rows
 from slicemill.esl.binder.joins.kinds import check_kinds, check_table, kind_of_join, using_condition
 from slicemill.esl.binder.problems import Problems
@@ -21,6 +22,8 @@ from slicemill.esl.types.expression import ColumnRef
 from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
 
+_UNNAMED = "subquery"  # one that stands alone in FROM: nobody has to name its columns by it
+
 
 @dataclass(frozen=True, slots=True)
 class BoundInput:
@@ -32,6 +35,12 @@ class BoundInput:
     left: bool = False
     using: Sequence[exp.Identifier] = ()
     side: str | None = None
+
+    @property
+    def is_as_of(self) -> bool:
+        """Is it a stream of which tuples of another meet the latest row?"""
+        asked = self.side in ("ASOF", "LEFT ASOF") or child(self.node, "as_of") is not None
+        return asked and not self.input.finite
 
 
 def from_entries(node: exp.Select) -> list[tuple[nodes.StreamInput, nodes.JoinInput | None]]:
@@ -53,9 +62,15 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
     problems = Problems()
     bound: list[BoundInput] = []
     aliases: set[str] = set()
-    for entry, join in from_entries(node):
+    written = from_entries(node)
+    for entry, join in written:
         with problems.noting():
-            made = _bind_input(entry, join, context)
+            if isinstance(entry.this, nodes.ListElements):
+                made = BoundInput(
+                    bind_elements(entry, [one.input for one in bound], context), entry, *joined_elements(join)
+                )
+            else:
+                made = _bind_input(entry, join, context, alone=len(written) == 1)
             if made.input.alias.lower() in aliases:
                 raise Mistake(
                     f"{made.input.alias} stands twice in FROM",
@@ -77,7 +92,9 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
     return bound
 
 
-def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context: Context) -> BoundInput:
+def _bind_input(
+    entry: nodes.StreamInput, join: nodes.JoinInput | None, context: Context, *, alone: bool
+) -> BoundInput:
     alias_node = child(entry, "alias")
     frame = child(entry, "frame")
     session = frame is not None and child(frame, "kind") == "SESSION"
@@ -106,11 +123,12 @@ def _bind_input(entry: nodes.StreamInput, join: nodes.JoinInput | None, context:
             left = made.finite and check_table(join, made.alias)
     else:
         query = queries.bind_query(entry.this, context)
-        if alias_node is None:
-            raise Mistake("a sub-query in FROM needs a name", span_of(entry), "add AS name")
+        if alias_node is None and not alone:
+            raise Mistake("a sub-query among others in FROM needs a name", span_of(entry), "add AS name")
+        alias = _UNNAMED if alias_node is None else alias_node.name
         if isinstance(query, RelationQuery):
             raise Mistake("a sub-query over tables joins no stream", span_of(entry), "make it a CREATE VIEW")
-        made = QueryInput(alias_node.name, query.schema, query=query, window=window)
+        made = QueryInput(alias, query.schema, query=query, window=window)
     made = replace(made, kind=kind_of_join(join, finite=made.finite))
     using = (child(join, "using") or ()) if join is not None else ()
     side = child(join, "side") if join is not None else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from sqlglot import exp
 
@@ -16,13 +16,18 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.syntax.tokens import RESERVED
 from slicemill.esl.types.expression import ColumnRef, Expr, transform, walk
 from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import Column, Kind, Schema
 
 
 def bind_items(
-    item_nodes: Sequence[exp.Expression], env: ScalarEnvironment, scope: Scope, problems: Problems
+    item_nodes: Sequence[exp.Expression],
+    env: ScalarEnvironment,
+    scope: Scope,
+    context: Context,
+    problems: Problems,
 ) -> list[tuple[SelectItem, exp.Expression]]:
     """Each output column with the syntax it comes from, for messages."""
     bound: list[tuple[SelectItem, exp.Expression]] = []
@@ -31,7 +36,9 @@ def bind_items(
             if isinstance(node, exp.Star) or (
                 isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
             ):
-                bound += [(item, node) for item in _expand(node, scope)]
+                columns = _expand(node, scope)
+                context.stars[span_of(node)] = tuple(column for _, column in columns)
+                bound += [(item, node) for item, _ in columns]
                 continue
             alias = node.alias if isinstance(node, exp.Alias) else ""
             value_node = node.this if isinstance(node, exp.Alias) else node
@@ -49,20 +56,33 @@ def bind_items(
     return bound
 
 
-def _expand(node: exp.Expression, scope: Scope) -> Iterable[SelectItem]:
+def _expand(node: exp.Expression, scope: Scope) -> list[tuple[SelectItem, exp.Column]]:
+    """The columns that a * stands for, and how each would be written."""
     wanted = node.text("table").lower() if isinstance(node, exp.Column) else ""
     aliases = [alias for alias, _ in scope.relations]
     if wanted and wanted not in {alias.lower() for alias in aliases}:
         raise Mistake(f"there is no {wanted} in FROM", span_of(node), did_you_mean(wanted, aliases))
+    found: list[tuple[SelectItem, exp.Column]] = []
     for alias, schema in scope.relations:
         if not wanted or alias.lower() == wanted:
             for column in schema:
                 merged = None if wanted else scope.merged.get(column.name.lower())
                 value = scope.merged_value(column.name) if merged is not None else None
                 if merged is None or value is None:
-                    yield SelectItem(column.name, ColumnRef.to(scope.read_as(alias, column)))
+                    item = SelectItem(column.name, ColumnRef.to(scope.read_as(alias, column)))
+                    found.append((item, _written(column.name, alias if scope.qualified else "")))
                 elif merged.owner == alias:
-                    yield SelectItem(column.name, value)
+                    found.append((SelectItem(column.name, value), _written(column.name)))
+    return found
+
+
+def _written(name: str, table: str = "") -> exp.Column:
+    parts = [
+        exp.Identifier(this=part, quoted=not part.isidentifier() or part.upper() in RESERVED)
+        for part in (name, table)
+        if part
+    ]
+    return exp.Column(this=parts[0], table=parts[1] if table else None)
 
 
 def name_of(node: exp.Expression) -> str:

@@ -48,7 +48,7 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
         with problems.noting():
             if isinstance(entry.this, exp.Identifier):
                 streams |= not is_finite(context.relation(entry.this))
-            elif not isinstance(entry.this, nodes.TableFunctionCall):
+            elif not isinstance(entry.this, nodes.TableFunctionCall | nodes.ListElements):
                 streams |= not isinstance(bind_query(entry.this, context), RelationQuery)
     problems.raise_any()
     return streams

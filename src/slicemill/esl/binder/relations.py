@@ -22,7 +22,7 @@ from slicemill.esl.binder.inputs import alias_of_call, from_entries
 from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
 from slicemill.esl.binder.joins.kinds import using_condition
 from slicemill.esl.binder.problems import Problems
-from slicemill.esl.binder.scalar import bind, bind_condition
+from slicemill.esl.binder.scalar import as_key, bind, bind_condition, bind_key
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
@@ -174,9 +174,9 @@ def bind_relation(
     groups: list[SelectItem] = []
     for part in child(node, "group").expressions if child(node, "group") is not None else ():
         with problems.noting():
-            groups.append(SelectItem(to_esl(part), bind(part, env)))
+            groups.append(SelectItem(to_esl(part), bind_key(part, env)))
     env.place = ""
-    bound = bind_items(node.expressions, env, scope, problems)
+    bound = bind_items(node.expressions, env, scope, context, problems)
     having_node = child(node, "having")
     having: Expr | None = None
     with problems.noting():
@@ -185,7 +185,8 @@ def bind_relation(
     orders: list[tuple[Expr, bool, exp.Expression]] = []
     for ordered in child(node, "order").expressions if child(node, "order") is not None else ():
         with problems.noting():
-            orders.append((_bind_order(ordered.this, env, bound), bool(child(ordered, "desc")), ordered))
+            by = as_key(_bind_order(ordered.this, env, bound), ordered.this)
+            orders.append((by, bool(child(ordered, "desc")), ordered))
     problems.raise_any()
 
     grouped = bool(env.resolved or groups)
@@ -263,6 +264,12 @@ def _bind_inputs(
             if join is not None and child(join, "side") not in (None, "CROSS"):
                 side = child(join, "side")
                 raise Mistake(f"{side} JOIN joins a stream with others", span_of(join), "use JOIN")
+            if isinstance(entry.this, nodes.ListElements):
+                raise Mistake(
+                    "UNNEST goes along with a stream",
+                    span_of(entry),
+                    "name the stream first: FROM s, UNNEST(…)",
+                )
             if isinstance(entry.this, nodes.TableFunctionCall):
                 made = _bind_call(entry, inputs, context, tables, inwindow, outer)
             else:

@@ -24,7 +24,7 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Case, Cast, Expr, Literal, columns_of
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.operator_types import arithmetic_type, castable
-from slicemill.scalar.signatures import PATTERN_RANGES, SCALARS, UNREPEATABLE, fits, result_type
+from slicemill.scalar.signatures import ELSEWHERE, PATTERN_RANGES, SCALARS, UNREPEATABLE, fits, result_type
 from slicemill.time import UNITS_US
 
 
@@ -230,9 +230,24 @@ def comparable(
     return left, right
 
 
+def bind_key(node: exp.Expression, env: ScalarEnvironment) -> Expr:
+    """What rows are grouped or ordered by."""
+    return as_key(bind(node, env), node)
+
+
+def as_key(expr: Expr, node: exp.Expression) -> Expr:
+    if expr.type.kind is Kind.LIST:
+        hint = "go by an element, element_at(list, 1), by its size, or by a text, array_join(list, ',')"
+        raise Mistake("rows are neither grouped nor ordered by lists", span_of(node), hint)
+    return expr
+
+
 def _comparison(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     left, right = bind(node.this, env), bind(node.expression, env)
     left, right = comparable(left, right, node.this, node.expression)
+    if Kind.LIST in (left.type.kind, right.type.kind):
+        hint = "compare their elements, element_at(list, 1), or ask for one, array_contains(list, x)"
+        raise Mistake("lists are not compared", span_of(node), hint)
     if Kind.PERIOD in (left.type.kind, right.type.kind):
         raise Mistake("periods are compared by relations", span_of(node), "use EQUALS, BEFORE, DURING, …")
     return Call(_COMPARISONS[type(node)], (left, right), t.BOOLEAN)
@@ -348,7 +363,7 @@ def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
     if signature is None:
         if name in UNREPEATABLE:
             raise Mistake(f"{node.name}() differs at every run", span_of(node), UNREPEATABLE[name])
-        hint = did_you_mean(name, [*SCALARS, *env.call_names()])
+        hint = ELSEWHERE.get(name) or did_you_mean(name, [*SCALARS, *env.call_names()])
         raise Mistake(f"there is no function {node.name}", span_of(node), hint)
     if child(node, "distinct") or any(isinstance(a, exp.Star) for a in node.expressions):
         raise Mistake(f"{name} is no aggregate", span_of(node), f"call it as {signature}")

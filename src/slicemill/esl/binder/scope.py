@@ -12,7 +12,7 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.expression import Argument, Call, ColumnRef, Expr
 from slicemill.esl.types.schema import Column, Schema
-from slicemill.scalar.signatures import UNREPEATABLE
+from slicemill.scalar.signatures import ELSEWHERE, UNREPEATABLE
 
 NO_COLUMNS = Schema(())
 
@@ -101,7 +101,8 @@ class Scope:
         ]
         if not qualifier:
             columns += self.arguments.names
-        hint = did_you_mean(name, columns) or f"the columns are {', '.join(columns)}"
+        near = did_you_mean(name, columns) or f"the columns are {', '.join(columns)}"
+        hint = ELSEWHERE.get(name.lower(), near)
         if node.this.args.get("quoted"):
             hint = f"strings are written in single quotes: '{name}'"
         if not qualifier and name.lower() in UNREPEATABLE:

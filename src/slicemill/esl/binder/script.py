@@ -4,41 +4,66 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from sqlglot import exp
 
 from slicemill.esl.binder import definitions
 from slicemill.esl.binder.aggregates import bind_aggregate
+from slicemill.esl.binder.alerts import bind_alert
+from slicemill.esl.binder.changing.replays import bind_replay
+from slicemill.esl.binder.changing.tables import ROW_CHANGES, bind_change, bind_materialized, bind_table
 from slicemill.esl.binder.classifiers import bind_classifier
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.functions.create import bind_function
+from slicemill.esl.binder.lives.adding_columns import bind_added_columns
+from slicemill.esl.binder.lives.altering import bind_alter
+from slicemill.esl.binder.lives.presence import is_there, without_named
+from slicemill.esl.binder.lives.steering import bind_life
 from slicemill.esl.binder.problems import Mistakes, Unknowable
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.grammar import statements as grammar
-from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.syntax.source import SourceText, TextSpan
 from slicemill.esl.types.catalog import Catalog, DroppedName, Statement
+from slicemill.esl.types.table_change import TableChange
 
 _DECLARATION = re.compile(
-    r"(?:\bCREATE\s+(?:(?:ALGEBRAIC|WINDOW)\s+)*(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL|FUNCTION)"
+    r"(?:\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ALGEBRAIC|WINDOW)\s+)*"
+    r"(?:STREAM|TABLE|VIEW|QUERY|AGGREGATE|CLASSIFIER|MODEL|FUNCTION|ALERT)(?:\s+IF\s+NOT\s+EXISTS)?"
     r"|^AGGREGATE)\s+[\"`]?(\w+)",
     re.IGNORECASE | re.MULTILINE,
+)
+
+# What is done with something that is declared elsewhere.
+_ACTS = (
+    nodes.DropObject,
+    nodes.AlterQuery,
+    nodes.AlterStream,
+    nodes.SetOption,
+    nodes.ChangeLife,
+    nodes.ReplayErrors,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What became of a script: its good statements with their places, the catalog, mistakes and warnings."""
+    """What became of a script: its good statements with their places, the catalog, mistakes and warnings.
+
+    `changes` are those of rows, which declare nothing, in their order.
+    """
 
     source: SourceText
     statements: tuple[tuple[Statement, TextSpan], ...]
     catalog: Catalog
     diagnostics: tuple[Diagnostic, ...]
     warnings: tuple[Diagnostic, ...] = ()
+    changes: tuple[tuple[TableChange, TextSpan], ...] = ()
+    replacing: frozenset[int] = frozenset()  # the positions of statements that may take others' places
+    stars: Mapping[TextSpan, tuple[exp.Column, ...]] = field(default_factory=dict)  # what each * stands for
 
 
 def bind_script(
@@ -61,12 +86,18 @@ def bind_script(
     warnings = [diagnostic for diagnostic in diagnostics if diagnostic.warning]
     diagnostics = [diagnostic for diagnostic in diagnostics if not diagnostic.warning]
     bound: list[tuple[Statement, TextSpan]] = []
+    changes: list[tuple[TableChange, TextSpan]] = []
+    replacing: set[int] = set()
     for node in parsed:
         declared = _declared_name(node)
         later[declared] -= 1
         try:
             called: set[str] = set()
-            statement = bind_statement(node, replace(context, functions_called=called, warnings=warnings))
+            own = replace(context, functions_called=called, warnings=warnings)
+            if isinstance(node, ROW_CHANGES):
+                changes.append((bind_change(node, own), span_of(node)))
+                continue
+            statements = bind_statement(node, own)
         except Mistake as mistake:
             diagnostics.append(mistake.diagnostic)
         except Mistakes as mistakes:
@@ -74,29 +105,49 @@ def bind_script(
         except Unknowable:
             pass
         else:
-            known.add(statement, called)
-            if isinstance(statement, DroppedName) and left.cache_info().currsize:
-                left().add(statement)
-            bound.append((statement, span_of(node)))
+            if isinstance(node, nodes.CreateMode) and child(node, "mode") == nodes.REPLACE:
+                replacing.add(len(bound))
+                known.forget_calls(statements[0])
+            for statement in statements:
+                known.add(statement, called)
+                if isinstance(statement, DroppedName) and left.cache_info().currsize:
+                    left().add(statement)
+                bound.append((statement, span_of(node)))
             continue
         if declared:
             # What uses this name cannot be judged; its own mistake has been told.
             context = replace(context, broken=context.broken | {declared})
     in_order = sorted(warnings, key=lambda warning: warning.span.start)
-    return Bound(source, tuple(bound), known, tuple(diagnostics), tuple(in_order))
+    found = tuple(diagnostics), tuple(in_order), tuple(changes), frozenset(replacing)
+    return Bound(source, tuple(bound), known, *found, context.stars)
 
 
 def _declared_name(node: exp.Expression) -> str:
     """The name that a statement declares; empty for one that declares none."""
-    declares = not isinstance(node, (nodes.DropObject, nodes.SetOption))
+    if isinstance(node, nodes.CreateMode):
+        return _declared_name(node.this)
+    declares = not isinstance(node, (*_ACTS, *ROW_CHANGES))
     return str(node.this.name).lower() if declares and isinstance(node.this, exp.Identifier) else ""
 
 
-def bind_statement(node: exp.Expression, context: Context) -> Statement:
+def bind_statement(node: exp.Expression, context: Context) -> list[Statement]:
+    """What a statement declares; nothing where it asks for something that is there already, or is not."""
+    if isinstance(node, nodes.CreateMode):
+        if child(node, "mode") == nodes.REPLACE:
+            return [_bind_one(node.this, replace(context, catalog=without_named(node.this, context.catalog)))]
+        return [] if is_there(node.this, context) else [_bind_one(node.this, context)]
+    if isinstance(node, nodes.DropObject):
+        return [*definitions.bind_drop(node, context)]
+    return [_bind_one(node, context)]
+
+
+def _bind_one(node: exp.Expression, context: Context) -> Statement:
     if isinstance(node, nodes.CreateStream):
         return definitions.bind_stream(node, context)
     if isinstance(node, nodes.CreateTable):
-        return definitions.bind_table(node, context)
+        return bind_table(node, context)
+    if isinstance(node, nodes.MaterializeTable):
+        return bind_materialized(node, context)
     if isinstance(node, nodes.CreateView):
         return definitions.bind_view(node, context)
     if isinstance(node, nodes.CreateQuery):
@@ -110,10 +161,18 @@ def bind_statement(node: exp.Expression, context: Context) -> Statement:
         return bind_model(node, context)
     if isinstance(node, nodes.CreateFunction):
         return bind_function(node, context)
+    if isinstance(node, nodes.CreateAlert):
+        return bind_alert(node, context)
     if isinstance(node, nodes.CreateAggregate):
         return bind_aggregate(node, context)
-    if isinstance(node, nodes.DropObject):
-        return definitions.bind_drop(node, context)
+    if isinstance(node, nodes.ReplayErrors):
+        return bind_replay(node, context)
+    if isinstance(node, nodes.ChangeLife):
+        return bind_life(node, context)
+    if isinstance(node, nodes.AlterQuery):
+        return bind_alter(node, context)
+    if isinstance(node, nodes.AlterStream):
+        return bind_added_columns(node, context)
     if isinstance(node, nodes.SetOption):
         return definitions.bind_setting(node, context)
     return definitions.bind_bare_query(node, context)

@@ -22,19 +22,22 @@ from slicemill.esl.binder.items import (
     warn_of_equal_names,
     with_unique_names,
 )
-from slicemill.esl.binder.joins.asof import bind_as_of, is_as_of
+from slicemill.esl.binder.joins.asof import bind_as_of
+from slicemill.esl.binder.joins.closing import with_closings
+from slicemill.esl.binder.joins.expiry import refuse_groups, with_expiries
 from slicemill.esl.binder.joins.intervals import with_windows
 from slicemill.esl.binder.joins.kinds import check_windows, merged_columns, visible, with_all
 from slicemill.esl.binder.joins.membership import as_joins
 from slicemill.esl.binder.model_windows import check_positions
 from slicemill.esl.binder.problems import Problems
-from slicemill.esl.binder.scalar import bind, bind_condition
+from slicemill.esl.binder.scalar import bind, bind_condition, bind_key
 from slicemill.esl.binder.sessions import bind_session
 from slicemill.esl.binder.temporal import bind_temporal
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.changing import joins_changes
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction, walk
 from slicemill.esl.types.query import FrameUnit, JoinKind, QueryInput, SelectQuery, SessionWindow
 from slicemill.esl.types.relation import SelectItem
@@ -59,12 +62,16 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
 
     inputs = _with_calls(entries, inputs, env, problems)
     where, inputs = _bind_conditions(node, entries, inputs, env, problems)
+    inputs = with_expiries(entries, inputs, env, problems)
+    inputs = with_closings(entries, inputs, env, problems)
     groups = _bind_groups(node, env, problems)
     session = bind_session(entries, env, problems)
+    if session is not None:
+        inputs = [replace(given, window=None) for given in inputs]
     env.bounds_allowed = session is not None or any(
         i.window is not None and i.window.slide is not None for i in inputs
     )
-    bound = bind_items(node.expressions, env, scope, problems)
+    bound = bind_items(node.expressions, env, scope, context, problems)
     having_node = child(node, "having")
     having: Expr | None = None
     with problems.noting():
@@ -87,14 +94,20 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         raise Mistake("HAVING selects groups, and there are none", span_of(having_node), "use WHERE")
     inputs = bind_as_of(entries, inputs, env)
     blocking = any(resolved.blocking for resolved in env.resolved.values())
-    inputs, where = with_windows(
-        inputs,
-        where,
-        places_of_time(inputs, with_all(scope, inputs), context.catalog),
-        [entry.node for entry in entries],
-        narrow=not blocking,
-    )
-    check_windows(inputs, node, aggregates=blocking)
+    if any(given.closes is not None for given in inputs):
+        if blocking:
+            refuse_groups(inputs, node)
+    elif not joins_changes(inputs):
+        inputs, where = with_windows(
+            inputs,
+            where,
+            places_of_time(inputs, with_all(scope, inputs), context.catalog),
+            [entry.node for entry in entries],
+            narrow=not blocking,
+        )
+        check_windows(inputs, node, aggregates=blocking)
+        if blocking:
+            refuse_groups(inputs, node)
     _check_aggregates(node, env, groups, inputs, session)
     refuse_null_columns(bound, problems)
     problems.raise_any()
@@ -208,7 +221,7 @@ def _bind_conditions(
                     condition = bind_condition(entry.on, env)
                 if entry.left:
                     bound = replace(bound, left_on=condition)
-                elif is_as_of(entry) or bound.kind is not JoinKind.INNER:
+                elif entry.is_as_of or bound.kind is not JoinKind.INNER:
                     bound = replace(bound, on=condition)
                 else:
                     parts.append(condition)
@@ -229,7 +242,7 @@ def _bind_groups(node: exp.Select, env: SelectEnvironment, problems: Problems) -
     env.place = "GROUP BY"
     for part in group.expressions:
         with problems.noting():
-            expr = bind(part, env)
+            expr = bind_key(part, env)
             name = expr.name if isinstance(expr, ColumnRef) else to_esl(part)
             groups.append(SelectItem(name, expr))
     env.place = ""
@@ -294,7 +307,8 @@ def _check_aggregates(
         )
     for resolved in env.resolved.values():
         refuse_lasting(resolved, _find_call(node, resolved), inputs)
-        _check_one(node, resolved, (bool(bounded) and not running) or session is not None)
+        changing = any(given.schema.changelog for given in inputs)
+        _check_one(node, resolved, (bool(bounded) and not running) or session is not None or changing)
         if resolved.base is not None and resolved.base.model is not None:
             call = _find_call(node, resolved)
             check_positions(resolved.base.model, windows, grouped=bool(groups) or joined, node=call)

@@ -1,4 +1,7 @@
-"""Sessions in FROM: `[SESSION 30 SECONDS]`, `[SESSION UNTIL expires]`, `[SESSION 1 HOUR CLOSE WHEN last]`."""
+"""Sessions in FROM: `[SESSION 30 SECONDS]`, `[SESSION UNTIL expires]`, `[SESSION 1 HOUR CLOSE WHEN last]`.
+
+`[CLOSE WHEN last]` of a stream that is not joined, a punctuation window, is a session that only a tuple ends.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,12 @@ def bind_session(
 ) -> SessionWindow | None:
     """The session over which a SELECT aggregates, if it has one."""
     framed = [(entry, child(entry.node, "frame")) for entry in entries]
+    alone = sum(not entry.input.finite for entry in entries) < 2
     found = [
-        (entry, frame) for entry, frame in framed if frame is not None and child(frame, "kind") == "SESSION"
+        (entry, frame)
+        for entry, frame in framed
+        if frame is not None
+        and (child(frame, "kind") == "SESSION" or (alone and child(frame, "close") is not None))
     ]
     if not found:
         return None
@@ -37,6 +44,14 @@ def bind_session(
         if entry.input.finite:
             raise Mistake(
                 f"{entry.input.alias} is finite, and has no sessions", span_of(frame), "name a stream"
+            )
+        if child(frame, "kind") != "SESSION" and (
+            frame.this is not None or child(frame, "slide") is not None
+        ):
+            raise Mistake(
+                "a window that a tuple closes has no length of its own",
+                span_of(frame),
+                "write [CLOSE WHEN …]; [SESSION 1 HOUR CLOSE WHEN …] ends after an hour without a tuple, too",
             )
         gap = None if frame.this is None else duration_us(frame.this)
         if gap is not None and gap <= 0:

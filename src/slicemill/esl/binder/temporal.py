@@ -5,18 +5,17 @@ from __future__ import annotations
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean
+from slicemill.esl.binder.changing.changelogs import late_tuples
 from slicemill.esl.binder.context import Context
-from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.environments import SelectEnvironment, TemporalEnvironment, mentions
 from slicemill.esl.binder.inputs import BoundInput
 from slicemill.esl.binder.items import bind_items, refuse_null_columns, schema_of_items, with_unique_names
 from slicemill.esl.binder.problems import Problems
-from slicemill.esl.binder.scalar import bind, bind_condition
+from slicemill.esl.binder.scalar import as_key, bind_condition, bind_key
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.catalog import LATE, Stream, TimestampKind
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction
 from slicemill.esl.types.query import FrameUnit, LateTuples, SelectQuery, TemporalQuery
 from slicemill.esl.types.relation import SelectItem
@@ -49,11 +48,12 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
             if column is None:
                 hint = did_you_mean(identifier.name, stream.schema.names)
                 raise Mistake(f"there is no column {identifier.name}", span_of(identifier), hint)
+            as_key(ColumnRef.to(column), identifier)
             attributes.append(column)
     partition: list[SelectItem] = []
     for part in child(entry.node, "partition_by") or ():
         with problems.noting():
-            expr = bind(part, row_env)
+            expr = bind_key(part, row_env)
             partition.append(SelectItem(expr.name if isinstance(expr, ColumnRef) else to_esl(part), expr))
     problems.raise_any()
 
@@ -63,7 +63,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
     run_scope = Scope(((stream.alias, shown),), qualified=False)
     run_env = TemporalEnvironment(context, run_scope, stream.alias, VALID, OPEN, by_rows)
     before, after = _split_where(node, row_env, run_env, problems)
-    bound = bind_items(node.expressions, run_env, run_env.scope, problems)
+    bound = bind_items(node.expressions, run_env, run_env.scope, context, problems)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
@@ -95,13 +95,7 @@ def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | No
     late = child(entry.node, "late")
     if late is None:
         return None
-    stream = None if entry.input.relation is None else context.catalog.relation(entry.input.relation)
-    if not isinstance(stream, Stream) or stream.kind is not TimestampKind.EXTERNAL:
-        raise Mistake(
-            f"no tuple of {entry.input.alias} is late: LATE is for streams with timestamps of their own",
-            span_of(late),
-            "leave LATE out, or read a stream that is declared with ORDER BY and a column",
-        )
+    found = late_tuples(entry.input, late, context.catalog)
     if by_rows or child(entry.node, "changes") is not None:
         what = "windows that count rows" if by_rows else "CHANGES"
         raise Mistake(
@@ -109,11 +103,7 @@ def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | No
             span_of(late),
             "write RANGE 15 MINUTES SLIDES 1 MINUTE LATE 5 MINUTES, or give the stream a SLACK",
         )
-    assert stream.time_column is not None, "external streams are ordered by a column"
-    within_us = duration_us(late)
-    if within_us <= 0:
-        raise Mistake("a late tuple is later than this", span_of(late), "as in LATE 5 MINUTES")
-    return LateTuples(stream.name + LATE, stream.time_column, within_us)
+    return found
 
 
 def _split_where(

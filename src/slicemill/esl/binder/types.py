@@ -21,8 +21,24 @@ from slicemill.esl.types.schema import (
     Type,
 )
 
+# Of seconds, as TIMESTAMP(3) has them elsewhere; here every timestamp has microseconds.
+_MOST_DIGITS = 9
 
-def bind_type(node: TypeName) -> Type:
+
+def bind_type(node: TypeName, lists: bool = False) -> Type:
+    """The type that a name stands for; `lists` may be declared by columns of streams."""
+    if not child(node, "list"):
+        return _single(node)
+    if not lists:
+        raise Mistake(
+            "only columns of streams are declared as lists",
+            span_of(node),
+            "make lists with ARRAY[…], split(text, ',') or collect_list(x)",
+        )
+    return t.list_of(_single(node))
+
+
+def _single(node: TypeName) -> Type:
     name = node.name.upper()
     if name not in SPELLINGS:
         hint = did_you_mean(name, SPELLINGS) or f"the types are {', '.join(sorted(SPELLINGS))}"
@@ -35,6 +51,8 @@ def bind_type(node: TypeName) -> Type:
         if parameters[0] < 1:
             raise Mistake(f"{name} needs a length of at least 1", span_of(node))
         return Type(Kind.VARCHAR, length=parameters[0])
+    if base.kind is Kind.TIMESTAMP and len(parameters) == 1 and parameters[0] <= _MOST_DIGITS:
+        return base
     if base.kind is Kind.DECIMAL and len(parameters) <= 2:
         precision, scale = parameters[0], parameters[1] if len(parameters) == 2 else 0
         if not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:
@@ -64,7 +82,9 @@ def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
     return TimestampUnit(node.name)
 
 
-def bind_columns(declarations: list[ColumnDeclaration], untyped: Type = t.ANY) -> Schema:
+def bind_columns(
+    declarations: list[ColumnDeclaration], untyped: Type = t.ANY, *, lists: bool = False
+) -> Schema:
     """Declared columns; a column without a type gets `untyped`."""
     problems = Problems()
     columns: list[Column] = []
@@ -76,7 +96,7 @@ def bind_columns(declarations: list[ColumnDeclaration], untyped: Type = t.ANY) -
                 raise Mistake(f"{name} is declared twice", span_of(declaration), "give it another name")
             seen.add(name.lower())
             kind, unit = child(declaration, "kind"), child(declaration, "unit")
-            type_ = bind_type(kind) if kind is not None else untyped
+            type_ = bind_type(kind, lists) if kind is not None else untyped
             if unit is not None:
                 type_ = replace(type_, unit=_unit(unit, name, type_))
             columns.append(Column(name, type_))

@@ -45,15 +45,26 @@ def height(node: exp.Expression) -> int:
 
 
 class TypeName(exp.Expression):
-    """A type as written: name and parameters, `decimal(10, 2)`."""
+    """A type as written: name and parameters, `decimal(10, 2)`; or a `list` of values of that type."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False, "list": False}
 
 
 class ColumnDeclaration(exp.Expression):
-    """`name [type [unit]]` in a stream, table or aggregate; units are for the times of a source."""
+    """`name [type [unit]]` in a stream, table or aggregate; units are for the times of a source.
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": False, "unit": False}
+    A column of a table may be `required` (NOT NULL) or `primary`; one that is added to a stream has a
+    `default` for the rows from before.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "kind": False,
+        "unit": False,
+        "default": False,
+        "required": False,
+        "primary": False,
+    }
 
 
 class Duration(exp.Expression):
@@ -73,7 +84,8 @@ class FrameClause(exp.Expression):
 
     `from_start` makes it grow: its windows begin at multiples of the extent (CUMULATE). Of a `SESSION`,
     `this` is the gap that ends it; or the column `until` says how long a tuple holds it open; `close`
-    is a condition on its last tuple.
+    is a condition on its last tuple, and on that of a punctuation window. `expires` is when a tuple leaves a
+    join's window at the latest.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -84,6 +96,7 @@ class FrameClause(exp.Expression):
         "from_start": False,
         "until": False,
         "close": False,
+        "expires": False,
     }
 
 
@@ -108,8 +121,23 @@ class KeySets(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
+class NamedWindow(exp.Expression):
+    """`name AS ([base] [PARTITION BY …] [ORDER BY …] [frame])` in a WINDOW clause; `base` is another name."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": False,
+        "base": False,
+        "partition_by": False,
+        "order": False,
+        "frame": False,
+    }
+
+
 class Over(exp.Expression):
-    """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`; `ranked` is the ORDER BY of a rank."""
+    """`call OVER ([PARTITION BY …] [ORDER BY ts] [frame])`; `ranked` is the ORDER BY of a rank.
+
+    While its SELECT is read, `named` is a window that takes something from one with a name.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -117,13 +145,14 @@ class Over(exp.Expression):
         "order": False,
         "ranked": False,
         "frame": False,
+        "named": False,
     }
 
 
 class EmitPart(exp.Expression):
-    """`EMIT CHANGES | FINAL | EVERY length` at the end of a SELECT."""
+    """`EMIT CHANGES | FINAL | EVERY length` at the end of a SELECT; of windows `EARLY EVERY … LATE …`."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "late": False}
 
 
 class StreamInput(exp.Expression):
@@ -149,6 +178,12 @@ class TableFunctionCall(exp.Expression):
     """`TABLE(f(…))` in FROM: the rows that a function returns."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class ListElements(exp.Expression):
+    """`UNNEST(list) AS t(column)` in FROM; the alias stands in the entry, `column` may be left out."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "column": False}
 
 
 class JoinInput(exp.Expression):
@@ -182,13 +217,28 @@ class CreateStream(exp.Expression):
         "order": False,
         "slack": False,
         "skew": False,
+        "retain": False,
         "source": False,
         "query": False,
     }
 
 
 class CreateTable(exp.Expression):
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True, "source": False}
+    """`key` are the columns of PRIMARY KEY (…); `refresh` is how often the source is read again."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "columns": True,
+        "key": False,
+        "source": False,
+        "refresh": False,
+    }
+
+
+class MaterializeTable(exp.Expression):
+    """`CREATE TABLE name AS MATERIALIZED query [REFRESH EVERY …]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "query": True, "refresh": False}
 
 
 class CreateView(exp.Expression):
@@ -196,7 +246,13 @@ class CreateView(exp.Expression):
 
 
 class CreateQuery(exp.Expression):
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": False, "query": True}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "begins": False,
+        "retain": False,
+        "options": False,
+        "query": True,
+    }
 
 
 class FeatureInput(exp.Expression):
@@ -256,8 +312,57 @@ class CreateFunction(exp.Expression):
     }
 
 
+class CreateAlert(exp.Expression):
+    """`on` names a query or stream, or `any` says QUERY or STREAM."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "on": False,
+        "any": False,
+        "when": False,
+        "held": False,
+        "repeat": False,
+        "webhook": True,
+    }
+
+
+class ReplayErrors(exp.Expression):
+    """`REPLAY s_errors [WHERE …]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "where": False}
+
+
+REPLACE, IF_ABSENT = "OR REPLACE", "IF NOT EXISTS"
+
+
 class DropObject(exp.Expression):
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
+    """`DROP kind [IF EXISTS] name [CASCADE]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True, "exists": False, "cascade": False}
+
+
+class CreateMode(exp.Expression):
+    """`CREATE OR REPLACE …` or `CREATE … IF NOT EXISTS …` around what CREATE makes; `mode` says which."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "mode": True}
+
+
+class ChangeLife(exp.Expression):
+    """`PAUSE | RESUME | RESTART kind name`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "action": True, "kind": True}
+
+
+class AlterQuery(exp.Expression):
+    """`ALTER QUERY name SET (option = value, …)`; NULL takes an option away."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
+
+
+class AlterStream(exp.Expression):
+    """`ALTER STREAM name ADD COLUMN column, …`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "columns": True}
 
 
 class SetOption(exp.Expression):
@@ -295,7 +400,10 @@ class AggregateBody(exp.Expression):
 
 
 class InsertInto(exp.Expression):
-    """`INSERT INTO table VALUES (…) [WHERE …]` or `INSERT INTO table SELECT …`."""
+    """`INSERT INTO table VALUES (…) [WHERE …]` or `INSERT INTO table SELECT …`.
+
+    Outside of aggregates, `conflict` or `replace` say what becomes of a row with the same key.
+    """
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -303,7 +411,19 @@ class InsertInto(exp.Expression):
         "values": False,
         "where": False,
         "query": False,
+        "conflict": False,
+        "replace": False,
     }
+
+
+class OnConflictClause(exp.Expression):
+    """`ON CONFLICT [(key)] DO NOTHING`, or `DO UPDATE SET assignments [WHERE …]`."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"columns": False, "assignments": False, "where": False}
+
+
+class TruncateRows(exp.Expression):
+    """`TRUNCATE [TABLE] table`."""
 
 
 class UpdateSet(exp.Expression):

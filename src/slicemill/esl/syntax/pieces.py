@@ -51,12 +51,14 @@ def pieces(source: SourceText) -> list[StatementPiece]:
     words = [word_of(token) for token in tokens]
     found: list[StatementPiece] = []
     begin: int | None = None
-    depth = 0
+    depth = brackets = 0
     for place, (token, word) in enumerate(zip(tokens, words, strict=True)):
         depth += (word == "{") - (word == "}")
+        brackets += (word == "(") - (word == ")")
         following = words[place + 1] if place + 1 < len(words) else ""
-        # The theses print a `;` in front of SOURCE.
-        semicolon = word == ";" and depth <= 0 and following not in ("SOURCE", "USING")
+        # The theses print a `;` in front of SOURCE. A model has one between its columns and its parameters.
+        between = brackets > 0 and begin is not None and words[begin] == "CREATE"
+        semicolon = word == ";" and depth <= 0 and not between and following not in ("SOURCE", "USING")
         if not semicolon and begin is None:
             begin = place
         ends = place == len(tokens) - 1 or (word == "}" and depth <= 0 and following != ";")
@@ -65,7 +67,7 @@ def pieces(source: SourceText) -> list[StatementPiece]:
             first_words = (*words[begin : begin + 2], "")[:2]
             span = TextSpan(tokens[begin].start, last.end + 1)
             found.append(StatementPiece(source, span, (first_words[0], first_words[1])))
-            begin = None
+            begin, brackets = None, 0
     return found
 
 

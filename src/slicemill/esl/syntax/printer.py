@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlglot.generator import Generator
 
 from slicemill.esl.syntax import nodes
-from slicemill.esl.syntax.nodes import child
+from slicemill.esl.syntax.nodes import IF_ABSENT, REPLACE, child
 
 
 def _by_name(generator: Generator, e: exp.Expression) -> str:
@@ -32,10 +32,13 @@ class EslGenerator(Generator):
 
     def typename_sql(self, e: nodes.TypeName) -> str:
         parameters = f"({self.expressions(e, flat=True)})" if e.expressions else ""
-        return f"{e.name.upper()}{parameters}"
+        return f"{e.name.upper()}{parameters}{'[]' if child(e, 'list') else ''}"
 
     def columndeclaration_sql(self, e: nodes.ColumnDeclaration) -> str:
-        parts = (self.sql(e, key) for key in ("this", "kind", "unit"))
+        parts = [self.sql(e, key) for key in ("this", "kind", "unit")]
+        parts += [f"DEFAULT {self.sql(e, 'default')}"] if child(e, "default") else []
+        parts += ["NOT NULL"] if child(e, "required") else []
+        parts += ["PRIMARY KEY"] if child(e, "primary") else []
         return " ".join(part for part in parts if part)
 
     def duration_sql(self, e: nodes.Duration) -> str:
@@ -99,6 +102,11 @@ class EslGenerator(Generator):
             parts.append("PRECEDING")
         if child(e, "active"):
             parts.append("ACTIVE EXPIRATION")
+        if child(e, "expires"):
+            parts += ["EXPIRES AT", self.sql(e, "expires")]
+        if child(e, "close"):
+            plain = not child(e, "this") and not child(e, "expires")
+            parts = ([] if plain else parts) + ["CLOSE WHEN", self.sql(e, "close")]
         return " ".join(parts) + self._slide(e)
 
     def _session(self, e: nodes.FrameClause) -> str:
@@ -158,6 +166,10 @@ class EslGenerator(Generator):
         return self._with(e) + sql
 
     def emitpart_sql(self, e: nodes.EmitPart) -> str:
+        late = f"LATE {self.sql(e, 'late')}" if child(e, "late") is not None else ""
+        if child(e, "kind") in ("EARLY", "LATE"):
+            early = f"EARLY EVERY {self.sql(e, 'this')} " if e.this is not None else ""
+            return f"{early}{late}".strip()
         return f"{child(e, 'kind')} {self.sql(e, 'this')}".strip()
 
     def ordered_sql(self, e: exp.Ordered) -> str:
@@ -184,7 +196,9 @@ class EslGenerator(Generator):
         return f"EXISTS{self._wrapped(e.this)}"
 
     def streaminput_sql(self, e: nodes.StreamInput) -> str:
-        named = isinstance(e.this, exp.Identifier | nodes.TableFunctionCall | nodes.WindowFunction)
+        named = isinstance(
+            e.this, exp.Identifier | nodes.TableFunctionCall | nodes.WindowFunction | nodes.ListElements
+        )
         sql = self.sql(e, "this") if named else self._wrapped(e.this)
         frame, coalesce = child(e, "frame"), child(e, "coalesce")
         if coalesce:
@@ -195,6 +209,8 @@ class EslGenerator(Generator):
             sql += f" FOR SYSTEM_TIME AS OF {self.sql(e, 'as_of')}"
         if child(e, "alias"):
             sql += f" AS {self.sql(e, 'alias')}"
+        if isinstance(e.this, nodes.ListElements) and child(e.this, "column"):
+            sql += f"({self.sql(e.this, 'column')})"
         if coalesce:
             rows = " ROWS" if child(frame, "kind") == "ROWS" else ""
             extent = self.sql(frame, "this") or "UNBOUNDED"
@@ -208,6 +224,9 @@ class EslGenerator(Generator):
     def tablefunctioncall_sql(self, e: nodes.TableFunctionCall) -> str:
         return f"TABLE({self.sql(e, 'this')})"
 
+    def listelements_sql(self, e: nodes.ListElements) -> str:
+        return f"UNNEST({self.sql(e, 'this')})"
+
     def joininput_sql(self, e: nodes.JoinInput) -> str:
         side = f"{child(e, 'side')} " if child(e, "side") else ""
         sql = f"{side}JOIN {self.sql(e, 'this')}"
@@ -220,7 +239,7 @@ class EslGenerator(Generator):
     def createstream_sql(self, e: nodes.CreateStream) -> str:
         sql = f"CREATE STREAM {self.sql(e, 'this')}"
         if child(e, "query"):
-            sql += f" AS{self.sep()}{self.sql(e, 'query')}"
+            sql += f"{self._retention(e)} AS{self.sep()}{self.sql(e, 'query')}"
         else:
             sql += f" ({self._listing(child(e, 'columns'))})"
         if child(e, "order"):
@@ -228,10 +247,21 @@ class EslGenerator(Generator):
         for key in ("slack", "skew"):
             if child(e, key):
                 sql += f"{self.seg(key.upper())} {self.sql(e, key)}"
+        if child(e, "retain") and not child(e, "query"):
+            sql += self.seg(self._retention(e).lstrip())
         return sql + self._source(e)
 
     def createtable_sql(self, e: nodes.CreateTable) -> str:
-        return f"CREATE TABLE {self.sql(e, 'this')} ({self._listing(child(e, 'columns'))}){self._source(e)}"
+        key, refresh = child(e, "key"), child(e, "refresh")
+        columns = self._listing(child(e, "columns")) + (
+            f", PRIMARY KEY ({self._listing(key)})" if key else ""
+        )
+        every = f"{self.seg('REFRESH EVERY')} {self.sql(refresh)}" if refresh else ""
+        return f"CREATE TABLE {self.sql(e, 'this')} ({columns}){self._source(e)}{every}"
+
+    def materializetable_sql(self, e: nodes.MaterializeTable) -> str:
+        every = f"{self.seg('REFRESH EVERY')} {self.sql(e, 'refresh')}" if child(e, "refresh") else ""
+        return f"CREATE TABLE {self.sql(e, 'this')} AS MATERIALIZED {self.sql(e, 'query')}{every}"
 
     def createview_sql(self, e: nodes.CreateView) -> str:
         return f"CREATE VIEW {self.sql(e, 'this')} AS{self.sep()}{self.sql(e, 'query')}"
@@ -239,7 +269,14 @@ class EslGenerator(Generator):
     def createquery_sql(self, e: nodes.CreateQuery) -> str:
         options = child(e, "options")
         clause = f" WITH ({self._listing(options)})" if options else ""
-        return f"CREATE QUERY {self.sql(e, 'this')}{clause} AS{self.sep()}{self.sql(e, 'query')}"
+        begins = child(e, "begins")
+        kind = " TIMESTAMP" if isinstance(begins, exp.Literal) else ""
+        clause_from = f" FROM{kind} {self.sql(begins)}" if begins else ""
+        head = f"CREATE QUERY {self.sql(e, 'this')}{clause_from}{self._retention(e)}"
+        return f"{head}{clause} AS{self.sep()}{self.sql(e, 'query')}"
+
+    def _retention(self, e: exp.Expression) -> str:
+        return f" RETAIN {self.sql(e, 'retain')}" if child(e, "retain") else ""
 
     def createclassifier_sql(self, e: nodes.CreateClassifier) -> str:
         sql = f"CREATE CLASSIFIER {self.sql(e, 'this')}{self.seg('ON')} {self._listing(child(e, 'inputs'))}"
@@ -275,8 +312,39 @@ class EslGenerator(Generator):
         returns = f"TABLE ({self._listing(columns)})" if isinstance(columns, list) else self.sql(columns)
         return f"{head} RETURNS {returns} {value}"
 
+    def createalert_sql(self, e: nodes.CreateAlert) -> str:
+        whom = f"ANY {child(e, 'any')}" if child(e, "any") else self.sql(e, "on")
+        sql = f"CREATE ALERT {self.sql(e, 'this')} ON {whom}"
+        for key, words in (("when", "WHEN"), ("held", "FOR"), ("repeat", "REPEAT EVERY")):
+            if child(e, key):
+                sql += f"{self.seg(words)} {self.sql(e, key)}"
+        return f"{sql}{self.seg('WEBHOOK')} {self.sql(e, 'webhook')}"
+
+    def replayerrors_sql(self, e: nodes.ReplayErrors) -> str:
+        return f"REPLAY {self.sql(e, 'this')}{self._where(e)}"
+
     def dropobject_sql(self, e: nodes.DropObject) -> str:
-        return f"DROP {child(e, 'kind')} {self.sql(e, 'this')}"
+        exists = "IF EXISTS " if child(e, "exists") else ""
+        cascade = " CASCADE" if child(e, "cascade") else ""
+        return f"DROP {child(e, 'kind')} {exists}{self.sql(e, 'this')}{cascade}"
+
+    def createmode_sql(self, e: nodes.CreateMode) -> str:
+        made = self.sql(e, "this").removeprefix("CREATE ")
+        if child(e, "mode") == REPLACE:
+            return f"CREATE {REPLACE} {made}"
+        words = made.split(" ")
+        kind = next(place for place, word in enumerate(words) if word not in ("ALGEBRAIC", "WINDOW"))
+        return " ".join(("CREATE", *words[: kind + 1], IF_ABSENT, *words[kind + 1 :]))
+
+    def changelife_sql(self, e: nodes.ChangeLife) -> str:
+        return f"{child(e, 'action')} {child(e, 'kind')} {self.sql(e, 'this')}"
+
+    def alterquery_sql(self, e: nodes.AlterQuery) -> str:
+        return f"ALTER QUERY {self.sql(e, 'this')} SET ({self._listing(child(e, 'options'))})"
+
+    def alterstream_sql(self, e: nodes.AlterStream) -> str:
+        added = ", ".join(f"ADD COLUMN {self.sql(column)}" for column in child(e, "columns"))
+        return f"ALTER STREAM {self.sql(e, 'this')} {added}"
 
     def setoption_sql(self, e: nodes.SetOption) -> str:
         whom = f" FOR {self.sql(e, 'component')}" if child(e, "component") else ""
@@ -323,9 +391,23 @@ class EslGenerator(Generator):
     def insertinto_sql(self, e: nodes.InsertInto) -> str:
         columns = child(e, "columns")
         target = self.sql(e, "this") + (f" ({self._listing(columns)})" if columns else "")
+        into = f"INSERT {'OR REPLACE ' if child(e, 'replace') else ''}INTO {target}"
+        conflict = f" {self.sql(e, 'conflict')}" if child(e, "conflict") else ""
         if child(e, "query"):
-            return f"INSERT INTO {target} {self.sql(e, 'query')}"
-        return f"INSERT INTO {target} VALUES {self._listing(child(e, 'values'))}{self._where(e)}"
+            return f"{into} {self.sql(e, 'query')}{conflict}"
+        return f"{into} VALUES {self._listing(child(e, 'values'))}{self._where(e)}{conflict}"
+
+    def onconflictclause_sql(self, e: nodes.OnConflictClause) -> str:
+        columns, assignments = child(e, "columns"), child(e, "assignments")
+        on = f"ON CONFLICT{f' ({self._listing(columns)})' if columns else ''} DO"
+        return (
+            f"{on} UPDATE SET {self._listing(assignments)}{self._where(e)}"
+            if assignments
+            else f"{on} NOTHING"
+        )
+
+    def truncaterows_sql(self, e: nodes.TruncateRows) -> str:
+        return f"TRUNCATE TABLE {self.sql(e, 'this')}"
 
     def updateset_sql(self, e: nodes.UpdateSet) -> str:
         return f"UPDATE {self.sql(e, 'this')} SET {self._listing(child(e, 'assignments'))}{self._where(e)}"

@@ -80,6 +80,10 @@ def _listagg(name: str) -> BuiltinAggregate:
     return BuiltinAggregate(name, ("string", "string{any}"), lambda _: t.VARCHAR, algebraic=False, optional=1)
 
 
+def _collect(name: str, takes_distinct: bool = False) -> BuiltinAggregate:
+    return BuiltinAggregate(name, ("element",), t.list_of, algebraic=False, takes_distinct=takes_distinct)
+
+
 BUILTINS: dict[str, BuiltinAggregate] = {
     aggregate.name: aggregate
     for aggregate in (
@@ -106,6 +110,9 @@ BUILTINS: dict[str, BuiltinAggregate] = {
         BuiltinAggregate(
             "nth_value", ("any", "integer{1..}"), _same, algebraic=False, hint="1 is the oldest tuple"
         ),
+        _collect("collect_list", takes_distinct=True),
+        _collect("array_agg", takes_distinct=True),
+        _collect("collect_set"),
         BuiltinAggregate("priority_sample", ("any",), _same, algebraic=False),
         BuiltinAggregate("approx_count", ("any",), lambda _: t.BIGINT, algebraic=False),
         BuiltinAggregate("approx_count_if", ("boolean",), lambda _: t.BIGINT, algebraic=False),

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias
 
 from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.alert import Alert
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ExistsQuery, Expr, ScalarQuery, walk
 from slicemill.esl.types.function import FunctionDefinition
+from slicemill.esl.types.lives import LifeChange
 from slicemill.esl.types.load_budget import LoadBudget
 from slicemill.esl.types.model import ModelDefinition, ModelTemplate, predefined
 from slicemill.esl.types.query import Continuous, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery
+from slicemill.esl.types.replay import Replay
 from slicemill.esl.types.schema import VARCHAR, Column, Schema, TimestampUnits
 from slicemill.esl.types.service_level import ServiceLevel
 
@@ -22,6 +25,7 @@ CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it, as an aggregate
 LATE = "_late"
 ERRORS = "_errors"
 HELD = "_held"  # rows that wait to be put in order; no query can read them
+JOINING = " (joining)"  # a query from the past, where it joins the others; its rows go nowhere so far
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
 
 
@@ -47,6 +51,8 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
+    """`retain_us` is how long its rows stay although every query has read them: all rows, whole."""
+
     name: str
     schema: Schema
     kind: TimestampKind
@@ -55,6 +61,7 @@ class Stream:
     skew_us: int | None
     source: SourceSpec
     units: TimestampUnits = ()
+    retain_us: int | None = None
 
     @property
     def written(self) -> Schema:
@@ -75,6 +82,7 @@ class DerivedStream:
     query: Continuous
     order: str | None = None
     slack_us: int = 0
+    retain_us: int | None = None
 
     @property
     def schema(self) -> Schema:
@@ -82,11 +90,33 @@ class DerivedStream:
 
 
 @dataclass(frozen=True, slots=True)
+class Materialized:
+    """The query or stream whose results a table is made of, and the columns of its changes."""
+
+    name: str
+    changes: Schema
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
+    """Rows of its own, or those of a source, which is read again every `refresh_us`.
+
+    No two rows have the same `key`; `required` columns, and those of the key, are never NULL.
+    """
+
     name: str
     schema: Schema
     source: SourceSpec
     units: TimestampUnits = ()
+    key: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    refresh_us: int | None = None
+    materialized: Materialized | None = None
+
+    @property
+    def owns_rows(self) -> bool:
+        """Do its rows lie in the home, to be changed by INSERT, UPDATE and DELETE?"""
+        return self.source == SourceSpec() and self.materialized is None
 
     @property
     def written(self) -> Schema:
@@ -122,7 +152,8 @@ class QueryOptions:
 class QueryDefinition:
     """A standing query, or an ad hoc one where only tables are read.
 
-    `load` is what it gives up under load, and `utility` what it would miss most.
+    `load` is what it gives up under load, and `utility` what it would miss most. `begins_us` is the time of
+    the first tuples that it reads, if these are not those that arrive from now on: BEGINNING for all.
     """
 
     name: str
@@ -131,6 +162,8 @@ class QueryDefinition:
     text: str
     load: LoadBudget | None = None
     utility: Expr | None = None
+    retain_us: int | None = None
+    begins_us: int | None = None
 
     @property
     def schema(self) -> Schema:
@@ -139,6 +172,38 @@ class QueryDefinition:
     @property
     def continuous(self) -> bool:
         return not isinstance(self.query, RelationQuery)
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredQuery:
+    """`ALTER QUERY q SET (…)`: how a query is run and delivered from then on; what it computes stays."""
+
+    before: QueryDefinition
+    after: QueryDefinition
+
+    @property
+    def name(self) -> str:
+        return self.after.name
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredStream:
+    """`ALTER STREAM s ADD COLUMN …`: its rows have more columns from then on.
+
+    `defaults` are what rows from before have in them, where that is not NULL.
+    """
+
+    before: Stream
+    after: Stream
+    defaults: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.after.name
+
+    @property
+    def added(self) -> Schema:
+        return Schema(self.after.schema.columns[len(self.before.schema) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +232,13 @@ Statement: TypeAlias = (
     | ModelDefinition
     | ModelTemplate
     | FunctionDefinition
+    | Alert
+    | AlteredQuery
+    | AlteredStream
     | DroppedName
     | Setting
+    | LifeChange
+    | Replay
 )
 
 
@@ -184,6 +254,7 @@ class Catalog:
     settings: dict[str, str] = field(default_factory=dict)
     functions: dict[str, FunctionDefinition] = field(default_factory=dict)
     function_calls: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    alerts: dict[str, Alert] = field(default_factory=dict)
 
     def without_queries(self, names: Collection[str] | None = None) -> Catalog:
         """The catalog without some of its queries; if none are named, what queries are made of."""
@@ -200,6 +271,7 @@ class Catalog:
             dict(self.settings),
             dict(self.functions),
             dict(self.function_calls),
+            dict(self.alerts),
         )
 
     def relation(self, name: str) -> Relation | None:
@@ -224,7 +296,14 @@ class Catalog:
             if isinstance(owner, Stream) and suffix in owner.sides:
                 columns = owner.schema if schema is None else schema
                 return Stream(
-                    owner.name + suffix, columns, TimestampKind.INTERNAL, None, 0, None, SourceSpec()
+                    owner.name + suffix,
+                    columns,
+                    TimestampKind.INTERNAL,
+                    None,
+                    0,
+                    None,
+                    SourceSpec(),
+                    retain_us=owner.retain_us,
                 )
         return None
 
@@ -274,6 +353,10 @@ class Catalog:
 
     def add(self, statement: Statement, functions: Collection[str] = ()) -> None:
         """Register, or for DroppedName remove, what a statement declares; `functions` of users it calls."""
+        if isinstance(statement, (LifeChange, Replay)):
+            return  # it declares nothing
+        if isinstance(statement, (AlteredQuery, AlteredStream)):
+            statement = statement.after
         key = statement.name.lower()
         if functions:
             user = _user_kind(statement), key
@@ -289,12 +372,18 @@ class Catalog:
             self.models[key] = statement
         elif isinstance(statement, FunctionDefinition):
             self.functions[key] = statement
+        elif isinstance(statement, Alert):
+            self.alerts[key] = statement
         elif isinstance(statement, DroppedName):
             self._remove(statement.kind, key)
         elif isinstance(statement, Setting):
             self.settings[key] = statement.value
         else:
             self.relations[key] = statement
+
+    def forget_calls(self, statement: Statement) -> None:
+        """Forget which functions are called by what a statement is about to take the place of."""
+        self.function_calls.pop((_user_kind(statement), statement.name.lower()), None)
 
     def _remove(self, kind: str, key: str) -> None:
         user = kind if kind in ("QUERY", "FUNCTION") else "AGGREGATE" if kind in CALLED else "RELATION"
@@ -303,6 +392,8 @@ class Catalog:
             self.queries.pop(key, None)
         elif kind == "FUNCTION":
             self.functions.pop(key, None)
+        elif kind == "ALERT":
+            self.alerts.pop(key, None)
         elif kind in CALLED:
             self.models.pop(key, None)
             self.base_aggregates.pop(key, None)
@@ -318,20 +409,47 @@ class Catalog:
             return self.functions.get(key)
         return self.queries.get(key) if kind == "QUERY" else self.relations.get(key)
 
+    def alerts_on(self, name: str) -> list[str]:
+        """Names of the alerts on a query or stream."""
+        watched = [alert for alert in self.alerts.values() if alert.target is not None]
+        return [alert.name for alert in watched if (alert.target or "").lower() == name.lower()]
+
     def dependants(self, kind: str, name: str) -> list[str]:
-        """Names of the queries, views and streams that read a relation or call an aggregate or function.
+        """The names of `users`."""
+        return [user.name for user in self.users(kind, name)]
+
+    def users(self, kind: str, name: str) -> list[Statement]:
+        """The queries, views and streams that read a relation or call an aggregate or function.
 
         Functions are called by aggregates and by other functions as well.
         """
         wanted = name.lower()
         if kind == "FUNCTION":
             users = (self._declared(user) for user, called in self.function_calls.items() if wanted in called)
-            return [user.name for user in users if user is not None]
-        found = []
+            return [user for user in users if user is not None]
+        found: list[Statement] = []
         for statement in (*self.relations.values(), *self.queries.values()):
             used = _used_by(statement, kind)
             if wanted in {(self.declared_as(entry) if kind in CALLED else entry).lower() for entry in used}:
-                found.append(statement.name)
+                found.append(statement)
+        return found
+
+    def all_users(
+        self, statement: Statement, callers: Callable[[Statement], list[Statement]] = lambda _: []
+    ) -> list[Statement]:
+        """All that is made of what a statement declares, be it by way of others, the nearest first.
+
+        `callers` are those that have to be looked for in the bodies of aggregates.
+        """
+        found: list[Statement] = []
+        waiting = [statement]
+        while waiting:
+            one = waiting.pop(0)
+            kind = _user_kind(one)
+            users = [] if kind == "QUERY" else [*self.users(kind, one.name), *callers(one)]
+            fresh = [user for user in users if all(user is not known for known in (statement, *found))]
+            found += fresh
+            waiting += fresh
         return found
 
 
@@ -349,6 +467,9 @@ def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
     if isinstance(statement, Classifier):
         if kind not in CALLED:
             yield from (*(entry.stream for entry in statement.inputs), statement.training)
+    elif isinstance(statement, Table):
+        if kind not in CALLED and statement.materialized is not None:
+            yield statement.materialized.name
     elif isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from (_aggregates_of if kind in CALLED else relations_of)(statement.query)
 

@@ -18,6 +18,7 @@ class ShownKind(StrEnum):
     MODELS = "MODELS"
     FUNCTIONS = "FUNCTIONS"
     CLASSIFIERS = "CLASSIFIERS"
+    ALERTS = "ALERTS"
     SETTINGS = "SETTINGS"
     STATEMENTS = "STATEMENTS"
 
@@ -31,7 +32,15 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class ShowCreate:
-    """`SHOW CREATE name`: the statement that declared it."""
+    """`SHOW CREATE [kind] name`: the statement that declared it."""
+
+    name: str
+    kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowVersions:
+    """`SHOW VERSIONS name`: the definitions that it has had."""
 
     name: str
 
@@ -50,4 +59,11 @@ class Explain:
     name: str | None
 
 
-Command: TypeAlias = Show | ShowCreate | Describe | Explain
+@dataclass(frozen=True, slots=True)
+class ExplainReplace:
+    """`EXPLAIN REPLACE QUERY q AS …`: what CREATE OR REPLACE would keep, and what would begin anew."""
+
+    statement: str
+
+
+Command: TypeAlias = Show | ShowCreate | ShowVersions | Describe | Explain | ExplainReplace

@@ -23,12 +23,24 @@ class FrameUnit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ExpiryColumn:
+    """A time in a tuple's own column, and so much later: from then on it is met no more. NULL is long ago."""
+
+    column: str
+    after_us: int = 0
+
+    def __str__(self) -> str:
+        return self.column if not self.after_us else f"{self.column} + {format_us(self.after_us)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """A window that ends now: `extent` tuples or microseconds long, or unbounded where that is None.
 
     For OVER, `extent` is what is written: ROWS 9 PRECEDING holds ten rows, RANGE is inclusive (SQL:2003).
     For FROM, a window of w holds the tuples of age 0 <= age < w, and ROWS n the last n. One that `grows`
-    begins at the last multiple of its extent, and is as long as that when it begins anew.
+    begins at the last multiple of its extent, and is as long as that when it begins anew. Of a join's, tuples
+    that have `expires` meet only what has an earlier timestamp than that.
     """
 
     frame: FrameUnit
@@ -36,6 +48,7 @@ class Window:
     slide: int | None = None
     active: bool = False
     grows: bool = False
+    expires: ExpiryColumn | None = None
 
     @property
     def tumbles(self) -> bool:
@@ -53,6 +66,8 @@ class Window:
             words.append("ACTIVE EXPIRATION")
         if self.grows:
             words.append("CUMULATE")
+        if self.expires is not None:
+            words.append(f"EXPIRES AT {self.expires}")
         return " ".join(words)
 
 
@@ -119,7 +134,8 @@ class QueryInput:
     and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
     finite input optional: without a match its columns are NULL. `call` is `TABLE(f(…))`, finite too. `kind`
     is how a stream is joined with the one before it; where that is no inner join, `on` is its condition,
-    apart from WHERE. Of one `as_of` another, that has equalities, and conditions on its own columns.
+    apart from WHERE. Of one `as_of` another, that has equalities, and conditions on its own columns. A tuple
+    that `closes` ends the window that its key has in a join (CLOSE WHEN).
     """
 
     alias: str
@@ -133,6 +149,7 @@ class QueryInput:
     kind: JoinKind = JoinKind.INNER
     on: Expr | None = None
     as_of: AsOf | None = None
+    closes: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +176,12 @@ class RankedBy:
     order_by: tuple[tuple[Expr, bool], ...]
     oldest_first: bool = False  # the order is that of time, so that no later row comes before another
     latest_first: bool = False
+    of_one_time: bool = False  # all rows of a partition have one timestamp: it is whole when that has passed
+
+    @property
+    def stays(self) -> bool:
+        """Are the first rows of rows that only come told once, and never taken back?"""
+        return self.oldest_first or self.of_one_time
 
     def key(self, limit: int | None, shown: str | None, below: Schema) -> tuple[str, ...] | None:
         """The columns that tell the first rows apart; `shown` is that of their rank, if it has one."""
@@ -201,6 +224,15 @@ class LateTuples:
     stream: str
     column: str
     within_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    """Windows tell results before they end, every so many microseconds of the watermark, and take in `late`
+    tuples after it."""
+
+    every: int | None
+    late: LateTuples | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +284,18 @@ class SelectQuery:
     limit: int | None = None
     distinct: bool = False
     emit: EmitClause | None = None
+    corrections: Corrections | None = None
+
+    @property
+    def corrected_key(self) -> tuple[str, ...] | None:
+        """By what rows of windows are told apart that are told early; sessions end later than they say.
+
+        A session that is closed may be followed by another at the same time.
+        """
+        if self.session is not None and self.session.close is not None:
+            return None
+        bound = "window_end" if self.session is None else "window_start"
+        return (*(item.name for item in self.group_by), bound)
 
     @property
     def slide(self) -> int | None:

@@ -37,7 +37,8 @@ class RelationInput:
     """One table of FROM. Its columns are read as `alias.column`, so that an inner query sees an outer row.
 
     With `arguments` it is `TABLE(f(…))`: `query` gives the rows for their values, which it reads as arguments
-    by these names. They are computed for each combination of rows of the inputs before it.
+    by these names. They are computed for each combination of rows of the inputs before it. Without `query`,
+    it is `UNNEST(…)`, and the argument is the list.
     """
 
     relation: str

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     INTERVAL = "INTERVAL"  # a length of time in microseconds
     MONTHS = "INTERVAL MONTH"  # a number of months: no fixed length of time
     PERIOD = "PERIOD"  # valid time [begin, end) of a coalesced run (L3)
+    LIST = "ARRAY"  # values of one type in an order; what collect_list returns
     CHANGE = "CHANGE"  # what a row of a changelog does to the table it stands for
     NULL = "NULL"  # the type of a bare NULL: fits everywhere
     ANY = "ANY"  # an aggregate argument declared without a type: decided at the call
@@ -50,8 +51,11 @@ class Type:
     precision: int | None = None
     scale: int | None = None
     unit: TimestampUnit | None = None
+    element: Type | None = None  # of a list
 
     def __str__(self) -> str:
+        if self.kind is Kind.LIST:
+            return f"{self.element}[]"
         if self.unit is not None:
             return f"{self.kind.value} {self.unit.value}"
         if self.kind is Kind.DECIMAL:
@@ -75,6 +79,15 @@ PERIOD = Type(Kind.PERIOD)
 CHANGE = Type(Kind.CHANGE)
 NULL = Type(Kind.NULL)
 ANY = Type(Kind.ANY)
+
+
+def list_of(element: Type) -> Type:
+    """Lists of values of a type, whose length nobody checks inside a list.
+
+    >>> str(list_of(INT))
+    'INT[]'
+    """
+    return Type(Kind.LIST, element=VARCHAR if element.kind is Kind.VARCHAR else element)
 
 
 def decimal(precision: int, scale: int) -> Type:
@@ -148,7 +161,7 @@ def common(left: Type, right: Type) -> Type | None:
             scale = min(max(a.scale, b.scale), MAX_DECIMAL_PRECISION - whole)
             return decimal(whole + scale, scale)
         return BIGINT
-    if left.kind is right.kind:
+    if left.kind is right.kind is not Kind.LIST:
         return VARCHAR if left.kind is Kind.VARCHAR else left
     if {left.kind, right.kind} == {Kind.DATE, Kind.TIMESTAMP}:
         return TIMESTAMP

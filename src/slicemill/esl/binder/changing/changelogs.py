@@ -12,6 +12,8 @@ from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.catalog import LATE, Catalog, Stream, TimestampKind
+from slicemill.esl.types.changing import schema_below
 from slicemill.esl.types.expression import (
     Call,
     Cast,
@@ -24,8 +26,11 @@ from slicemill.esl.types.expression import (
 )
 from slicemill.esl.types.query import (
     Continuous,
+    Corrections,
     EmitClause,
     FrameUnit,
+    JoinKind,
+    LateTuples,
     QueryInput,
     RankedBy,
     SelectQuery,
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from slicemill.esl.binder.inputs import BoundInput
 
 _LASTING = ("approx_count", "approx_count_if", "priority_sample")
+_EXACT = {"approx_count": "count", "approx_count_if": "count_if"}
 _FILES = ("json", "jsonl", "parquet", "arrow")
 _FLIPPED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "=": "="}
 HIDDEN_COUNT = AggregateCall("count", (), False, (Column("count(*)", BIGINT),))
@@ -55,17 +61,45 @@ def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
         name = entry.input.alias
         final = f"end the SELECT of {name} with EMIT FINAL"
         if len(entries) > 1:
-            raise Mistake(
-                f"{name} is a table that changes, and a join reads rows that stay",
-                span_of(entry.node),
-                f"join first and aggregate the result, or {final}",
-            )
+            _check_join(entry, entries, node)
         frame = child(entry.node, "frame") or child(node, "window")
         if frame is not None or child(entry.node, "coalesce"):
             raise Mistake(
                 f"{name} is a table that changes, and a window holds rows that stay",
                 span_of(frame if frame is not None else entry.node),
-                f"leave the window out, or {final}",
+                f"leave the window out, perhaps for GROUP BY date_trunc('minute', column), or {final}",
+            )
+
+
+def _check_join(entry: BoundInput, entries: Sequence[BoundInput], node: exp.Select) -> None:
+    """A table that changes is joined with one other, or with all that comes of a stream."""
+    name = entry.input.alias
+    finite = next((other for other in entries if other.input.finite), None)
+    if finite is not None:
+        raise Mistake(
+            f"{name} is a table that changes, and rows that are looked up for it may be others later",
+            span_of(finite.node),
+            f"look {finite.input.alias} up for the stream that {name} is made of",
+        )
+    if len(entries) > 2:
+        raise Mistake(
+            f"{name} is a table that changes, and is joined with one other at a time",
+            span_of(entry.node),
+            "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; then FROM ab",
+        )
+    for other in entries:
+        if other.input.kind in (JoinKind.SEMI, JoinKind.ANTI) or other.side in ("ASOF", "LEFT ASOF"):
+            raise Mistake(
+                f"{name} is a table that changes, and takes INNER, LEFT, RIGHT and FULL joins",
+                span_of(other.node),
+                f"use LEFT JOIN … WHERE {entries[1].input.alias}.column IS NULL, or GROUP BY",
+            )
+        frame = child(other.node, "frame") or child(node, "window")
+        if frame is not None:
+            raise Mistake(
+                f"{name} is a table that changes, and is joined with all that comes",
+                span_of(frame),
+                "leave the window out",
             )
 
 
@@ -81,13 +115,26 @@ def refuse_over_changes(node: exp.Select, inputs: Sequence[QueryInput], calls: I
 
 
 def refuse_lasting(resolved: Resolved, call: exp.Expression, inputs: Sequence[QueryInput]) -> None:
-    """Aggregates that cannot take a row out again."""
+    """Aggregates that cannot take a row out again.
+
+    Those of users are computed anew of the rows that are left, by the version that answers at the end.
+    """
     changing = next((i.alias for i in inputs if i.schema.changelog), None)
-    if changing is not None and (not resolved.builtin or resolved.name in _LASTING):
+    if changing is None:
+        return
+    name, final = resolved.name, f"end the SELECT of {changing} with EMIT FINAL"
+    hint = None
+    if resolved.builtin and name in _LASTING:
+        hint = f"use {_EXACT[name]}, which is exact, or {final}" if name in _EXACT else final
+    elif not resolved.builtin and (resolved.base is None or resolved.base.model is not None):
+        hint = (
+            final if resolved.base else f"define CREATE AGGREGATE {name} with TERMINATE as well, or {final}"
+        )
+    elif not resolved.blocking:
+        hint = f"let {name} answer in TERMINATE, not at each tuple"
+    if hint is not None:
         raise Mistake(
-            f"{changing} is a table that changes, and {resolved.name} cannot take a row out again",
-            span_of(call),
-            f"use count, sum, min and the like, or end the SELECT of {changing} with EMIT FINAL",
+            f"{changing} is a table that changes, and {name} cannot take a row out again", span_of(call), hint
         )
 
 
@@ -211,20 +258,86 @@ def _is_rank(over: nodes.Over) -> bool:
 # -- EMIT ----------------------------------------------------------------------------------------------------
 
 
-def with_emit(query: SelectQuery, node: exp.Select) -> SelectQuery:
+def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQuery:
     emit = child(node, "emit")
     if emit is None or child(emit, "kind") == "CHANGES":
         return query
+    if child(emit, "kind") in ("EARLY", "LATE"):
+        return _with_corrections(query, emit, catalog)
     every = duration_us(emit.this) if emit.this is not None else None
     if every is not None and every <= 0:
         raise Mistake("EMIT EVERY takes a length of time above 0", span_of(emit))
+    closes = query.slide is not None or query.session is not None or query.rank is not None
+    if child(emit, "kind") == "ON WINDOW CLOSE" and (query.schema.changelog or not closes):
+        raise Mistake(
+            "no window closes here",
+            span_of(emit),
+            "group by one: FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k; or use EMIT FINAL",
+        )
     if not query.schema.changelog:
-        if every is None and query.slide is not None:
+        if every is None and closes:
             return query  # a window tells its results once
         raise Mistake(
             "EMIT says when changes are told, and these results do not change", span_of(emit), "leave it out"
         )
     return completed(replace(query, emit=EmitClause(every)))
+
+
+def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog) -> SelectQuery:
+    """EMIT EARLY … LATE …: windows of one stream that tell results before they end, and after it."""
+    given = query.inputs[0]
+    if len(query.inputs) > 1 and not query.aggregates:
+        raise Mistake(
+            "a join tells each pair when it is there, and nothing of it is early",
+            span_of(emit),
+            "leave EMIT out; or make it a stream, CREATE STREAM ab AS SELECT …, and aggregate over that",
+        )
+    if query.session is None and (not reads_windows_of_time(query) or given.window is None):
+        raise Mistake(
+            "EMIT EARLY and LATE are for windows of time, whose groups are told at one moment",
+            span_of(emit),
+            "use them with a window that slides: FROM stream [RANGE 1 HOUR SLIDE 1 HOUR]",
+        )
+    if len(query.inputs) > 1 or query.running:
+        raise Mistake(
+            "EMIT EARLY and LATE are for windows of one stream",
+            span_of(emit),
+            "make the join, or the stream, first: CREATE STREAM ab AS SELECT …",
+        )
+    if query.session is not None and child(emit, "late") is not None:
+        raise Mistake(
+            "a tuple that comes late may put sessions together that were told as two",
+            span_of(emit),
+            "leave LATE out, and give the stream SLACK, so that such tuples are waited for",
+        )
+    if query.rank is not None or query.order is not None or query.distinct:
+        raise Mistake(
+            "these results are corrected, and the first of them may be others then",
+            span_of(emit),
+            "rank them in a query around it: SELECT … FROM (SELECT … EMIT EARLY …) AS w QUALIFY …",
+        )
+    every = duration_us(emit.this) if emit.this is not None else None
+    if every is not None and every <= 0:
+        raise Mistake("EMIT EARLY EVERY takes a length of time above 0", span_of(emit))
+    late_node = child(emit, "late")
+    late = None if late_node is None else late_tuples(given, late_node, catalog)
+    return completed(replace(query, corrections=Corrections(every, late)))
+
+
+def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> LateTuples:
+    """The late tuples of a stream, up to so long after."""
+    stream = None if given.relation is None else catalog.relation(given.relation)
+    if not isinstance(stream, Stream) or stream.kind is not TimestampKind.EXTERNAL:
+        raise Mistake(
+            f"no tuple of {given.alias} is late: LATE is for streams with timestamps of their own",
+            span_of(length),
+            "leave LATE out, or read a stream that is declared with ORDER BY and a column",
+        )
+    assert stream.time_column is not None, "external streams are ordered by a column"
+    within_us = duration_us(length)
+    if within_us <= 0:
+        raise Mistake("a late tuple is later than this", span_of(length), "as in LATE 5 MINUTES")
+    return LateTuples(stream.name + LATE, stream.time_column, within_us)
 
 
 # -- the schema of results -----------------------------------------------------------------------------------
@@ -251,13 +364,15 @@ def completed(query: SelectQuery) -> SelectQuery:
 
 def _shape(query: SelectQuery) -> tuple[bool, tuple[str, ...] | None]:
     """Do the rows below the select list change? And the key they have there."""
-    below = query.inputs[0].schema
+    below = schema_below(query.inputs)
     if query.changing and not query.aggregates and not below.changelog:
         below = Schema(())  # what is there stays: distinct rows
+    elif query.corrections is not None:
+        below = Schema((), True, query.corrected_key)
     elif query.changing:
         below = Schema((), True, tuple(item.name for item in query.group_by))
     for by, limit, shown in _ranks(query):
-        if below.changelog or not by.oldest_first:
+        if below.changelog or not by.stays:
             below = Schema((), True, by.key(limit, shown, below))
     return below.changelog, below.key
 

@@ -22,9 +22,12 @@ from slicemill.esl.binder.changing.changelogs import (
 )
 from slicemill.esl.binder.environments import SelectEnvironment
 from slicemill.esl.binder.inputs import BoundInput
-from slicemill.esl.binder.scalar import bind, bind_condition
+from slicemill.esl.binder.scalar import as_key, bind, bind_condition
+from slicemill.esl.binder.spellings.time_columns import timestamps_of
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.changing import reads_changes
 from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.query import QueryInput, Rank, SelectQuery
 from slicemill.esl.types.relation import SelectItem
@@ -42,6 +45,7 @@ class FirstRows:
     limit: int | None
     places: tuple[exp.Expression, ...]
     time_columns: frozenset[str]
+    catalog: Catalog
 
     def over_groups(self, read: OverGroups) -> FirstRows:
         """The same over the columns that groups have. A group has no place in time."""
@@ -63,6 +67,8 @@ class FirstRows:
         """The query with its last clauses, and its schema."""
         query = _of_limited_input(query, entries)
         if child(node, "distinct") is not None:
+            for item in query.items:
+                as_key(item.expr, node)
             query = _distinct(query, node)
         elif query.group_by and not query.aggregates and not query.changing:
             query = replace(query, aggregates=(HIDDEN_COUNT,))
@@ -70,7 +76,7 @@ class FirstRows:
         query = self._ordered(query, node)
         query = completed(query)
         if query.emit is None:
-            query = with_emit(query, node)
+            query = with_emit(query, node, self.catalog)
         return query
 
     def _ranked(self, query: SelectQuery, node: exp.Select) -> SelectQuery:
@@ -83,8 +89,12 @@ class FirstRows:
                     "use WHERE or HAVING, or QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= 3",
                 )
             return query
-        if query.inputs[0].schema.changelog and not query.changing:
+        if reads_changes(query.inputs) and not query.changing:
             rank = replace(rank, by=replace(rank.by, oldest_first=False))
+        elif not reads_changes(query.inputs):
+            moments = _moments(query, self.catalog)
+            of_one_time = any(isinstance(e, ColumnRef) and e.name in moments for e in rank.by.partition_by)
+            rank = replace(rank, by=replace(rank.by, of_one_time=of_one_time))
         limit, rest = take_limit(self.qualify, rank.column.name)
         query = replace(query, rank=rank, qualify=rest)
         if limit is None:
@@ -134,7 +144,7 @@ class FirstRows:
             raise Mistake(
                 "a query has one rank or one ORDER BY", span_of(order), "order in a query around it"
             )
-        times = self.time_columns if not query.inputs[0].schema.changelog else frozenset()
+        times = self.time_columns if not reads_changes(query.inputs) else frozenset()
         by = ranked_by("row_number", (), self.order, times)
         if self.limit is not None:
             _check_limit(self.limit, limit)
@@ -163,11 +173,29 @@ def bind_first_rows(
         expr = named.get(key.name.lower()) if isinstance(key, exp.Column) and not key.table else None
         if isinstance(key, exp.Literal) and not key.is_string:
             expr = _at_position(key, items)
-        order.append((bind(key, env) if expr is None else expr, bool(child(ordered, "desc"))))
+        by = as_key(bind(key, env) if expr is None else expr, key)
+        order.append((by, bool(child(ordered, "desc"))))
         places.append(key)
     limit_node = child(node, "limit")
     limit = None if limit_node is None else int(limit_node.expression.name)
-    return FirstRows(env.rank, qualify, tuple(order), limit, tuple(places), env.time_columns)
+    catalog = env.context.catalog
+    return FirstRows(env.rank, qualify, tuple(order), limit, tuple(places), env.time_columns, catalog)
+
+
+def _moments(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
+    """The columns below the select list whose value says which timestamp a row has."""
+    if query.aggregates:
+        window = query.inputs[0].window
+        bounds = set() if query.changing or query.running else {"window_end"}
+        if len(query.inputs) == 1 and window is not None and window.slide is not None and not window.grows:
+            bounds.add("window_start")
+        return frozenset(bounds.difference(item.name for item in query.group_by))
+    if len(query.inputs) > 1:
+        return frozenset()
+    (read,) = query.inputs
+    below = read.query if read.query is not None else catalog.relation(read.relation or "")
+    known = frozenset[str]() if below is None else timestamps_of(below, catalog)
+    return frozenset(column.name for column in read.schema if column.name.lower() in known)
 
 
 def _with_items(

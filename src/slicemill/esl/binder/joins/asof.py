@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from sqlglot import exp
+
 from slicemill.esl.binder.environments import SelectEnvironment
 from slicemill.esl.binder.inputs import BoundInput, places_of_time
 from slicemill.esl.binder.joins.intervals import difference
@@ -20,12 +22,6 @@ _NUMBERS = {Kind.INT, Kind.BIGINT, Kind.DOUBLE}
 _FORM = "write ON a.k = b.k AND b.ts <= a.ts"
 
 
-def is_as_of(entry: BoundInput) -> bool:
-    """Is it a stream of which tuples of another meet the latest row?"""
-    asked = entry.side in ("ASOF", "LEFT ASOF") or child(entry.node, "as_of") is not None
-    return asked and not entry.input.finite
-
-
 def bind_as_of(
     entries: Sequence[BoundInput], inputs: list[QueryInput], env: SelectEnvironment
 ) -> list[QueryInput]:
@@ -33,8 +29,13 @@ def bind_as_of(
     for place, entry in enumerate(entries):
         asked = child(entry.node, "as_of")
         if asked is not None:
-            with env.seeing(with_all(env.scope, inputs)):
-                moment = bind(asked, env)
+            ours = isinstance(asked, exp.Anonymous) and asked.name.lower() == "proctime"
+            if ours and inputs[place].finite:
+                continue  # a tuple meets the rows that a table has when it arrives, whatever is written
+            moment: Expr | None = None
+            if not ours:
+                with env.seeing(with_all(env.scope, inputs)):
+                    moment = bind(asked, env)
             times = places_of_time(inputs, with_all(env.scope, inputs), env.context.catalog)
             if not isinstance(moment, ColumnRef) or times.get(moment.name) != 0 or place == 0:
                 raise Mistake(
@@ -42,7 +43,7 @@ def bind_as_of(
                     span_of(asked),
                     f"write FOR SYSTEM_TIME AS OF {inputs[0].alias}.{_time_name(inputs, env)}",
                 )
-    found = [place for place, entry in enumerate(entries) if is_as_of(entry)]
+    found = [place for place, entry in enumerate(entries) if entry.is_as_of]
     if not found:
         return inputs
     streams = [place for place, entry in enumerate(inputs) if not entry.finite]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from slicemill.esl.binder.joins.expiry import expiry_in
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal, conjunction, conjuncts
@@ -61,6 +62,12 @@ def with_windows(
         most = [longest.get((place, other)) for other in streams if other != place]
         known = [us for us in most if us is not None]
         derived = Window(FrameUnit.RANGE, max(0, *known) + 1) if len(known) == len(most) else None
+        if entry.window is None and derived is None and len(streams) == 2 and narrow:
+            (other,) = (one for one in streams if one != place)
+            expires = expiry_in(condition, entry.alias, times, other)
+            if expires is not None:
+                finished[place] = replace(entry, window=Window(FrameUnit.RANGE, None, expires=expires))
+                continue
         if entry.window is None:
             if not narrow and derived is not None:
                 raise Mistake(
@@ -70,7 +77,7 @@ def with_windows(
                 )
             finished[place] = replace(entry, window=derived or _missing(entry, nodes[place], bounds))
         elif derived is not None and narrow and _is_longer(entry.window, derived):
-            finished[place] = replace(entry, window=derived)
+            finished[place] = replace(entry, window=replace(derived, expires=entry.window.expires))
     if len(streams) == 2:
         left = tuple(p for p in parts if not (p in bounds and _is_said(bounds[p], finished)))
         if outer is None:

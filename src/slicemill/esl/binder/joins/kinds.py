@@ -72,7 +72,8 @@ def check_windows(inputs: Sequence[QueryInput], node: exp.Select, *, aggregates:
     for place, entry in enumerate(streams):
         window = entry.window
         assert window is not None, "it was asked for"
-        if window.frame is FrameUnit.ROWS or (window.extent is None and place in kind.judged):
+        endless = window.extent is None and window.expires is None
+        if window.frame is FrameUnit.ROWS or (endless and place in kind.judged):
             raise Mistake(
                 f"a {kind.value} JOIN needs a window of time: when it has passed, a row of {entry.alias} "
                 "can no longer be matched",

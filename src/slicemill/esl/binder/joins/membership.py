@@ -5,21 +5,31 @@
                   WHERE b.k = a.k)
 
 Without a window of its own, the stream outside is judged at once: by what the other's window holds then.
+Groups over windows that slide are results that hold until the next ones come, one slide later:
+
+    WHERE k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE]   →    SEMI JOIN (SELECT …) AS asked_1
+                GROUP BY k HAVING count(*) > 3)                         [RANGE 1 MINUTE] ON a.k = asked_1.k
 """
 
 from __future__ import annotations
 
 from sqlglot import exp
 
+from slicemill.esl.binder.calls import is_aggregate
+from slicemill.esl.binder.changing.changelogs import reads_windows_of_time
 from slicemill.esl.binder.context import Context, is_finite, schema_of
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import windows
 from slicemill.esl.syntax.nodes import at, child, span_of
+from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.schema import Schema
 
-_PLAIN = "write SELECT column FROM stream [RANGE …] WHERE … inside; make a stream of what is more"
+_PLAIN = (
+    "make a stream of it first: CREATE STREAM b AS SELECT …; then ask what came in the last minute: "
+    "IN (SELECT k FROM b [RANGE 1 MINUTE])"
+)
 
 
 def as_joins(node: exp.Select, context: Context) -> exp.Select:
@@ -45,7 +55,7 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
         query, negated, value = asked
         if value is not None:
             value = _of_outside(value, outside)
-        entries.append(_join(part, query, taken, context, negated=negated, value=value))
+        entries.append(_join(part, query, taken, outside, context, negated=negated, value=value))
     first = entries[0].this if isinstance(entries[0], nodes.JoinInput) else entries[0]
     asks = len(entries) > len(child(changed, "entries"))
     if asks and child(first, "frame") is None and child(changed, "window") is None:
@@ -87,19 +97,30 @@ def _asked(part: exp.Expression, context: Context) -> tuple[exp.Select, bool, ex
         query = query.this
     if isinstance(query, exp.Select) and _reads_stream(query, context):
         return query, negated, value
-    if any(_reads_stream(q, context) for q in part.find_all(exp.Select)):
+    asked = next((q for q in part.find_all(exp.Select) if _reads_stream(q, context)), None)
+    if asked is None:
+        return None
+    if isinstance(query, exp.Union):
+        raise Mistake("a query in WHERE asks one stream", span_of(asked), _PLAIN)
+    if isinstance(asked.parent, exp.Subquery) and not isinstance(asked.parent.parent, exp.In):
         raise Mistake(
-            "a query over a stream stands in WHERE alone, or beside others with AND",
-            span_of(part),
-            "write WHERE EXISTS (…) AND …, or make two queries of an OR",
+            "a query over a stream has many values",
+            span_of(asked),
+            "join it: FROM a [NOW] AS a, (SELECT max(x) AS m FROM b [RANGE 1 MINUTE SLIDE 1 MINUTE]) AS q "
+            "[RANGE 1 MINUTE] WHERE a.x > q.m",
         )
-    return None
+    raise Mistake(
+        "a query over a stream stands in WHERE alone, or beside others with AND",
+        span_of(part),
+        "write WHERE EXISTS (…) AND …, or make two queries of an OR",
+    )
 
 
 def _reads_stream(query: exp.Select, context: Context) -> bool:
     for entry, _ in from_entries(query):
-        if isinstance(entry.this, exp.Identifier):
-            if not is_finite(context.relation(entry.this)):
+        named = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
+        if isinstance(named, exp.Identifier):
+            if not is_finite(context.relation(named)):
                 return True
         elif any(_reads_stream(inner, context) for inner in entry.this.find_all(exp.Select)):
             return True
@@ -110,32 +131,99 @@ def _join(
     part: exp.Expression,
     query: exp.Select,
     taken: set[str],
+    outside: list[tuple[str, Schema]],
     context: Context,
     *,
     negated: bool,
     value: exp.Expression | None,
 ) -> nodes.JoinInput:
-    entries = from_entries(query)
-    grouped = any(child(query, key) is not None for key in ("group", "having", "limit", "with_"))
-    (entry, join), several = entries[0], len(entries) > 1
-    if several or join is not None or grouped or not isinstance(entry.this, exp.Identifier):
-        raise Mistake("a query in WHERE asks one stream, row by row", span_of(query), _PLAIN)
+    query = _of_rows(query, taken, outside, context)
+    (entry, _), *others = from_entries(query)
+    if others:
+        raise Mistake("a query in WHERE asks one stream", span_of(query), _PLAIN)
     if child(query, "window") is not None and child(entry, "frame") is None:
         entry.set("frame", child(query, "window"))
     alias = _alias(entry)
     if alias.lower() in taken:
         raise Mistake(f"{alias} stands in FROM outside, too", span_of(entry), "give it an alias: AS other")
     taken.add(alias.lower())
-    relation = context.relation(entry.this)
     inner = child(query, "where")
     parts = [inner.this] if inner is not None else []
     if value is not None:
         parts.append(_equals(part, query, value, negated=negated))
     condition = _all(parts) if parts else at(exp.Boolean(this=True), span_of(query))
     if inner is not None:
-        _qualify(inner, alias, relation.schema)
+        _qualify(inner, alias, _schema(entry, context))
     side = "ANTI" if negated else "SEMI"
     return at(nodes.JoinInput(this=entry, side=side, on=condition), span_of(part))
+
+
+def _of_rows(
+    query: exp.Select, taken: set[str], outside: list[tuple[str, Schema]], context: Context
+) -> exp.Select:
+    """The query itself, or one over its groups: in a window of one slide, until the next ones come."""
+    from slicemill.esl.binder.queries import bind_query  # which binds conditions
+
+    if not _has_groups(query, context):
+        query.set("group", None)  # values are asked for, however often each is there
+        return query
+    _refuse_outside(query, taken, outside, context)
+    bound = bind_query(query, context)
+    if not isinstance(bound, SelectQuery) or bound.schema.changelog or not reads_windows_of_time(bound):
+        raise Mistake(
+            "groups are asked as their last windows have left them, and here is no window that slides",
+            span_of(query),
+            "give the stream one: b [RANGE 1 HOUR SLIDE 1 MINUTE]",
+        )
+    assert bound.slide is not None, "windows of time slide"
+    frame = nodes.FrameClause(kind="RANGE", this=windows.duration_of(bound.slide))
+    alias = exp.Identifier(this=f"asked_{len(taken)}", quoted=True)
+    results = nodes.StreamInput(this=query, alias=alias, frame=at(frame, span_of(query)))
+    names = [exp.Identifier(this=name, quoted=True) for name in bound.schema.names]
+    around = exp.Select(expressions=[at(exp.Column(this=name), span_of(query)) for name in names])
+    around.set("entries", [at(results, span_of(query))])
+    return at(around, span_of(query))
+
+
+def _has_groups(query: exp.Select, context: Context) -> bool:
+    if any(child(query, key) is not None for key in ("having", "order", "limit", "qualify", "with_")):
+        return True
+    frames = [child(query, "window"), *(child(entry, "frame") for entry, _ in from_entries(query))]
+    return (
+        any(isinstance(entry.this, nodes.WindowFunction) for entry, _ in from_entries(query))
+        or any(
+            frame is not None and (child(frame, "slide") or frame.args["kind"] == "SESSION")
+            for frame in frames
+        )
+        or any(
+            is_aggregate(call.name, context.catalog)
+            for item in query.expressions
+            for call in item.find_all(exp.Anonymous)
+        )
+    )
+
+
+def _refuse_outside(
+    query: exp.Select, taken: set[str], outside: list[tuple[str, Schema]], context: Context
+) -> None:
+    inside = {name.lower() for entry, _ in from_entries(query) for name in _schema(entry, context).names}
+    known = {name.lower() for _, schema in outside for name in schema.names} - inside
+    for column in query.find_all(exp.Column):
+        if column.table.lower() in taken or (not column.table and column.name.lower() in known):
+            raise Mistake(
+                "groups do not see the row outside",
+                span_of(column),
+                "use IN: k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY k HAVING count(*) > 3)",
+            )
+
+
+def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
+    from slicemill.esl.binder.queries import bind_query  # which binds conditions
+
+    named = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
+    if isinstance(named, exp.Identifier):
+        return schema_of(context.relation(named))
+    return bind_query(named, context).schema
 
 
 def _equals(
@@ -144,7 +232,9 @@ def _equals(
     """NOT IN is not true where a NULL could be the value that is looked for."""
     items = query.expressions
     if len(items) != 1 or isinstance(items[0], exp.Star):
-        raise Mistake("IN compares with one column", span_of(query), _PLAIN)
+        raise Mistake(
+            "IN compares with one column", span_of(query), "or write EXISTS (SELECT 1 FROM b … WHERE …)"
+        )
     entry, _ = from_entries(query)[0]
     item = items[0].this if isinstance(items[0], exp.Alias) else items[0]
     for column in [item, *item.find_all(exp.Column)]:

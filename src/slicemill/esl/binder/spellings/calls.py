@@ -26,12 +26,12 @@ _OTHER_NAMES = {
     "any": "max",
 }
 _CONDITIONS = ("bool_and", "every", "bool_or", "some", "any")
+ELEMENTS = ("explode", "explode_outer", "unnest")  # they give a row for each element of a list
 WINDOW_CALLS = (
     *("window", "session_window", "tumble", "hop", "session", "cumulate", "window_time"),
     *(f"{kind}_{word}" for kind in ("tumble", "hop", "session") for word in ("start", "end", "rowtime")),
 )
-_LISTS = ("collect_list", "collect_set", "array_agg")
-CHANGED = frozenset({*_OTHER_NAMES, "count_if", "lag", "lead", *_LISTS})
+CHANGED = frozenset({*_OTHER_NAMES, "count_if", "lag", "lead"})
 
 # These skip tuples whose argument here is NULL.
 _SKIPS = {
@@ -39,6 +39,7 @@ _SKIPS = {
         (
             *("count", "sum", "avg", "min", "max", "median", "percentile", "quantile", "listagg"),
             *("string_agg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop"),
+            *("collect_list", "array_agg", "collect_set"),
         ),
         0,
     ),
@@ -69,8 +70,6 @@ def is_builtin(call: exp.Anonymous, name: str, context: Context) -> bool:
 
 def _plain(node: exp.Anonymous, context: Context) -> exp.Expression | None:
     name, condition = node.name.lower(), child(node, "filter")
-    if name in _LISTS:
-        raise Mistake("ESL has no lists", span_of(node), f"listagg makes a text of them: {_listagg(node)}")
     if name in ("lag", "lead"):
         raise Mistake(
             f"{name} goes along the rows of a window",
@@ -82,6 +81,12 @@ def _plain(node: exp.Anonymous, context: Context) -> exp.Expression | None:
             f"{node.name} belongs to a query that is grouped by a window",
             span_of(node),
             "write SELECT k, count(*), window_start() FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k",
+        )
+    if name in (*ELEMENTS, "posexplode", "inline"):
+        raise Mistake(
+            f"{node.name} gives rows, not a value",
+            span_of(node),
+            "put it into FROM: FROM s, UNNEST(list) AS t(x)",
         )
     if name in ("proctime", "current_row_timestamp"):
         raise Mistake(
@@ -187,8 +192,3 @@ def _where(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
 def _one_argument(node: exp.Anonymous) -> None:
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Star):
         raise Mistake(f"{node.name} takes a condition", span_of(node), f"as in {node.name}(price > 9)")
-
-
-def _listagg(node: exp.Anonymous) -> str:
-    arguments = [to_esl(argument) for argument in node.expressions[:1]] or ["x"]
-    return f"listagg(CAST({arguments[0]} AS varchar), ',')"

@@ -10,18 +10,19 @@ from slicemill.esl.syntax.nodes import child, span_of
 
 
 def replaced(select: exp.Select, change: Callable[[exp.Expression], exp.Expression | None]) -> None:
-    """Replace nodes of the select list, WHERE, GROUP BY and HAVING; None leaves one as it is.
+    """Replace nodes of the select list, WHERE, GROUP BY, HAVING, QUALIFY and ORDER BY; None leaves one.
 
     The outermost that changes is replaced. Windows and sub-queries of FROM are not looked at.
     """
     select.set("expressions", [changed(item, change) for item in select.expressions])
-    for key in ("where", "having"):
+    for key in ("where", "having", "qualify"):
         clause = child(select, key)
         if clause is not None:
             clause.set("this", changed(clause.this, change))
-    group = child(select, "group")
-    if group is not None:
-        group.set("expressions", [changed(part, change) for part in group.expressions])
+    for key in ("group", "order"):
+        clause = child(select, key)
+        if clause is not None:
+            clause.set("expressions", [changed(part, change) for part in clause.expressions])
 
 
 def changed(

@@ -32,7 +32,8 @@ def named_groups(select: exp.Select, context: Context) -> None:
     aliases: dict[str, exp.Expression] = {
         item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)
     }
-    wanted = [part for part in group.expressions if isinstance(part, exp.Column) and not part.table]
+    parts = [key for part in group.expressions for one in _sets(part) for key in one]
+    wanted = [part for part in parts if isinstance(part, exp.Column) and not part.table]
     hidden = _input_columns(select, context) if any(p.name.lower() in aliases for p in wanted) else set()
 
     def meant(part: exp.Expression) -> exp.Expression:
@@ -53,6 +54,8 @@ def named_groups(select: exp.Select, context: Context) -> None:
             found = aliases.get(part.name.lower())
             if found is not None:
                 return at(found.copy(), span_of(part))
+        if _several(part) or isinstance(part, exp.Tuple):
+            part.set("expressions", [meant(key) for key in part.expressions])
         return part
 
     group.set("expressions", [meant(part) for part in group.expressions])
@@ -62,7 +65,7 @@ def _input_columns(select: exp.Select, context: Context) -> set[str]:
     names: set[str] = set()
     for entry, _ in from_entries(select):
         this = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
-        if isinstance(this, nodes.TableFunctionCall):
+        if isinstance(this, nodes.TableFunctionCall | nodes.ListElements):
             continue  # its columns have to be named with their alias
         if isinstance(this, exp.Identifier):
             schema = context.relation(this).schema
@@ -87,6 +90,14 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
                     "group by ROLLUP (…), CUBE (…) or GROUPING SETS (…)",
                 )
         return select
+    for key, words in (("order", "ordered"), ("limit", "limited"), ("qualify", "ranked")):
+        if child(select, key) is not None:
+            raise Mistake(
+                f"each set of keys is a query of its own, so their rows are not {words} together",
+                span_of(child(select, key)),
+                "rank them in a query around it: SELECT * FROM (SELECT …, window_end() AS w …) AS r "
+                "QUALIFY row_number() OVER (PARTITION BY w ORDER BY n DESC) <= 10",
+            )
     sets = [list(chain.from_iterable(chosen)) for chosen in product(*(_sets(part) for part in parts))]
     if len(sets) > _MOST_SETS:
         raise Mistake(

@@ -6,6 +6,7 @@
     lag(price) OVER (PARTITION BY item)                         first(price) OVER (… ROWS 1 PRECEDING), of two
     GROUP BY 1, total                                           the expressions that stand there
     GROUP BY ROLLUP (a, b)                                      UNION of GROUP BY a, b; GROUP BY a; all
+    SELECT explode(tags) AS tag FROM s                          SELECT tag FROM s, UNNEST(tags) AS tag
 
 So the same thing has one meaning and one plan however it is said, and queries in different words share.
 """
@@ -18,6 +19,7 @@ from slicemill.esl.binder.calls import is_aggregate
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.items import name_of
 from slicemill.esl.binder.spellings.calls import CHANGED, plain_calls
+from slicemill.esl.binder.spellings.elements import exploded
 from slicemill.esl.binder.spellings.grouping import grouping_sets, named_groups
 from slicemill.esl.binder.spellings.neighbours import followed
 from slicemill.esl.binder.spellings.window_rows import rows_with_windows
@@ -33,6 +35,7 @@ def respelled(written: exp.Select, context: Context) -> exp.Expression:
     named_groups(select, context)
     frames(select, context)
     rows_with_windows(select, context)
+    exploded(select, context)
     plain_calls(select, context)
     following = followed(select, context)
     if following is not None:

@@ -50,6 +50,12 @@ def check_timestamp(name: exp.Expression, stream: exp.Expression, context: Conte
     """A Mistake unless a window may follow this column."""
     assert isinstance(stream, exp.Identifier)
     relation = context.relation(stream)
+    if relation.schema.changelog:
+        raise Mistake(
+            f"{stream.name} is a table that changes, and a window holds rows that stay",
+            span_of(name),
+            f"group by the time in the column: GROUP BY date_trunc('minute', {name.name})",
+        )
     known = timestamps_of(relation, context.catalog)
     if name.name.lower() in known:
         return

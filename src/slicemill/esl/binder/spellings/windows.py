@@ -99,6 +99,14 @@ def _from_groups(select: exp.Select, context: Context) -> None:
     """`GROUP BY window(ts, …)`, `tumble(ts, …)`, `session_window(ts, …)`."""
     group = child(select, "group")
     parts = group.expressions if group is not None else []
+    for part in parts:
+        inside = [key for key in part.find_all(exp.Anonymous) if key is not part and _is_window(key)]
+        if inside:
+            raise Mistake(
+                "windows have no total over all time",
+                span_of(inside[0]),
+                f"leave it out of the sets of keys: GROUP BY {to_esl(inside[0])}, ROLLUP (k)",
+            )
     found = [part for part in parts if _is_window(part)]
     if not found:
         return

@@ -96,26 +96,38 @@ def _statements(c: Cursor) -> list[exp.Expression]:
 
 def _statement(c: Cursor) -> exp.Expression:
     start = c.span()
+    if c.word() in ("INSERT", "UPDATE", "DELETE"):
+        return row_statement(c)
+    for word in ("INSERT", "UPDATE", "DELETE"):
+        c.note(word)
+    if c.accept("WHILE"):
+        condition = expressions.expression(c)
+        loop = nodes.WhileLoop(this=condition, statements=c.nested(lambda: _statements(c)))
+        return at(loop, c.span_from(start))
+    return c.fail(
+        "results leave through INSERT INTO RETURN" if c.word() in ("RETURN", "SELECT", "WITH") else ""
+    )
+
+
+def row_statement(c: Cursor) -> exp.Expression:
+    """INSERT, UPDATE or DELETE, one of which stands here."""
+    start = c.span()
     node: exp.Expression
     if c.accept("INSERT"):
-        node = _insert(c)
+        node = insert(c)
     elif c.accept("UPDATE"):
         table = c.name("a table")
         c.expect("SET")
-        assignments = c.listing(lambda: _assignment(c))
+        assignments = c.listing(lambda: assignment(c))
         node = nodes.UpdateSet(this=table, assignments=assignments, where=_where(c))
-    elif c.accept("DELETE"):
+    else:
+        c.expect("DELETE")
         c.expect("FROM")
         node = nodes.DeleteFrom(this=c.name("a table"), where=_where(c))
-    elif c.accept("WHILE"):
-        condition = expressions.expression(c)
-        node = nodes.WhileLoop(this=condition, statements=c.nested(lambda: _statements(c)))
-    else:
-        c.fail("results leave through INSERT INTO RETURN" if c.word() in ("RETURN", "SELECT", "WITH") else "")
     return at(node, c.span_from(start))
 
 
-def _insert(c: Cursor) -> nodes.InsertInto:
+def insert(c: Cursor) -> nodes.InsertInto:
     c.expect("INTO")
     table = c.name("a table, or RETURN")
     columns = None
@@ -139,7 +151,7 @@ def _values(c: Cursor) -> exp.Expression:
     return at(exp.Tuple(expressions=values), c.span_from(start))
 
 
-def _assignment(c: Cursor) -> nodes.Assignment:
+def assignment(c: Cursor) -> nodes.Assignment:
     column = c.name("a column")
     c.expect("=")
     value = expressions.expression(c)

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import TokenType
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor, reserved_hint
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.grammar import queries, windows
+from slicemill.esl.syntax.grammar import foreign, over, queries, windows
 from slicemill.esl.syntax.nodes import at, span_of
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.syntax.tokens import RESERVED
@@ -51,6 +51,7 @@ _COMPARISONS: dict[str, type[exp.Expression]] = {
 }
 _PATTERNS: dict[str, type[exp.Expression]] = {"LIKE": exp.Like, "ILIKE": exp.ILike, "RLIKE": exp.RegexpLike}
 _MEMBERSHIPS = ("IN", "BETWEEN", *_PATTERNS)
+_NESTED, _SINGLE = "there are no lists of lists", "let the elements be single values"
 
 # Operators and how tightly they bind.
 _OPERATORS: dict[str, tuple[int, type[exp.Expression]]] = {
@@ -271,6 +272,8 @@ def _primary(c: Cursor) -> exp.Expression:
     if word in _SPECIAL_FORMS and (word in RESERVED or c.word(1) == "("):
         c.advance()
         return at(_SPECIAL_FORMS[word](c), c.span_from(start))
+    if c.looking_at("ARRAY", "["):
+        return _list(c, start)
     if word in ("DATE", "TIMESTAMP") and _is_string(c, 1):
         c.advance()
         literal = c.nested(lambda: _string(c))
@@ -323,6 +326,14 @@ def _number(c: Cursor) -> exp.Expression:
     return at(exp.Literal.number(f"0.{text}" if fraction else text), span)
 
 
+def _list(c: Cursor, start: TextSpan) -> exp.Expression:
+    """`ARRAY[1, 2]`."""
+    c.expect("ARRAY", "[")
+    elements = c.listing(lambda: expression(c))
+    c.expect("]")
+    return at(exp.Anonymous(this="array", expressions=elements), c.span_from(start))
+
+
 def _parenthesis(c: Cursor, start: TextSpan) -> exp.Expression:
     node: exp.Expression
     if c.word() in ("SELECT", "WITH"):
@@ -359,7 +370,11 @@ def _call(c: Cursor, name: str | exp.Identifier, start: TextSpan) -> exp.Express
     elif not c.looking_at(")"):
         distinct = c.take("DISTINCT")
         arguments = c.listing(lambda: expression(c))
+        if c.looking_at("ORDER", "BY"):
+            foreign.refuse(c, foreign.IN_A_CALL)
     c.expect(")")
+    if c.looking_at("WITHIN", "GROUP") or (c.word() in ("IGNORE", "RESPECT") and c.word(1) == "NULLS"):
+        foreign.refuse(c, foreign.IN_A_CALL)
     call = exp.Anonymous(this=name, expressions=arguments)
     if distinct:
         call.set("distinct", True)
@@ -370,7 +385,7 @@ def _call(c: Cursor, name: str | exp.Identifier, start: TextSpan) -> exp.Express
         c.expect(")")
     node: exp.Expression = at(call, c.span_from(start))
     if c.take("OVER"):
-        node = at(windows.over(c, node), c.span_from(start))
+        node = at(over.over(c, node), c.span_from(start))
     return node
 
 
@@ -435,13 +450,28 @@ def type_name(c: Cursor) -> nodes.TypeName:
     if c.take("INTERVAL"):
         return at(nodes.TypeName(this="INTERVAL"), start)
     name = c.plain_word("a type")
+    if name == "ARRAY" and c.take("<"):
+        element = type_name(c)
+        c.expect(">")
+        if element.args.get("list"):
+            raise Mistake(_NESTED, c.span_from(start), _SINGLE)
+        element.set("list", True)
+        return at(element, c.span_from(start))
     if name == "DOUBLE":
         c.take("PRECISION")
     parameters: list[exp.Literal] = []
     if c.take("("):
         parameters = c.listing(c.count)
         c.expect(")")
-    return at(nodes.TypeName(this=name, expressions=parameters), c.span_from(start))
+    node = nodes.TypeName(this=name, expressions=parameters)
+    if c.take("["):
+        c.expect("]")
+        node.set("list", True)
+    elif c.take("ARRAY"):
+        node.set("list", True)
+    if c.word() in ("[", "ARRAY"):
+        raise Mistake(_NESTED, c.span_from(start), _SINGLE)
+    return at(node, c.span_from(start))
 
 
 def ordered(c: Cursor) -> exp.Expression:
@@ -450,4 +480,4 @@ def ordered(c: Cursor) -> exp.Expression:
     descending = c.accept("DESC")
     if not descending:
         c.take("ASC")
-    return at(exp.Ordered(this=node, desc=descending), nodes.span_of(node))
+    return at(exp.Ordered(this=node, desc=descending), c.span_from(span_of(node)))

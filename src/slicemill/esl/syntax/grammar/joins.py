@@ -64,6 +64,12 @@ def condition(c: Cursor, kind_: str | None) -> tuple[exp.Expression | None, list
         names = c.listing(lambda: c.name("a column of both sides"))
         c.expect(")")
         return None, names
+    if c.looking_at("WITHIN"):
+        raise Mistake(
+            "each stream of a join says how long it is kept",
+            c.span(),
+            "give both a window: FROM a [RANGE 1 HOUR] AS a JOIN b [RANGE 1 HOUR] AS b ON a.k = b.k",
+        )
     if not c.accept("ON"):
         c.fail("say what joins them: ON a.x = b.x")
     return expressions.expression(c), None

@@ -7,8 +7,9 @@ from sqlglot import exp
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.grammar import expressions, joins, window_functions, windows
+from slicemill.esl.syntax.grammar import expressions, foreign, joins, over, window_functions, windows
 from slicemill.esl.syntax.nodes import at
+from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.syntax.tokens import NOT_AN_ALIAS, RESERVED
 
 CLAUSES = {
@@ -57,6 +58,7 @@ def _select_or_parenthesis(c: Cursor) -> exp.Expression:
     if c.accept("("):
         inner = c.nested(lambda: query(c))
         c.expect(")")
+        foreign.refuse(c, foreign.BEHIND_A_SELECT)
         return at(exp.Subquery(this=inner), c.span_from(start))
     return select(c)
 
@@ -65,6 +67,12 @@ def select(c: Cursor) -> exp.Select:
     start = c.span()
     c.expect("SELECT")
     node = exp.Select()
+    if c.looking_at("DISTINCT", "ON", "("):
+        raise Mistake(
+            "DISTINCT is about whole rows",
+            c.span(),
+            "for one row of each k, write QUALIFY row_number() OVER (PARTITION BY k ORDER BY x DESC) = 1",
+        )
     if c.take("DISTINCT"):
         node.set("distinct", exp.Distinct())
     else:
@@ -80,22 +88,25 @@ def select(c: Cursor) -> exp.Select:
             entries.append(_entry(c))
         elif c.word() in joins.STARTS:
             entries.append(_join(c))
+        elif c.looking_at("LATERAL", "VIEW"):
+            entries.append(_lateral_view(c))
         else:
             c.note("JOIN")
             break
     node.set("entries", entries)
+    named = _window_clauses(c, node) if window_functions.window_stands_here(c) else []
     if c.accept("WHERE"):
         node.set("where", exp.Where(this=expressions.expression(c)))
-    if c.looking_at("WINDOW"):
-        node.set("window", windows.trailing(c))
+    named += _window_clauses(c, node)
     if c.accept("GROUP", "BY"):
-        node.set("group", exp.Group(expressions=c.listing(lambda: _group(c))))
+        node.set("group", _grouped(c))
+        windows.closing(c, entries)
     if c.accept("HAVING"):
         node.set("having", exp.Having(this=expressions.expression(c)))
-    if c.looking_at("WINDOW") and node.args.get("window") is None:
-        node.set("window", windows.trailing(c))
+    named += _window_clauses(c, node)
     if c.accept("QUALIFY"):
         node.set("qualify", exp.Qualify(this=expressions.expression(c)))
+    named += _window_clauses(c, node)
     if c.accept("ORDER", "BY"):
         node.set("order", exp.Order(expressions=c.listing(lambda: expressions.ordered(c))))
     if c.accept("LIMIT"):
@@ -103,28 +114,58 @@ def select(c: Cursor) -> exp.Select:
         node.set("limit", at(exp.Limit(expression=c.count()), limit))
     if c.looking_at("EMIT"):
         node.set("emit", _emit(c))
+    over.put_windows(node, named)
     if c.word() in CLAUSES:
         c.fail(_CLAUSE_ORDER)
-    if c.word() in ("EXCEPT", "INTERSECT", "OFFSET", "FETCH"):
-        raise Mistake(
-            f"there is no {c.word()} in ESL", c.span(), "a stream has no end: keep to SELECT, UNION and LIMIT"
-        )
+    foreign.refuse(c, foreign.BEHIND_A_SELECT)
     return at(node, c.span_from(start))
+
+
+def _window_clauses(c: Cursor, node: exp.Select) -> list[nodes.NamedWindow]:
+    """`WINDOW 5 MINUTES` of all streams, `WINDOW w AS (…)` of calls with OVER, and ksqlDB's of a stream."""
+    named: list[nodes.NamedWindow] = []
+    while c.looking_at("WINDOW"):
+        if over.names_windows(c):
+            named += over.named_windows(c)
+        elif window_functions.window_stands_here(c):
+            start = c.span()
+            frame = window_functions.window_clause(c)
+            first, *others = node.args["entries"]
+            if others or first.args.get("frame") is not None:
+                raise Mistake(
+                    "this is the window of one stream",
+                    c.span_from(start),
+                    "give each stream its own: FROM a [RANGE 1 HOUR] AS a JOIN b [RANGE 1 HOUR] AS b ON …",
+                )
+            first.set("frame", frame)
+        elif node.args.get("window") is None:
+            node.set("window", windows.trailing(c))
+        else:
+            break
+    return named
 
 
 def _emit(c: Cursor) -> nodes.EmitPart:
     start = c.span()
     c.expect("EMIT")
-    kind = c.accept_any(("CHANGES", "FINAL", "EVERY"))
+    kind = c.accept_any(("CHANGES", "FINAL", "EVERY", "EARLY", "LATE", "ON WINDOW CLOSE"))
     if not kind:
-        c.fail("say when changes are told: EMIT CHANGES, EMIT FINAL, or EMIT EVERY 1 MINUTE")
-    every = windows.duration(c) if kind == "EVERY" else None
-    return at(nodes.EmitPart(kind=kind, this=every), c.span_from(start))
+        c.fail(
+            "say when changes are told: EMIT CHANGES, EMIT FINAL, or EMIT EVERY 1 MINUTE; "
+            "of windows EMIT EARLY EVERY 1 MINUTE LATE 5 MINUTES"
+        )
+    if kind == "EARLY":
+        c.expect("EVERY")
+    every = windows.duration(c) if kind in ("EVERY", "EARLY") else None
+    late = windows.duration(c) if kind == "LATE" or (kind == "EARLY" and c.accept("LATE")) else None
+    return at(nodes.EmitPart(kind=kind, this=every, late=late), c.span_from(start))
 
 
 def _item(c: Cursor) -> exp.Expression:
     start = c.span()
     if c.take("*"):
+        if c.word() in ("EXCEPT", "EXCLUDE", "REPLACE") and c.word(1) == "(":
+            raise Mistake(f"* has no {c.word()}", c.span(), "name the columns that you want: SELECT a, b")
         return at(exp.Star(), start)
     node = expressions.expression(c)
     if c.accept("AS"):
@@ -135,15 +176,26 @@ def _item(c: Cursor) -> exp.Expression:
                 "a name stands behind the whole call", nodes.span_of(alias), f"write OVER (…) AS {alias.name}"
             )
             c.advance()
-            node = at(windows.over(c, node), c.span_from(start))
+            node = at(over.over(c, node), c.span_from(start))
         return at(exp.Alias(this=node, alias=alias), c.span_from(start))
     if c.at_name(barred=NOT_AN_ALIAS):
         return at(exp.Alias(this=node, alias=c.name("a name")), c.span_from(start))
     return node
 
 
+def _grouped(c: Cursor) -> exp.Group:
+    start = c.span()
+    keys = c.listing(lambda: _group(c))
+    if c.word() == "WITH" and c.word(1) in ("ROLLUP", "CUBE"):
+        c.advance()
+        keys = [at(exp.Anonymous(this=c.advance().text, expressions=keys), c.span_from(start))]
+    return exp.Group(expressions=keys)
+
+
 def _group(c: Cursor) -> exp.Expression:
     start = c.span()
+    if c.looking_at("ALL"):
+        raise Mistake("say what to group by", start, "name columns, or count them: GROUP BY 1, 2")
     if not (c.looking_at("GROUPING", "SETS", "(")):
         return expressions.expression(c)
     c.expect("GROUPING", "SETS", "(")
@@ -166,7 +218,12 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     start = c.span()
     this: exp.Expression
     coalesce = None
-    if c.accept("("):
+    if c.looking_at("LATERAL"):
+        c.advance()  # what stands here may always read what stands before it
+    if c.looking_at("UNNEST", "("):
+        c.advance()
+        this = _elements(c, start)
+    elif c.accept("("):
         this = c.nested(lambda: query(c))
         c.expect(")")
     elif window_functions.stands_here(c):
@@ -182,13 +239,8 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         if c.take("("):
             coalesce = c.listing(lambda: c.name("an attribute to coalesce on"))
             c.expect(")")
-    if c.looking_at("MATCH_RECOGNIZE"):
-        raise Mistake(
-            "there is no MATCH_RECOGNIZE in ESL",
-            c.span(),
-            "look at neighbours with lag(price) OVER (PARTITION BY item), or write an aggregate of your own: "
-            "CREATE AGGREGATE",
-        )
+    if c.word(1) == "(":
+        foreign.refuse(c, foreign.BEHIND_A_STREAM)
     frame = windows.bracket(c) if c.looking_at("[") else None
     as_of = joins.as_of(c)
     alias = None
@@ -196,6 +248,9 @@ def _entry(c: Cursor) -> nodes.StreamInput:
         alias = c.name("an alias", RESERVED)
     elif c.at_name(barred=NOT_AN_ALIAS):
         alias = c.name("an alias", NOT_AN_ALIAS)
+    if isinstance(this, nodes.ListElements) and alias is not None and c.take("("):
+        this.set("column", c.name("a column"))
+        c.expect(")")
     if frame is None and c.looking_at("["):
         frame = windows.bracket(c)
     partition, changes, late = None, None, None
@@ -209,6 +264,34 @@ def _entry(c: Cursor) -> nodes.StreamInput:
     node.set("changes", changes)
     node.set("as_of", as_of)
     node.set("late", late)
+    return at(node, c.span_from(start))
+
+
+def _elements(c: Cursor, start: TextSpan) -> nodes.ListElements:
+    c.expect("(")
+    node = nodes.ListElements(this=expressions.expression(c))
+    c.expect(")")
+    return at(node, c.span_from(start))
+
+
+def _lateral_view(c: Cursor) -> nodes.JoinInput:
+    """`LATERAL VIEW [OUTER] explode(list) t AS column`."""
+    start = c.span()
+    c.expect("LATERAL", "VIEW")
+    outer = c.accept("OUTER")
+    called = c.span()
+    function = c.plain_word("explode")
+    if function not in ("EXPLODE", "EXPLODE_OUTER"):
+        raise Mistake(
+            "a LATERAL VIEW has the elements of a list", called, "write LATERAL VIEW explode(list) t AS x"
+        )
+    elements = _elements(c, called)
+    alias = c.name("a name for the rows", NOT_AN_ALIAS)
+    elements.set("column", c.name("a column") if c.accept("AS") else None)
+    entry = at(nodes.StreamInput(this=elements, alias=alias), c.span_from(called))
+    node = nodes.JoinInput(this=entry, side="CROSS")
+    if outer or function == "EXPLODE_OUTER":
+        node = nodes.JoinInput(this=entry, side="LEFT", on=at(exp.Boolean(this=True), start))
     return at(node, c.span_from(start))
 
 

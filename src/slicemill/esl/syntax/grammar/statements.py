@@ -1,4 +1,4 @@
-"""Statements and scripts: CREATE, DROP, SET, SELECT, separated by semicolons."""
+"""Statements and scripts: CREATE, DROP, SET, SELECT, PAUSE, INSERT …, separated by semicolons."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from slicemill.esl.syntax.cursor import Cursor, word_of
 from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.grammar import (
     aggregates,
+    alerts,
     classifiers,
     expressions,
+    foreign,
     functions,
+    lives,
     models,
     queries,
+    tables,
     window_functions,
     windows,
 )
@@ -26,9 +30,9 @@ from slicemill.esl.syntax.source import SourceText
 from slicemill.esl.syntax.tokens import tokenize
 
 TIME_UNITS = ("SECONDS", "MILLIS", "MICROS", "NANOS")
-DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL", "FUNCTION")
+DROPPABLE = ("STREAM", "QUERY", "AGGREGATE", "TABLE", "VIEW", "CLASSIFIER", "MODEL", "FUNCTION", "ALERT")
 
-_STARTS = ("SELECT", "WITH", "CREATE", "DROP", "SET", "AGGREGATE")
+_STARTS = ("SELECT", "WITH", "CREATE", "DROP", "ALTER", "SET", "REPLAY", "AGGREGATE", *lives.STARTS)
 # A line that begins like this begins a statement, whatever an unclosed quote above it makes of it.
 _FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(_STARTS)})\b", re.IGNORECASE | re.MULTILINE)
 
@@ -39,6 +43,12 @@ MAX_HEIGHT = 150
 _NO_WITH = (
     "write CREATE STREAM name (columns) ORDER BY ts SLACK 5 SECONDS "
     "USING kafka OPTIONS (kafka.bootstrap.servers = '…', subscribe = '…'), or SOURCE 'file.csv'"
+)
+
+_ALTERED = "write ALTER QUERY name SET (weight = 2); all else changes with CREATE OR REPLACE"
+_WIDENED = (
+    "write ALTER STREAM name ADD COLUMN column type; the columns that a stream has stay: "
+    "give the new one another name, and read both with UNION ALL"
 )
 
 
@@ -58,7 +68,7 @@ def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
         except Mistake as mistake:
             diagnostics.append(mistake.diagnostic)
             # Where only the semicolon is missing, the next statement begins here.
-            if c.index != complete or c.word() not in _STARTS:
+            if c.index != complete or c.word() not in (*_STARTS, *tables.ROW_CHANGES):
                 _skip_statement(c, first)
     return statements, diagnostics + c.warnings
 
@@ -92,7 +102,7 @@ def _end(c: Cursor) -> None:
     """The semicolon behind a statement; a closing brace ends one as well."""
     if c.done or c.accept(";") or word_of(c.tokens[c.index - 1]) == "}":
         return
-    if c.word() in _STARTS:
+    if c.word() in (*_STARTS, *tables.ROW_CHANGES):
         c.fail("end the statement before it with ;")
     c.fail("nothing is open that it could close" if c.word() in (")", "]", "}") else "")
 
@@ -105,19 +115,62 @@ def statement(c: Cursor) -> exp.Expression:
         # The theses print some definitions without CREATE.
         c.warn("CREATE is missing", c.span(), "write CREATE AGGREGATE")
         return aggregates.create_aggregate(c)
+    if c.looking_at("REPLACE") and c.take("REPLACE"):  # as EXPLAIN REPLACE has it
+        return at(lives.with_mode(at(_create(c), c.span_from(start)), nodes.REPLACE), c.span_from(start))
     if c.accept("CREATE"):
-        return at(_create(c), c.span_from(start))
+        mode = lives.create_mode(c)
+        return at(lives.with_mode(at(_create(c), c.span_from(start)), mode), c.span_from(start))
     if c.accept("DROP"):
         kind = c.accept_any(DROPPABLE)
         if not kind:
             c.fail(f"say what: {one_of(DROPPABLE)}")
-        return at(nodes.DropObject(this=_object_name(c, "a name"), kind=kind), c.span_from(start))
+        exists = c.looking_at("IF", "EXISTS") and c.accept("IF", "EXISTS")
+        dropped = nodes.DropObject(this=_object_name(c, "a name"), kind=kind, exists=exists)
+        dropped.set("cascade", c.accept("CASCADE"))
+        return at(dropped, c.span_from(start))
+    if c.accept("ALTER"):
+        return at(_alter_stream(c) if c.accept("STREAM") else _alter_query(c), c.span_from(start))
+    if c.word() in lives.STARTS:
+        return lives.change_life(c)
+    if c.take("REPLAY"):
+        name = c.name("the bad rows of a stream, as in bid_errors")
+        where = expressions.expression(c) if c.accept("WHERE") else None
+        return at(nodes.ReplayErrors(this=name, where=where), c.span_from(start))
     if c.accept("SET"):
         return at(_set(c), c.span_from(start))
+    if c.word() in tables.ROW_CHANGES:
+        return tables.row_change(c)
+    foreign.refuse(c, foreign.STATEMENTS)
     c.note("SELECT")
-    if c.word() in ("INSERT", "UPDATE", "DELETE"):
-        c.fail("rows are changed inside aggregates only: in INITIALIZE, ITERATE, TERMINATE or EXPIRE")
     return c.fail()
+
+
+def _alter_query(c: Cursor) -> nodes.AlterQuery:
+    if not c.accept("QUERY"):
+        c.fail(_ALTERED)
+    name = c.name("the name of a query")
+    if not c.accept("SET"):
+        c.fail(_ALTERED)
+    c.expect("(")
+    options = c.listing(lambda: _option(c, nullable=True))
+    c.expect(")")
+    return nodes.AlterQuery(this=name, options=options)
+
+
+def _alter_stream(c: Cursor) -> nodes.AlterStream:
+    name = c.name("the name of a stream")
+    return nodes.AlterStream(this=name, columns=c.listing(lambda: _added_column(c)))
+
+
+def _added_column(c: Cursor) -> nodes.ColumnDeclaration:
+    if not c.accept("ADD"):
+        c.fail(_WIDENED)
+    start = c.span()
+    c.accept("COLUMN")
+    column = _column(c)
+    if c.accept("DEFAULT"):
+        column.set("default", expressions.expression(c))
+    return at(column, c.span_from(start))
 
 
 def _set(c: Cursor) -> nodes.SetOption:
@@ -158,27 +211,26 @@ def _skip_statement(c: Cursor, first: int) -> None:
 def _create(c: Cursor) -> exp.Expression:
     if c.word() in ("ALGEBRAIC", "WINDOW", "AGGREGATE"):
         return aggregates.create_aggregate(c)
-    if c.accept("STREAM"):
+    if c.take("SOURCE") or c.accept("STREAM"):
         return _create_stream(c)
     if c.accept("TABLE"):
         name = _object_name(c, "a name for the table")
+        if c.looking_at("AS", "MATERIALIZED"):
+            c.expect("AS", "MATERIALIZED")
+            return tables.materialized(c, name)
         if c.looking_at("AS"):
             c.note("(")
-            c.fail("a table is declared with its columns; a query makes a VIEW or a STREAM")
-        columns = _columns(c)
-        source = _source(c)
-        if source is None and c.looking_at("WITH"):
-            raise Mistake("a table says with SOURCE or USING where its rows are", c.span(), _NO_WITH)
-        return nodes.CreateTable(this=name, columns=columns, source=source)
+            c.fail(
+                "a table is declared with its columns; a query makes a STREAM, CREATE STREAM t AS SELECT …, "
+                "or a VIEW of what a window holds"
+            )
+        return tables.create_table(c, name, lambda: _table_column(c), lambda: _table_source(c))
     if c.accept("VIEW"):
         name = _object_name(c, "a name for the view")
         c.expect("AS")
         return nodes.CreateView(this=name, query=queries.query(c))
     if c.accept("QUERY"):
-        name = _object_name(c, "a name for the query")
-        options = _options(c) if c.accept("WITH") else None
-        c.expect("AS")
-        return nodes.CreateQuery(this=name, options=options, query=queries.query(c))
+        return _create_query(c, _object_name(c, "a name for the query"))
     if c.accept("CLASSIFIER"):
         classifier = classifiers.create_classifier(c, _object_name(c, "a name for the classifier"))
         c.expect("WITH")
@@ -186,20 +238,21 @@ def _create(c: Cursor) -> exp.Expression:
         return classifier
     if c.accept("FUNCTION"):
         return functions.create_function(c, _object_name(c, "a name for the function"))
+    if c.accept("ALERT"):
+        return alerts.create_alert(c, _object_name(c, "a name for the alert"))
     if c.accept("MODEL"):
         model = models.create_model(c, _object_name(c, "a name for the model"))
         model.set("options", _options(c) if c.accept("WITH") else None)
         c.expect("AS")
         model.set("texts", models.expressions(c, _STARTS, several=model.args.get("results") is not None))
         return model
+    foreign.refuse(c, foreign.CREATED)
     for word in ("AGGREGATE", "WINDOW", "ALGEBRAIC"):
         c.note(word)
-    return c.fail("there is no OR REPLACE: DROP the old one first" if c.looking_at("OR") else "")
+    return c.fail()
 
 
 def _object_name(c: Cursor, what: str) -> exp.Identifier:
-    if c.looking_at("IF", "EXISTS") or c.looking_at("IF", "NOT", "EXISTS"):
-        raise Mistake("there is no IF EXISTS in ESL", c.span(), "leave it out")
     name = c.name(what)
     if c.looking_at("-"):
         start = nodes.span_of(name)
@@ -216,11 +269,14 @@ def _object_name(c: Cursor, what: str) -> exp.Identifier:
 
 def _create_stream(c: Cursor) -> nodes.CreateStream:
     name = _object_name(c, "a name for the stream")
-    if c.accept("AS"):
-        return _derived(c, nodes.CreateStream(this=name, query=queries.query(c)))
+    retain = _retention(c)
+    if retain is not None:
+        c.expect("AS")
+    if retain is not None or c.accept("AS"):
+        return _derived(c, nodes.CreateStream(this=name, retain=retain, query=queries.query(c)))
     if not c.looking_at("("):
         c.note("(")
-        c.fail()
+        c.fail(_NO_WITH if c.looking_at("FROM") else "")
     node = nodes.CreateStream(this=name)
     node.set("columns", _columns(c, node))
     while True:
@@ -237,6 +293,8 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
             _set_once(node, "slack", windows.duration(c))
         elif c.accept("SKEW"):
             _set_once(node, "skew", windows.duration(c))
+        elif (retain := _retention(c)) is not None:
+            _set_once(node, "retain", retain)
         elif c.word() in ("SOURCE", "USING"):
             source = _source(c)
             assert source is not None, "SOURCE or USING stands here"
@@ -247,6 +305,41 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
             for word in ("SOURCE", "USING"):
                 c.note(word)
             return node
+
+
+def _create_query(c: Cursor, name: exp.Identifier) -> nodes.CreateQuery:
+    """Where a query begins, what it keeps and how it is delivered stand before its SELECT: behind it they
+    would be aliases."""
+    node = nodes.CreateQuery(this=name)
+    if c.take("FROM"):
+        node.set("begins", _beginning(c))
+    if (retain := _retention(c)) is not None:
+        node.set("retain", retain)
+    if c.accept("WITH"):
+        node.set("options", _options(c))
+    c.expect("AS")
+    node.set("query", queries.query(c))
+    return node
+
+
+def _beginning(c: Cursor) -> exp.Expression:
+    """`FROM BEGINNING`, `FROM TIMESTAMP '2026-01-01 00:00:00'`: from where on a query reads what is there."""
+    start = c.span()
+    if c.accept("BEGINNING"):
+        return at(exp.Var(this="BEGINNING"), start)
+    hint = "a query begins FROM BEGINNING, or FROM TIMESTAMP '2026-01-01 00:00:00'"
+    if not c.accept("TIMESTAMP"):
+        c.fail(hint)
+    start = c.span()
+    text = c.string("a time such as '2026-01-01 00:00:00'")
+    if text is None:
+        c.fail(hint)
+    return at(exp.Literal.string(text), start)
+
+
+def _retention(c: Cursor) -> nodes.Duration | None:
+    """`RETAIN 7 DAYS`: how long rows stay in a log although all who follow it have them."""
+    return windows.duration(c) if c.take("RETAIN") else None
 
 
 def _derived(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
@@ -275,23 +368,35 @@ def _set_once(node: exp.Expression, key: str, value: exp.Expression) -> None:
     node.set(key, value)
 
 
-def _columns(c: Cursor, stream: nodes.CreateStream | None = None) -> list[nodes.ColumnDeclaration]:
-    """`(name type, …)`; among those of a stream a WATERMARK may stand, which is its order and slack."""
+def _table_column(c: Cursor) -> nodes.ColumnDeclaration:
+    if c.looking_at("WATERMARK", "FOR"):
+        raise Mistake("a table has no watermark; what has one is a stream", c.span(), _NO_WITH)
+    return _column(c)
+
+
+def _table_source(c: Cursor) -> nodes.SourceClause | None:
+    source = _source(c)
+    if source is None and c.looking_at("WITH"):
+        raise Mistake("a table says with SOURCE or USING where its rows are", c.span(), _NO_WITH)
+    return source
+
+
+def _columns(c: Cursor, stream: nodes.CreateStream) -> list[nodes.ColumnDeclaration]:
+    """`(name type, …)`, among which a WATERMARK may stand, which is the stream's order and slack."""
     c.expect("(")
     columns = [column for column in c.listing(lambda: _column_or_watermark(c, stream)) if column is not None]
     c.expect(")")
     return columns
 
 
-def _column_or_watermark(c: Cursor, stream: nodes.CreateStream | None) -> nodes.ColumnDeclaration | None:
+def _column_or_watermark(c: Cursor, stream: nodes.CreateStream) -> nodes.ColumnDeclaration | None:
     if not c.looking_at("WATERMARK", "FOR"):
-        return _column(c)
-    if stream is None:
-        raise Mistake(
-            "a table has no watermark; what has one is a stream",
-            c.span(),
-            _NO_WITH,
-        )
+        declared = _column(c)
+        if c.word() in ("NOT", "NULL", "KEY", "PRIMARY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES"):
+            raise Mistake(
+                "a column has a name and a type, nothing else", c.span(), "leave the constraint out"
+            )
+        return declared
     column, slack = window_functions.watermark(c)
     _set_once(stream, "order", column)
     if slack is not None:
@@ -309,8 +414,6 @@ def _column(c: Cursor) -> nodes.ColumnDeclaration:
             "declare current_time timestamp in its place, and ORDER BY current_time behind the columns",
         )
     kind = expressions.type_name(c)
-    if c.word() in ("NOT", "NULL", "PRIMARY", "UNIQUE", "DEFAULT", "CHECK", "REFERENCES"):
-        raise Mistake("a column has a name and a type, nothing else", c.span(), "leave the constraint out")
     node = nodes.ColumnDeclaration(this=name, kind=kind)
     unit_at = c.span()
     if c.word() in TIME_UNITS:
@@ -340,7 +443,7 @@ def _options(c: Cursor) -> list[nodes.Option]:
     return options
 
 
-def _option(c: Cursor) -> nodes.Option:
+def _option(c: Cursor, nullable: bool = False) -> nodes.Option:
     start = c.span()
     text = c.string("an option")
     name = at(exp.Literal.string(text), start) if text is not None else _dotted(c)
@@ -353,6 +456,8 @@ def _option(c: Cursor) -> nodes.Option:
         value = exp.Literal.number(number)
     elif boolean := c.accept_any(("TRUE", "FALSE")):
         value = exp.Boolean(this=boolean == "TRUE")
+    elif nullable and c.accept("NULL"):
+        value = exp.Null()
     else:
         c.fail()
     return at(nodes.Option(this=name, value=at(value, value_at)), c.span_from(start))

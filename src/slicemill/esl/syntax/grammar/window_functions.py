@@ -3,6 +3,7 @@
 TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
 HOP(bid, ts, INTERVAL '1' MINUTE, INTERVAL '10' MINUTES)
 SESSION(DATA => TABLE bid PARTITION BY bidder, TIMECOL => DESCRIPTOR(ts), GAP => INTERVAL '30' SECONDS)
+FROM bid WINDOW HOPPING (SIZE 10 MINUTES, ADVANCE BY 1 MINUTE)
 """
 
 from __future__ import annotations
@@ -84,6 +85,37 @@ def window_function(c: Cursor) -> nodes.WindowFunction:
     if wrapped:
         c.expect(")")
     return at(node, c.span_from(start))
+
+
+def window_stands_here(c: Cursor) -> bool:
+    """Is this WINDOW as in ksqlDB?"""
+    return c.looking_at("WINDOW") and c.word(1) in ("TUMBLING", "HOPPING", "SESSION") and c.word(2) == "("
+
+
+def window_clause(c: Cursor) -> nodes.FrameClause:
+    """`WINDOW TUMBLING (SIZE d)`, `HOPPING (SIZE d, ADVANCE BY d)` and `SESSION (d)`."""
+    start = c.span()
+    c.expect("WINDOW")
+    kind = c.advance().text.upper()
+    c.expect("(")
+    if kind != "SESSION":
+        c.expect("SIZE")
+    frame = nodes.FrameClause(kind="SESSION" if kind == "SESSION" else "RANGE", this=windows.duration(c))
+    if kind == "TUMBLING":
+        frame.set("slide", frame.this.copy())
+    elif kind == "HOPPING":
+        c.expect(",")
+        c.expect("ADVANCE", "BY")
+        frame.set("slide", windows.duration(c))
+    if c.looking_at(",") and c.word(1) in ("GRACE", "RETENTION"):
+        c.advance()
+        raise Mistake(
+            f"a window has no {c.word()} of its own",
+            c.span(),
+            "leave it out; tuples that come late count if the SELECT ends with EMIT LATE 10 MINUTES",
+        )
+    c.expect(")")
+    return at(frame, c.span_from(start))
 
 
 def _argument_name(c: Cursor, kind: str, places: list[str]) -> str:

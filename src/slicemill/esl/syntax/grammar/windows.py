@@ -1,8 +1,9 @@
-"""Windows: OVER clauses (M37), windows of FROM entries (S2, L6) and the lengths of time inside them."""
+"""Windows: frames (M37), windows of FROM entries (S2, L6) and the lengths of time inside them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
@@ -12,61 +13,67 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import expressions
-from slicemill.esl.syntax.nodes import at
+from slicemill.esl.syntax.nodes import at, child
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.time import UNITS_US, unit_name
 
-RANKS = ("row_number", "rank", "dense_rank")
-
-
-def over(c: Cursor, call: exp.Expression) -> nodes.Over:
-    """What follows OVER."""
-    c.expect("(")
-    partition = partition_by(c)
-    order = ranked = None
-    if call.name.lower() in RANKS and c.accept("ORDER", "BY"):
-        ranked = c.listing(lambda: expressions.ordered(c))
-    elif c.accept("ORDER", "BY"):
-        order = expressions.expression(c)
-        c.take("ASC")
-        if c.looking_at("DESC"):
-            raise Mistake("a window follows time upwards", c.span(), "leave DESC out")
-    frame = _frame(c, preceding=True) if c.word() in ("ROWS", "RANGE") else None
-    if frame is None:
-        c.note("ROWS")
-        c.note("RANGE")
-    if not c.accept(")"):
-        c.fail(
-            "the order is PARTITION BY, ORDER BY, then ROWS or RANGE"
-            if c.word() in ("PARTITION", "ORDER")
-            else ""
-        )
-    return nodes.Over(this=call, partition_by=partition, order=order, ranked=ranked, frame=frame)
-
 
 def bracket(c: Cursor) -> nodes.FrameClause:
-    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]`, `[NOW]`
-    behind a stream in FROM."""
+    """`[RANGE 10 MINUTES]`, `[ROWS 100]`, `[RANGE 30 MIN SLIDE 1 MIN]`, `[SESSION 30 SECONDS]`, `[NOW]`,
+    `[EXPIRES AT column]`, `[CLOSE WHEN condition]` behind a stream in FROM."""
     start = c.span()
     c.expect("[")
     if c.take("NOW"):
-        frame = now(c.span_from(start))
+        found = now(c.span_from(start))
     elif c.looking_at("SESSION"):
-        frame = _session(c)
+        found = _session(c)
     elif c.word() in ("ROWS", "RANGE"):
-        frame = _frame(c, preceding=False)
+        found = frame(c, preceding=False)
+    elif c.word() in ("EXPIRES", "CLOSE"):
+        found = at(nodes.FrameClause(kind="RANGE"), start)
     else:
-        for word in ("RANGE", "ROWS", "SESSION"):
+        for word in ("RANGE", "ROWS", "SESSION", "EXPIRES", "CLOSE"):
             c.note(word)
         c.fail()
+    if child(found, "kind") != "SESSION":
+        for word, name in (("EXPIRES", "expires"), ("CLOSE", "close")):
+            if c.accept(word, "AT" if word == "EXPIRES" else "WHEN"):
+                found.set(name, expressions.expression(c))
+                at(found, c.span_from(start))
     c.expect("]")
-    return frame
+    return found
+
+
+def closing(c: Cursor, entries: Sequence[exp.Expression]) -> None:
+    """`GROUP BY k CLOSE WHEN condition`: the same as a window of the stream in FROM, which gets it."""
+    start = c.span()
+    if not c.looking_at("CLOSE"):
+        return
+    c.expect("CLOSE", "WHEN")
+    condition = expressions.expression(c)
+    entry = entries[0]
+    known = child(entry, "frame") if isinstance(entry, nodes.StreamInput) else None
+    if len(entries) > 1 or (
+        known is not None and (child(known, "kind") != "SESSION" or child(known, "close"))
+    ):
+        raise Mistake(
+            "CLOSE WHEN ends the groups of one stream, and says by itself how long its windows are",
+            c.span_from(start),
+            "write it beside the stream: FROM stream [CLOSE WHEN …] GROUP BY …; "
+            "of a join, make a stream first: CREATE STREAM ab AS SELECT …",
+        )
+    if known is None:
+        known = at(nodes.FrameClause(kind="RANGE"), c.span_from(start))
+        entry.set("frame", known)
+    known.set("close", condition)
 
 
 def _session(c: Cursor) -> nodes.FrameClause:
     """`SESSION 30 SECONDS`, `SESSION UNTIL expires`, either with `CLOSE WHEN condition`, or that alone."""
     start = c.span()
     c.expect("SESSION")
+    if c.take("WITH"):  # SESSION WITH GAP 30 SECONDS
+        c.expect("GAP")
     node = nodes.FrameClause(kind="SESSION")
     if c.accept("UNTIL"):
         node.set("until", expressions.expression(c))
@@ -88,7 +95,7 @@ def trailing(c: Cursor) -> nodes.FrameClause:
     start = c.span()
     c.expect("WINDOW")
     if c.word() in ("ROWS", "RANGE"):
-        return _frame(c, preceding=False)
+        return frame(c, preceding=False)
     kind, extent = _counted(c)
     return at(nodes.FrameClause(kind=kind, this=extent, slide=_slide(c, kind)), c.span_from(start))
 
@@ -135,19 +142,27 @@ def partition_by(c: Cursor) -> list[exp.Expression] | None:
     return c.listing(lambda: expressions.expression(c))
 
 
-def _frame(c: Cursor, preceding: bool) -> nodes.FrameClause:
+def frame(c: Cursor, preceding: bool) -> nodes.FrameClause:
+    """`ROWS | RANGE …`, behind OVER with PRECEDING, in brackets without."""
     start = c.span()
     kind = c.advance().text.upper()
     between = preceding and c.accept("BETWEEN")
     extent = None if c.accept("UNBOUNDED") else _length(c, kind)
     if c.looking_at("FOLLOWING"):
-        raise Mistake("a window over a stream looks back only", c.span(), "use PRECEDING")
+        raise Mistake(
+            "a window over a stream looks back only",
+            c.span(),
+            "use PRECEDING; lead(x) waits for the next row",
+        )
     if preceding:
         c.expect("PRECEDING")
     if between:
         c.expect("AND")
         if not c.accept("CURRENT", "ROW"):
-            c.fail("a window over a stream ends with the current row")
+            c.fail(
+                "a window over a stream ends with the current row: BETWEEN 5 PRECEDING AND CURRENT ROW; "
+                "lead(x) waits for the next one"
+            )
     slide = _slide(c, kind)
     if slide is not None and c.looking_at("ACTIVE"):
         raise Mistake(
@@ -236,6 +251,12 @@ def _duration_part(number: str, unit: str) -> nodes.DurationPart:
     name = unit_name(unit)
     assert name is not None, "callers look before they take a unit"
     return nodes.DurationPart(this=exp.Literal.number(number), unit=exp.Var(this=name))
+
+
+def duration_of(us: int) -> nodes.Duration:
+    """A length of time as it is written, in the largest unit that it is a multiple of."""
+    unit = max((name for name, length in UNITS_US.items() if us % length == 0), key=UNITS_US.__getitem__)
+    return nodes.Duration(expressions=[_duration_part(str(us // UNITS_US[unit]), unit)])
 
 
 def _is_quantity(text: str) -> bool:

@@ -1,0 +1,81 @@
+"""Where a query begins: FROM BEGINNING, FROM TIMESTAMP '…', and whether what it reads is retained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from slicemill.errors import all_of
+from slicemill.esl.binder.scalar import parse_timestamp
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.nodes import span_of
+from slicemill.esl.types.catalog import (
+    Catalog,
+    DerivedStream,
+    Relation,
+    Stream,
+    Table,
+    View,
+    relations_of,
+)
+from slicemill.esl.types.query import Continuous
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.time import BEGINNING
+
+
+def beginning_us(
+    node: exp.Expression | None, query: Continuous | RelationQuery | None, catalog: Catalog
+) -> int | None:
+    """The time of the first tuples that a query reads; None for those that arrive from now on."""
+    if node is None:
+        return None
+    if isinstance(query, RelationQuery):
+        raise Mistake(
+            "an ad hoc query reads what tables hold now", span_of(node), "leave FROM out, or read a stream"
+        )
+    begins = BEGINNING
+    if isinstance(node, exp.Literal):
+        found = parse_timestamp(node.name)
+        if found is None:
+            raise Mistake(
+                f"'{node.name}' is no timestamp",
+                span_of(node),
+                "write it as in '2026-01-31 12:00:00', in UTC",
+            )
+        begins = found
+        changing = sorted({one.name for one in _logs_read(query, catalog) if _changes(one)})
+        if changing:
+            raise Mistake(
+                f"rows of {all_of(changing)} change: a query over them begins with the table as it is",
+                span_of(node),
+                "leave FROM TIMESTAMP out",
+            )
+    read = [one for one in _logs_read(query, catalog) if not _changes(one)]
+    forgotten = sorted({one.name for one in read if not _is_retained(one)})
+    if forgotten:
+        is_told = "is" if len(forgotten) == 1 else "are"
+        raise Mistake(
+            f"{all_of(forgotten)} {is_told} not retained, so there is no past to begin in",
+            span_of(node),
+            f"declare {all_of(forgotten)} with RETAIN, as in RETAIN 7 DAYS; or leave FROM out",
+        )
+    return begins
+
+
+def _changes(relation: Relation) -> bool:
+    return isinstance(relation, DerivedStream) and relation.schema.changelog
+
+
+def _is_retained(relation: Relation) -> bool:
+    return isinstance(relation, (Stream, DerivedStream)) and relation.retain_us is not None
+
+
+def _logs_read(query: Continuous | RelationQuery | None, catalog: Catalog) -> Iterator[Relation]:
+    """The streams that a query reads, also behind views."""
+    for name in relations_of(query) if query is not None else ():
+        relation = catalog.relation(name)
+        if isinstance(relation, View):
+            yield from _logs_read(relation.query, catalog)
+        elif relation is not None and not isinstance(relation, Table):
+            yield relation

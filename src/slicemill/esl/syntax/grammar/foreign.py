@@ -1,0 +1,84 @@
+"""Words of other systems where ESL says it otherwise: what is wrong with them here, and what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from slicemill.esl.syntax.cursor import Cursor
+from slicemill.esl.syntax.errors import Mistake
+
+# At the beginning of a statement.
+STATEMENTS = {
+    "SUBSCRIBE": (
+        "SUBSCRIBE is asked of a server, about a query that it has",
+        "write CREATE QUERY q AS SELECT …, and SUBSCRIBE q over PostgreSQL's protocol",
+    ),
+}
+# Behind CREATE.
+CREATED = {
+    "MATERIALIZED": (
+        "a query that goes on is a stream for others",
+        "write CREATE STREAM name AS SELECT …; its results are corrected where they change",
+    ),
+    "SINK": (
+        "a query names its sink itself",
+        "write CREATE QUERY name WITH (sink = 'json:out') AS SELECT …",
+    ),
+    "INDEX": ("what queries look up is indexed by itself", "leave the index out"),
+}
+# Behind a name in FROM, before a parenthesis.
+BEHIND_A_STREAM = {
+    "MATCH_RECOGNIZE": (
+        "there is no MATCH_RECOGNIZE in ESL",
+        "look at neighbours with lag(price) OVER (PARTITION BY item), or write an aggregate of your own: "
+        "CREATE AGGREGATE",
+    ),
+    "PIVOT": (
+        "there is no PIVOT in ESL",
+        "write a column for each value: sum(price) FILTER (WHERE item = 7) AS seven",
+    ),
+    "TABLESAMPLE": (
+        "a sample would differ at every run",
+        "take those of some keys: WHERE pmod(hash(item), 10) = 0",
+    ),
+}
+# Behind a whole SELECT.
+BEHIND_A_SELECT = {
+    "INTERSECT": (
+        "there is no INTERSECT in ESL",
+        "a stream has no end: ask for what came lately, k IN (SELECT k FROM b [RANGE 1 HOUR])",
+    ),
+    "EXCEPT": (
+        "there is no EXCEPT in ESL",
+        "a stream has no end: ask for what came lately, k NOT IN (SELECT k FROM b [RANGE 1 HOUR])",
+    ),
+    "OFFSET": (
+        "there is no OFFSET in ESL",
+        "a stream has no end: keep the first rows with ORDER BY x DESC LIMIT 10",
+    ),
+    "FETCH": ("there is no FETCH in ESL", "write LIMIT 10 behind ORDER BY"),
+    "PARTITION": ("rows are spread by the keys that queries need", "leave PARTITION BY out"),
+}
+# Behind the arguments of a call.
+IN_A_CALL = {
+    "ORDER": (
+        "an aggregate takes values in the order of time",
+        "leave ORDER BY out; the first by another column is min_by(x, y)",
+    ),
+    "WITHIN": (
+        "what is ordered is an argument here",
+        "write percentile(x, 0.5), or listagg(x, ',')",
+    ),
+    "IGNORE": (
+        "first and last take NULLs as they take others",
+        "leave NULLs out before: FROM (SELECT * FROM s WHERE x IS NOT NULL) AS t",
+    ),
+    "RESPECT": ("first and last take NULLs as they take others", "leave RESPECT NULLS out"),
+}
+
+
+def refuse(c: Cursor, words: Mapping[str, tuple[str, str]]) -> None:
+    """A Mistake if one of these words stands here."""
+    if c.word() in words:
+        message, hint = words[c.word()]
+        raise Mistake(message, c.span(), hint)

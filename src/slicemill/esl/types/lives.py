@@ -1,0 +1,32 @@
+"""Statements about the lives of queries and streams: they go on and stand still, and declare nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class LifeAction(StrEnum):
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    RESTART = "RESTART"
+
+
+_OUTCOMES = {
+    LifeAction.PAUSE: "is paused",
+    LifeAction.RESUME: "goes on",
+    LifeAction.RESTART: "is started again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LifeChange:
+    """`PAUSE QUERY q`: what is to become of a query or stream."""
+
+    action: LifeAction
+    kind: str  # QUERY or STREAM
+    name: str
+
+    @property
+    def outcome(self) -> str:
+        return f"{self.kind.lower()} {self.name} {_OUTCOMES[self.action]}"

@@ -1,0 +1,32 @@
+"""REPLAY: rows that could not be read are tried again. It declares nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.errors import counted
+from slicemill.esl.types.expression import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOutcome:
+    """What became of bad rows that were tried again: read, of which some were too late, or bad again."""
+
+    read: int
+    failed: int
+    late: int
+
+    def __str__(self) -> str:
+        tried = counted(self.read + self.failed, "row")
+        late = f", {self.late} of them too late for their order" if self.late else ""
+        return f"{tried} replayed: {self.read} read{late}, {self.failed} failed again"
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """`REPLAY s_errors WHERE …`: `name` is that of the bad rows, `stream` whose they are."""
+
+    name: str
+    stream: str
+    where: Expr | None = None
+    outcome: ReplayOutcome | None = None
