@@ -51,9 +51,11 @@ VALUES: dict[str, tuple[Type, list[Any]]] = {
     "time": (t.TIMESTAMP, [0, -(2**62), 2**62, None]),
     "timestamp": (t.TIMESTAMP, [0, -(2**62), 2**62, None]),
     "period": (t.PERIOD, [None]),
+    "list": (t.list_of(t.DOUBLE), [(), (1.0, float("nan")), None]),
     "any": (t.DOUBLE, NUMBERS),
     "plain": (t.DOUBLE, NUMBERS),
     "value": (t.DOUBLE, NUMBERS),
+    "element": (t.DOUBLE, NUMBERS),
 }
 WINDOWS = [(FrameUnit.ROWS, 0, None), (FrameUnit.ROWS, 3, 2), (FrameUnit.ROWS, 2**62, None),
            (FrameUnit.ROWS, 63, 32), (FrameUnit.RANGE, 2, None), (FrameUnit.RANGE, 4, 2),
@@ -92,7 +94,7 @@ def builtins() -> Iterator[tuple[str, Any]]:
 
 def _builtin(name: str, window: tuple[Any, ...], constant: float | None, rows: list[Timed]) -> None:
     wanted = BUILTINS[name].parameters
-    pick = {"number": "wild", "any": "wild", "string": "g", "boolean": "q"}
+    pick = {"number": "wild", "any": "wild", "element": "wild", "string": "g", "boolean": "q"}
     count = len(wanted) if BUILTINS[name].constant is None else 1
     given: list[Expr] = [column(pick[word]) for word in wanted[:count]]
     if BUILTINS[name].constant is not None:
@@ -156,7 +158,10 @@ def scalars() -> Iterator[tuple[str, Any]]:
 
 def _scalar(name: str, words: list[str]) -> None:
     """By row and by column, all values of one argument with one value each of the others, in turn."""
-    schema = Schema(tuple(Column(f"a{place}", VALUES[word][0]) for place, word in enumerate(words)))
+    given = VALUES | (
+        {"list": (t.list_of(t.VARCHAR), [(), ("a", "b"), None])} if name == "array_join" else {}
+    )
+    schema = Schema(tuple(Column(f"a{place}", given[word][0]) for place, word in enumerate(words)))
     arguments = tuple(ColumnRef(one.name, one.type) for one in schema)
     if any(word == "places" for word in words):
         arguments = (*arguments[:-1], Literal(400, t.INT))
@@ -165,7 +170,7 @@ def _scalar(name: str, words: list[str]) -> None:
     assert type_ is not None
     call = Call(name, arguments, type_)
     by_row, by_column = compile_expression(call, schema), compile_vector(call, schema)
-    for row in _rows([VALUES[word][1] for word in words]):
+    for row in _rows([given[word][1] for word in words]):
         if any(isinstance(value, int) and value > 10**8 for value in row) and name in (
             "repeat",
             "lpad",

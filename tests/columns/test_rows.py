@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slicemill.columns.rows import column_values, plain_rows, timed_rows, to_table
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.schema import Column, Kind, Schema, Type
+from slicemill.esl.types.schema import DOUBLE, Column, Schema, Type
 from slicemill.rows import Timed
 
 LONG, SHORT = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
@@ -65,4 +65,4 @@ def test_only_the_columns_of_the_schema_are_read() -> None:
 @pytest.mark.parametrize("chunks", [[], [[1.5, None]], [[math.inf], [], [None]]])
 def test_columns_in_any_number_of_chunks(chunks: list[list[float | None]]) -> None:
     column = pa.chunked_array([pa.array(chunk, pa.float64()) for chunk in chunks], pa.float64())
-    assert column_values(column, Kind.DOUBLE) == [value for chunk in chunks for value in chunk]
+    assert column_values(column, DOUBLE) == [value for chunk in chunks for value in chunk]

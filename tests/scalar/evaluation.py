@@ -83,6 +83,8 @@ def same(ours: object, theirs: object) -> bool:
     """Whether a value is that of another system, whose doubles may differ in the last digits."""
     if isinstance(theirs, timedelta):
         theirs = (theirs.days * 86_400 + theirs.seconds) * 1_000_000 + theirs.microseconds
+    if isinstance(ours, tuple) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
     if isinstance(ours, float) and isinstance(theirs, float):
         if math.isnan(ours) or math.isnan(theirs):
             return math.isnan(ours) and math.isnan(theirs)

@@ -31,6 +31,12 @@ SCHEMA = Schema(
 ROWS = 80
 
 CASES = """
+array(i, j); array(i, d, l); array(s, u, 'x'); array(m, l); element_at(array(ts, dt), 1); size(array(b))
+array_size(array(l)); cardinality(array(i, j)); array_contains(array(i, j, 1), 1)
+array_contains(array(d, e), d)
+array_join(array(s, u, w), '/'); element_at(array(i, j), 2); element_at(array(i, j), i % 4)
+try_element_at(array(s, u), -1); try_element_at(array(i), 2); split(s, 'a'); split(s, '[ab]'); split(s, '')
+split(s, 'b', 2); split(u, '.', 3); size(split(s, 'a|b', 0)); split(w, '-')
 i + j; i - j; i * j; i / j; i % j; i div j; i & j; i | j; i ^ j; ~i; -i; +i; i + l; l - i; l * k; l + k; l / k
 l % k; l div k; l & k; l | i; l ^ k; ~l; -l; d + e; d - e; d * e; d / e; d % e; -d; i + d; l * d; d - l
 m + m; m - o; m * m; m * o; m / o; o / m; m % o; m div o; n + q; n - q; n * q; n / q; n % q; m + n

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal
 from itertools import islice
 from random import Random
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from scalar.random_calls import NAMES, Maker
 from scalar.random_rows import SCHEMA, as_table, random_rows
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, ColumnRef, Expr
+from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.rows import compile_expression
@@ -87,6 +88,44 @@ def test_nested_expressions_by_column_equal_their_row_form(
     random = Random(seed)
     table = random_rows(random, rows, tame)
     assert_equal(Maker(random).any(depth), table, as_table(table))
+
+
+@given(
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**8), 10**8), max_size=8),
+    st.sampled_from(
+        [
+            "yyyy-MM-dd",
+            "E D Q",
+            "HH 'h'",
+            "h a",
+            "HH:mm",
+            "mm",
+            "ss",
+            "S",
+            "ss.SSS",
+            "SSSSSS",
+            "'at'",
+            "",
+            "ww",
+        ]
+    ),
+)
+def test_times_as_text_by_column_equal_their_row_form(times: list[int | None], pattern: str) -> None:
+    """Texts are made once for all times that look the same: the next minute, or a field less, does not."""
+    schema = Schema((Column("ts", t.TIMESTAMP),))
+    call = Call("date_format", (ColumnRef("ts", t.TIMESTAMP), Literal(pattern, t.VARCHAR)), t.VARCHAR)
+    form, given_ = compile_expression(call, schema), [time for time in times for _ in range(2)]
+    for place in range(1, len(given_), 2):
+        if (time := given_[place]) is not None:
+            given_[place] = min(time + 1, 2**63 - 1)
+    table = pa.table({"ts": pa.array(given_, pa.int64()).cast(pa.timestamp("us", "UTC"))})
+    try:
+        wanted = [form((time,)) for time in given_]
+    except ExpressionError as error:
+        with pytest.raises(ExpressionError, match=re.escape(str(error))):
+            compile_vector(call, schema)(table)
+    else:
+        assert compile_vector(call, schema)(table).to_pylist() == wanted
 
 
 def test_decimals_of_other_digits_are_unequal_if_they_differ_anywhere() -> None:

@@ -11,6 +11,7 @@ import pytest
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.functions.lists import LISTS
 from slicemill.scalar.operator_types import arithmetic_type, castable
 from slicemill.scalar.signatures import SCALARS, Signature, fits, result_type
 
@@ -35,8 +36,8 @@ COLUMNS: dict[str, tuple[Type, str]] = {
     "mo": (t.MONTHS, "INTERVAL YEAR TO MONTH"),
 }
 
-# Periods are ours: Spark has neither the type nor these functions.
-OURS = {"begin", "end", "period"}
+# Periods are ours: Spark has neither the type nor these functions. No column here is a list.
+OURS = {"begin", "end", "period", *LISTS}
 
 # Spark wants a constant there: the number of places decides the type.
 CONSTANTS = {("round", 1): ("-3", "0", "1", "5")}

@@ -12,6 +12,7 @@ from scalar.spark_cases import SCHEMA
 from slicemill.errors import SlicemillError
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.schema import Kind
+from slicemill.scalar.functions.lists import LISTS
 from slicemill.scalar.values import ExpressionError
 
 # What DuckDB means otherwise; Spark decides there (`test_values_against_spark`).
@@ -48,7 +49,7 @@ DIFFERENT = [
 ELSEWHERE = {
     *("shiftleft", "chr", "initcap", "levenshtein", "substring_index", "upper", "regexp_replace"),
     *("date_format", "from_unixtime", "make_timestamp", "to_date", "to_timestamp"),
-    *("crc32", "hash", "sha2", "xxhash64", "begin", "end", "period", "whole_units"),
+    *("crc32", "hash", "sha2", "xxhash64", "begin", "end", "period", "whole_units", *LISTS),
     *(relation for relation in RELATIONS if relation != "contains"),
 }
 

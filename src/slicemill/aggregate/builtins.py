@@ -14,6 +14,7 @@ from collections.abc import Callable
 from slicemill.aggregate.count import Count, CountDistinct
 from slicemill.aggregate.definition import Panes, RowAggregate
 from slicemill.aggregate.extremes import EXTREMES
+from slicemill.aggregate.lists import CollectedSet, CollectedValues
 from slicemill.aggregate.moments import (
     Moments,
     MomentStatistic,
@@ -64,6 +65,11 @@ BUILTINS: dict[str, RowAggregate] = {
         from_statistic("listagg", JoinedTexts),
         from_statistic("string_agg", JoinedTexts),
         from_statistic("nth_value", NthValue),
+        from_statistic("collect_list", CollectedValues),
+        from_statistic("array_agg", CollectedValues),
+        from_statistic("collect_set", CollectedSet),
+        from_statistic("collect_list_distinct", CollectedSet),
+        from_statistic("array_agg_distinct", CollectedSet),
         from_statistic("approx_count", ApproxCount),
         from_statistic("approx_count_if", ApproxCountIf),
         *EXTREMES,

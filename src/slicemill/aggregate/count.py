@@ -97,6 +97,8 @@ class ColumnCount:
     """count over columns."""
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        if rows.weights is None and not any(argument.null_count for argument in rows.arguments):
+            return bigints(windows.ends - windows.starts)
         return bigints(sums_over(np.where(_counted(rows), weights_of(rows), 0), windows))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002

@@ -171,6 +171,15 @@ def _winners(ranks: Places, takes_part: Mask, starts: Places, ends: Places) -> P
     queue = np.empty(len(ranks), np.int64)
     first = behind = end = 0
     for i in range(len(starts)):
+        if starts[i] >= end and (i + 1 == len(starts) or starts[i + 1] >= ends[i]):
+            # It shares no row with its neighbours: nothing has to be remembered.
+            best = -1
+            for row in range(starts[i], ends[i]):
+                if takes_part[row] and (best < 0 or ranks[row] > ranks[best]):
+                    best = row
+            out[i], end = best, ends[i]
+            first = behind = 0
+            continue
         while end < ends[i]:
             if takes_part[end]:
                 while behind > first and ranks[queue[behind - 1]] < ranks[end]:

@@ -11,6 +11,7 @@ from slicemill.aggregate.count import (
     ColumnCountDistinct,
 )
 from slicemill.aggregate.extremes import CHOICES, ColumnExtreme
+from slicemill.aggregate.lists import ColumnList
 from slicemill.aggregate.moments import STATISTICS, ColumnMoments
 from slicemill.aggregate.nth import ColumnNthValue
 from slicemill.aggregate.ranks import ColumnPercentile
@@ -84,6 +85,8 @@ _MAKERS: dict[str, Callable[[AggregateCall | WindowCall], ColumnStatistic]] = {
     **dict.fromkeys(CHOICES, _extreme),
     **dict.fromkeys(("median", "percentile", "quantile"), _percentile),
     **dict.fromkeys(("listagg", "string_agg"), _texts),
+    **dict.fromkeys(("collect_list", "array_agg"), lambda call: ColumnList(call.distinct)),
+    "collect_set": lambda _: ColumnList(distinct=True),
     "nth_value": lambda call: ColumnNthValue(cast(int, _constant(call, 1))),
     "approx_count": lambda _: ColumnApproxCount(),
     "approx_count_if": lambda _: ColumnApproxCountIf(),

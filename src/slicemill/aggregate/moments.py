@@ -38,7 +38,7 @@ from slicemill.aggregate.inwindow import Args
 from slicemill.aggregate.statistic import Number
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.values import EXACT
-from slicemill.scalar.vectors import arrow_type, numbers
+from slicemill.scalar.vectors import arrow_type, numbers, validity
 from slicemill.storage.codec import register
 
 
@@ -218,6 +218,8 @@ class ColumnMoments:
     column: Type
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        if (small := self._of_small_integers(rows, windows)) is not None:
+            return small
         prepared = self._prepared(rows)
         counts = sums_over(prepared.counts, windows)
         most = int(counts.max(initial=1))
@@ -243,6 +245,28 @@ class ColumnMoments:
             if self.name.startswith("stddev"):
                 out = np.sqrt(out)
         return doubles(self._with_nonfinite(out, prepared, windows), valid)
+
+    def _of_small_integers(self, rows: Rows, windows: Windows) -> pa.Array | None:
+        """Sums and means of integers whose sums are doubles without a loss, whatever the window."""
+        if (
+            self.argument.kind not in (Kind.INT, Kind.BIGINT)
+            or self._degree == 2
+            or rows.summaries is not None
+        ):
+            return None
+        valid = validity(rows.arguments[0])
+        values = whole_numbers(rows.arguments[0])
+        values = values if valid is None else np.where(valid, values, 0)
+        greatest = max(-int(values.min(initial=0)), int(values.max(initial=0)))
+        if greatest * len(values) >= 2**53:
+            return None
+        counts = windows.ends - windows.starts
+        if valid is not None:
+            counts = sums_over(valid.astype(np.int64), windows)
+        sums = sums_over(values, windows)
+        if self.name == "sum":
+            return bigints(sums, None if counts.all() else counts > 0)
+        return doubles(sums / np.maximum(counts, 1), counts > 0)
 
     def history(self, rows: Rows, partitions: Windows) -> History:
         prepared = self._prepared(rows)
@@ -301,8 +325,10 @@ class ColumnMoments:
                 bits = max(bits, -(-int(self._units(value, degree, exponent)).bit_length() // degree))
         return Prepared(rows, counts, finite, odd, exponent, bits)
 
-    def _units(self, value: int | Fraction, degree: int, exponent: int) -> Fraction:
+    def _units(self, value: int | Fraction, degree: int, exponent: int) -> int | Fraction:
         """A sum of numbers, or of their squares, in multiples of the unit."""
+        if not exponent and not self._scale:
+            return value
         return Fraction(value) * Fraction(10) ** (self._scale * degree) / Fraction(2) ** (exponent * degree)
 
     def _limbs(self, prepared: Prepared, size: int) -> limbs.Limbs:
@@ -378,14 +404,15 @@ class ColumnMoments:
         kind = {Kind.DOUBLE: float, Kind.DECIMAL: Decimal}.get(self.argument.kind, int)
         sums = self._totals(prepared, windows, counts)
         unit = Fraction(2) ** prepared.exponent / 10**self._scale
+        units = [unit ** (degree + 1) for degree in range(len(sums))]
         odd = {name: sums_over(copies, windows).tolist() for name, copies in prepared.odd.items()}
         out = []
         for place, count in enumerate(counts.tolist()):
             moments = Moments(self._degree)
             moments.count = moments.kinds[kind] = count
             for degree, totals in enumerate(sums):
-                exact = totals[place] * unit ** (degree + 1)
-                moments.sums[degree] = int(exact) if kind is int else exact
+                # Of integers the unit is 1.
+                moments.sums[degree] = totals[place] if kind is int else totals[place] * units[degree]
             for name, copies in odd.items():
                 moments.nonfinite[name] = copies[place]
             out.append(moments)

@@ -129,7 +129,18 @@ def comparable(column: Column) -> list[pa.Array]:
         return [comparable(pc.struct_field(array, place))[0] for place in range(kind.num_fields)]
     if pa.types.is_null(kind):
         return [array.cast(pa.int8())]
+    if pa.types.is_list(kind):
+        (values,) = comparable(array.flatten())
+        same = pa.ListArray.from_arrays(_offsets(array), values).to_pylist()
+        known = array.is_valid().to_pylist()
+        return [pa.array([repr(row) if k else None for row, k in zip(same, known, strict=True)], pa.string())]
     return [array]
+
+
+def _offsets(array: pa.ListArray) -> pa.Array:
+    """Where lists begin among the values that they have; NULL has none."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
 class Keys:

@@ -18,6 +18,12 @@ from slicemill.storage.slice import Slice
 _LARGE = 100_000
 
 
+def together(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows one behind the other. Those that were kept before their stream got a column have NULL in it: it is
+    never looked at, as who keeps them was there before the column."""
+    return pa.concat_tables(tables, promote_options="default")
+
+
 def kept(
     pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_], exactly: bool = False
 ) -> list[Slice]:
@@ -54,7 +60,7 @@ def kept_from(pieces: Sequence[Slice], new: pa.Table, passed: int) -> tuple[list
 
 def _append(tidy: list[Slice], piece: Slice) -> None:
     while tidy and _belong_together(tidy[-1], piece):
-        piece = Slice(pa.concat_tables([tidy.pop().table, piece.table]).combine_chunks())
+        piece = Slice(together([tidy.pop().table, piece.table]).combine_chunks())
     tidy.append(piece)
 
 

@@ -12,15 +12,19 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicemill.esl.types.schema import OP, OPS, Kind, Schema
+from slicemill.esl.types.schema import OP, OPS, Kind, Schema, Type
 from slicemill.rows import Row, Timed
+from slicemill.scalar.vectors import list_values
 from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 
 _AS_INT64 = (Kind.TIMESTAMP, Kind.INTERVAL)
 
 
-def column_values(column: pa.ChunkedArray, kind: Kind) -> list[object]:
+def column_values(column: pa.ChunkedArray, type_: Type) -> list[object]:
     """A column's values as the reference engine has them."""
+    kind = type_.kind
+    if kind is Kind.LIST:
+        return list_values(column)
     if kind in _AS_INT64:
         column = column.cast(pa.int64())
     elif kind is Kind.DATE:
@@ -34,7 +38,7 @@ def column_values(column: pa.ChunkedArray, kind: Kind) -> list[object]:
 
 
 def plain_rows(table: pa.Table, schema: Schema) -> list[Row]:
-    columns = [column_values(table.column(column.name), column.type.kind) for column in schema]
+    columns = [column_values(table.column(column.name), column.type) for column in schema]
     return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
 
 

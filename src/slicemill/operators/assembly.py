@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.order import Numbering
+from slicemill.columns.pieces import together
 from slicemill.metrics.due import released_by_time
 from slicemill.scalar.vectors import Mask, Vector, to_arrow
 from slicemill.storage.codec import stored_as
@@ -100,7 +101,7 @@ class Assembly:
         state = self.state
         if self._one_each(rows, answers):
             return self._beside(rows, answers), np.zeros(rows.num_rows, np.bool_)
-        held = rows if state.rows is None else pa.concat_tables([state.rows, rows])
+        held = rows if state.rows is None else together([state.rows, rows])
         times = held.column(_TS).to_numpy()
         returned = [
             _joined(waiting, _arranged(answer))

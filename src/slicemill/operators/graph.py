@@ -30,6 +30,10 @@ class Node:
     label: str = ""
     owner: str = ""
 
+    def __hash__(self) -> int:
+        # What is asked of a node with every statement is remembered: its id says nearly all of it.
+        return hash(self.id)
+
     @property
     def name(self) -> str:
         return self.label or self.id
@@ -89,11 +93,8 @@ class QueryGraph:
 
     def stream_of(self, node_id: str) -> str | None:
         """The first stream that is named after a node's output."""
-        return self._names.get(node_id)
-
-    @cached_property
-    def _names(self) -> dict[str, str]:
-        return {node_id: name for name, node_id in reversed(self.streams.items())}
+        names = self._streams_named.get(node_id)
+        return names[0] if names else None
 
     def has_parts(self, node_id: str) -> bool:
         """Is the node shared by queries that each have a part of it?"""
@@ -123,11 +124,21 @@ class QueryGraph:
 
     def only(self, node_ids: Iterable[str]) -> QueryGraph:
         """The graph of these nodes, which must be closed under inputs."""
-        kept = set(node_ids)
-        return QueryGraph(
-            {node.id: node for node in self if node.id in kept},
-            {name: node_id for name, node_id in self.streams.items() if node_id in kept},
-        )
+        kept = sorted(set(node_ids), key=self._positions.__getitem__)
+        streams = {name: node_id for node_id in kept for name in self._streams_named.get(node_id, ())}
+        return QueryGraph({node_id: self[node_id] for node_id in kept}, streams)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {node_id: number for number, node_id in enumerate(self.nodes)}
+
+    @cached_property
+    def _streams_named(self) -> dict[str, list[str]]:
+        """The names of a node's output."""
+        found: dict[str, list[str]] = {}
+        for name, node_id in self.streams.items():
+            found.setdefault(node_id, []).append(name)
+        return found
 
     def components(self) -> tuple[frozenset[str], ...]:
         """Weakly connected parts (X1), in the order of their first node."""

@@ -103,6 +103,7 @@ class OperatorKind(Generic[S]):
     | `selections` | its conditions on the rows of some inputs; None in it where all rows are wanted |
     | `columns_read` | what it reads of an input, where that much is read of its output; without it, all |
     | `keeps_state` | keeps something from run to run |
+    | `by_position` | keeps rows by the positions of their columns: its inputs cannot get another one |
     | `computes` | is no drop box, which lets a share of all tuples pass |
     | `unit` | which queries run as one with it |
     | `keys` | by input, the expressions by whose values its work can be split; None if it cannot |
@@ -135,6 +136,7 @@ class OperatorKind(Generic[S]):
     selections: Callable[[S, Sequence[int]], tuple[Expr | None, ...]] = lambda *_: (None,)
     columns_read: Callable[[S, int, Collection[str]], ColumnsRead] | None = None
     keeps_state: bool = True
+    by_position: Callable[[S], bool] = lambda _: False
     computes: bool = True
     unit: UnitOf = UnitOf.QUERY
     keys: Callable[[S], tuple[Keys, ...] | None] = lambda _: None

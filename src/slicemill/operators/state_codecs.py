@@ -61,14 +61,29 @@ for _name, _class in _CLASSES.items():
     else:
         stored_as(_name, version=1)(_class)
 
-stored_as("window", version=2, upgrade={1: lambda plain: {**plain, "grows": False}})(query.Window)
+stored_as(
+    "window",
+    version=3,
+    upgrade={
+        1: lambda plain: {**plain, "grows": False},
+        2: lambda plain: {**plain, "expires": None},
+    },
+)(query.Window)
+stored_as("expiry", version=1)(query.ExpiryColumn)
 stored_as("schema", version=2, upgrade={1: lambda plain: {**plain, "changelog": False, "key": None}})(
     types.Schema
 )
 stored_as("relation.input", version=2, upgrade={1: lambda plain: {**plain, "arguments": None}})(
     relation.RelationInput
 )
-stored_as("type", version=2, upgrade={1: lambda plain: {**plain, "unit": None}})(types.Type)
+stored_as(
+    "type",
+    version=3,
+    upgrade={
+        1: lambda plain: {**plain, "unit": None},
+        2: lambda plain: {**plain, "element": None},
+    },
+)(types.Type)
 
 
 def _plain_model(model: Model) -> dict[str, Any]:

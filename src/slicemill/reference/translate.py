@@ -7,7 +7,7 @@ that the product falls back on as well (`operators/*/rows.py`) are taken from th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from slicemill.aggregate.definition import RowCall, comparable
 from slicemill.aggregate.frame import WindowFrame
@@ -33,18 +33,25 @@ from slicemill.operators.group import spec as group
 from slicemill.operators.group_changes import spec as group_changes
 from slicemill.operators.join import spec as join
 from slicemill.operators.join.rows import join_rows, join_window, outer_join_rows
+from slicemill.operators.join_changes import spec as join_changes
 from slicemill.operators.kind import Role
 from slicemill.operators.lookup import spec as lookup
 from slicemill.operators.over import spec as over
+from slicemill.operators.punctuated_join import spec as punctuated_join
+from slicemill.operators.punctuated_join.rows import closings
 from slicemill.operators.registry import kind_of
 from slicemill.operators.reorder import spec as reorder
 from slicemill.operators.row_operator import RowOperator, predicate, row_of_expressions, row_of_items
 from slicemill.operators.select import spec as select
+from slicemill.operators.session_changes import spec as session_changes
+from slicemill.operators.session_changes.rows import session_ends
 from slicemill.operators.sessions import spec as sessions
 from slicemill.operators.streams.spec import Scan, Source
 from slicemill.operators.table_call import spec as table_call
 from slicemill.operators.topn import spec as topn
 from slicemill.operators.union import spec as union
+from slicemill.operators.unnest import spec as unnest
+from slicemill.operators.window_changes import spec as window_changes
 from slicemill.operators.window_top import spec as window_top
 from slicemill.operators.windowed_group import spec as windowed_group
 from slicemill.reference.graph import OperatorSpec, SinkSpec, Spec
@@ -52,15 +59,20 @@ from slicemill.reference.operators.changes import (
     DistinctOperator,
     EmitOperator,
     GroupChangesOperator,
+    JoinChangesOperator,
     ProjectChanges,
     SelectChanges,
     TopOperator,
+    WindowChangesOperator,
     WindowTopOperator,
 )
 from slicemill.reference.operators.classify import ClassifyOperator
 from slicemill.reference.operators.coalesce import CoalesceOperator, LateRows
 from slicemill.reference.operators.group_aggregate import GroupAggregateOperator
+from slicemill.reference.operators.in_turn import InTurn
+from slicemill.reference.operators.punctuated_join import PunctuatedJoinOperator
 from slicemill.reference.operators.reorder import ReorderOperator
+from slicemill.reference.operators.session_changes import SessionChangesOperator
 from slicemill.reference.operators.sessions import Sessions
 from slicemill.reference.operators.stateless import ProjectOperator, Select, Union
 from slicemill.reference.operators.table_call import TableCallOperator
@@ -69,7 +81,7 @@ from slicemill.reference.operators.view_join import ViewJoin
 from slicemill.reference.operators.window_aggregate import FramedCall, WindowAggregateOperator
 from slicemill.reference.operators.windowed_group import group_rows
 from slicemill.reference.sources import ScheduledSource
-from slicemill.rows import Row, Timed
+from slicemill.rows import Row
 
 Tables = Mapping[str, Sequence[Row]]
 
@@ -157,7 +169,7 @@ def _lookup(operator: lookup.Lookup, context: StepContext) -> RowOperator:
 
 def _join(operator: join.WindowJoin, context: StepContext) -> RowOperator:
     if operator.kind is JoinKind.INNER:
-        return join_rows(operator, context.node.schema)
+        return join_rows(operator, context.schemas, context.node.schema)
     return outer_join_rows(operator, context.schemas, context.node.schema)
 
 
@@ -176,18 +188,16 @@ def _windowed_group(operator: windowed_group.RelationAggregate, context: StepCon
 
 def _sessions(operator: sessions.SessionAggregate, context: StepContext) -> RowOperator:
     (schema,) = context.schemas
-    session = operator.session
-    until = row_of_expressions((session.until,), schema) if session.until is not None else None
-
-    def end_of(tuple_: Timed) -> int | None:
-        if until is not None:
-            (end,) = until(tuple_.row)
-            return tuple_.ts if end is None else cast(int, end)
-        return None if session.gap_us is None else tuple_.ts + session.gap_us
-
-    closes = predicate(session.close, schema) if session.close is not None else lambda _: False
+    end_of, closes = session_ends(operator.session, schema)
     calls = [call_of(call, schema, context) for call in operator.calls]
     return Sessions(calls, row_of_items(operator.group_by, schema), end_of, closes)
+
+
+def _session_changes(operator: session_changes.SessionChanges, context: StepContext) -> RowOperator:
+    (schema,) = context.schemas
+    calls = [call_of(call, schema, context) for call in operator.calls]
+    group = row_of_items(operator.group_by, schema)
+    return SessionChangesOperator(operator, calls, group, *session_ends(operator.session, schema))
 
 
 def _over(operator: over.WindowAggregate, context: StepContext) -> RowOperator:
@@ -225,9 +235,34 @@ def _top(operator: topn.TopN, context: StepContext) -> RowOperator:
     return TopOperator(operator, row_of_expressions(operator.by.partition_by, schema), order)
 
 
+def _window_changes(operator: window_changes.WindowChanges, context: StepContext) -> RowOperator:
+    (schema,) = context.schemas
+    calls = [call_of(call, schema, context) for call in operator.calls]
+    time = None
+    if operator.late is not None:
+        place = schema.index(operator.late.column)
+        time = lambda row: row[place]  # noqa: E731
+    return WindowChangesOperator(operator, calls, row_of_items(operator.group_by, schema), time)
+
+
+def _join_changes(operator: join_changes.JoinChanges, context: StepContext) -> RowOperator:
+    left, right = (len(schema.own) for schema in context.schemas)
+    matches = predicate(operator.condition, context.node.schema.own)
+    return InTurn(JoinChangesOperator(operator, matches, (left, right)))
+
+
+def _punctuated_join(operator: punctuated_join.PunctuatedJoin, context: StepContext) -> RowOperator:
+    schemas = context.schemas
+    keys = [row_of_expressions(exprs, schema) for exprs, schema in zip(operator.keys, schemas, strict=True)]
+    matches = predicate(operator.condition, context.node.schema)
+    widths = len(schemas[0]), len(schemas[1])
+    return InTurn(PunctuatedJoinOperator(operator, keys, closings(operator, schemas), matches, widths))
+
+
 def _window_top(operator: window_top.WindowTop, context: StepContext) -> RowOperator:
-    order = row_of_expressions([expr for expr, _ in operator.by.order_by], context.schemas[0])
-    return WindowTopOperator(order, [falls for _, falls in operator.by.order_by], operator.limit)
+    (schema,) = context.schemas
+    order = row_of_expressions([expr for expr, _ in operator.by.order_by], schema)
+    return WindowTopOperator(operator, row_of_expressions(operator.by.partition_by, schema), order)
 
 
 def _emit(operator: emit.Emit, context: StepContext) -> RowOperator:
@@ -245,6 +280,18 @@ def _table_call(operator: table_call.TableCall, context: StepContext) -> RowOper
     return TableCallOperator(lambda row: call(context.rows_of, dict(zip(names, values(row), strict=True))))
 
 
+def _unnest(operator: unnest.Unnest, context: StepContext) -> RowOperator:
+    columns = context.node.schema.columns[: len(context.schemas[0])]
+    value = row_of_expressions([operator.list], Schema(columns))
+
+    def elements(row: Row) -> list[Row]:
+        (found,) = value(row)
+        assert found is None or isinstance(found, tuple), "it is a list"
+        return [(element,) for element in found or (() if not operator.left else (None,))]
+
+    return TableCallOperator(elements)
+
+
 Twin: TypeAlias = Callable[[Any, StepContext], RowOperator]
 
 TWINS: Mapping[type, Twin] = {
@@ -253,7 +300,11 @@ TWINS: Mapping[type, Twin] = {
     union.Merge: lambda _, context: Union(len(context.schemas)),
     lookup.Lookup: _lookup,
     table_call.TableCall: _table_call,
+    unnest.Unnest: _unnest,
     join.WindowJoin: _join,
+    join_changes.JoinChanges: _join_changes,
+    punctuated_join.PunctuatedJoin: _punctuated_join,
+    window_changes.WindowChanges: _window_changes,
     asof.AsOfJoin: lambda operator, context: as_of_rows(operator, context.schemas),
     group.GroupAggregate: _group,
     group_changes.GroupChanges: _group_changes,
@@ -264,6 +315,7 @@ TWINS: Mapping[type, Twin] = {
     windowed_group.RelationAggregate: _windowed_group,
     over.WindowAggregate: _over,
     sessions.SessionAggregate: _sessions,
+    session_changes.SessionChanges: _session_changes,
     reorder.Reorder: lambda order, context: ReorderOperator(
         context.schemas[0].index(order.column), order.slack_us
     ),

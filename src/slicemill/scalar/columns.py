@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from slicemill.esl.types.expression import Expr, columns_of
+from slicemill.esl.types.expression import ColumnRef, Expr, columns_of
 from slicemill.esl.types.schema import Schema
 from slicemill.scalar.fallback import RowForm
 from slicemill.scalar.rows import compile_expression
@@ -46,17 +46,32 @@ R = TypeVar("R")
 
 
 def compile_many(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[Outcome]]:
-    """The column of each expression over a table, or its error; equal sub-expressions are evaluated once."""
-    program = ColumnProgram(exprs, schema)
-    types = [arrow_type(expr.type) for expr in exprs]
+    """The column of each expression over a table, or its error; equal sub-expressions are evaluated once.
+
+    What is a column of the table already stays where it lies.
+    """
+    computed = [expr for expr in exprs if not isinstance(expr, ColumnRef)]
+    program = ColumnProgram(computed, schema)
+    types = [arrow_type(expr.type) for expr in computed]
 
     def evaluate(table: Arrived) -> list[Outcome]:
-        return [
-            results if isinstance(results, ExpressionError) else pa.chunked_array(results, type_)
-            for results, type_ in zip(program.run(table, to_arrow), types, strict=True)
-        ]
+        made: Iterator[Outcome] = iter(
+            [
+                results if isinstance(results, ExpressionError) else pa.chunked_array(results, type_)
+                for results, type_ in zip(program.run(table, to_arrow), types, strict=True)
+            ]
+            if computed
+            else []
+        )
+        return [_stored(table, expr) if isinstance(expr, ColumnRef) else next(made) for expr in exprs]
 
     return evaluate
+
+
+def _stored(table: Arrived, expr: ColumnRef) -> pa.ChunkedArray:
+    column, wanted = table.column(expr.name), arrow_type(expr.type)
+    found = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    return found if found.type == wanted else found.cast(wanted)
 
 
 def compile_or_null(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[pa.ChunkedArray]]:

@@ -60,6 +60,23 @@ def formatted(us: int, pattern: str) -> str:
     return "".join(part(moment) for part in writers(pattern))
 
 
+_FINEST = {"s": SECOND_US, "m": MINUTE_US, **dict.fromkeys("Hha", HOUR_US)}
+
+
+def finest_us(pattern: str) -> int:
+    """Times within one of these microseconds, counted from 1970, look the same by a pattern.
+
+    >>> finest_us("HH:mm")
+    60000000
+    """
+    writers(pattern)  # an error if the pattern is none
+    sizes = [
+        10 ** (6 - len(text)) if letter == "S" else _FINEST.get(letter, DAY_US)
+        for letter, text in _tokens(pattern)
+    ]
+    return min(sizes, default=DAY_US)
+
+
 def _tokens(pattern: str) -> list[tuple[str, str]]:
     """The letters of fields with their text, and plain text under ''."""
     found = []

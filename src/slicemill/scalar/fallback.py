@@ -136,6 +136,8 @@ def _parts(vector: Vector) -> list[pa.Array]:
         columns = []
     elif vector.type.kind is Kind.PERIOD:
         columns = [data[:, 0], data[:, 1]]
+    elif vector.type.kind is Kind.LIST:
+        columns = [pa.array(map(repr, to_values(vector, len(data))))]
     elif vector.type.kind is Kind.DOUBLE:
         columns = [data.view(np.int64)]  # by bits: 0 and -0 are different arguments
     else:

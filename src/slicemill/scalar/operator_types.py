@@ -93,9 +93,9 @@ def _time_type(operator: str, left: Type, right: Type) -> Type | None:
 def castable(source: Type, target: Type) -> bool:
     """May CAST be asked for? Whether a given value converts shows at run time."""
     if Kind.NULL in (source.kind,) or Kind.ANY in (source.kind, target.kind) or source.kind is target.kind:
-        return True
+        return Kind.LIST not in (source.kind, target.kind) or source == target
     if target.kind is Kind.VARCHAR:
-        return source.kind is not Kind.PERIOD
+        return source.kind not in (Kind.PERIOD, Kind.LIST)
     if source.kind is Kind.VARCHAR:
         return target.kind not in (Kind.PERIOD, Kind.MONTHS, Kind.INTERVAL)
     if source.kind in _TIME and target.kind in _TIME:

@@ -5,8 +5,9 @@ script can be checked without NumPy and Arrow. Names, meanings and types are Spa
 itself). Only functions whose value depends on nothing but their arguments are here: a replay after a crash
 must give the same rows.
 
-`number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE; `plain`
-is anything but a PERIOD; `any` and `value` are anything; `[x]` may be left out; `x...` may be repeated.
+`number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE; `any` and
+`value` are anything but a list, `plain` is anything but that and a PERIOD; `[x]` may be left out; `x...` may
+be repeated.
 Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any` or `plain`),
 `first` (the first argument's, if they have a type in common), `whole` (the integer of a rounding), `rounded`
 or `remainder`.
@@ -161,6 +162,17 @@ begin(period) -> timestamp
 end(period) -> timestamp
 period(timestamp, timestamp) -> period
 
+# lists
+array(element, element...) -> list
+array_contains(list, any) -> contained
+array_join(list, string{any}) -> joined
+array_size(list) -> int
+cardinality(list) -> int
+element_at(list, integer{any}) -> element
+size(list) -> int
+split(string, string{pattern}, [integer{any}]) -> strings
+try_element_at(list, integer{any}) -> element
+
 # hashing
 crc32(string) -> bigint
 hash(plain, plain...) -> int
@@ -178,6 +190,30 @@ UNREPEATABLE = dict.fromkeys(
     ("rand", "random", "randn", "uuid"), "use hash(column), so that a replay gives the same rows"
 )
 
+# Functions and columns that other systems have, and what to write instead.
+_CLOCK = "for the clock's time, declare the stream (…, current_time timestamp) ORDER BY current_time"
+_RANKED = "ranks of all rows change with each one; ask for percentile(x, 0.9) OVER (ROWS 99 PRECEDING)"
+_COLUMNS_OF_JSON = "declare what the JSON has as columns: CREATE STREAM s (a int, b varchar) SOURCE 's.json'"
+_WINDOWED = "group by a window: GROUP BY window(ts, '15 minutes')"
+ELSEWHERE = {
+    "ucase": "write upper(x)",
+    "lcase": "write lower(x)",
+    "latest_by_offset": "write last(x)",
+    "earliest_by_offset": "write first(x)",
+    "topk": "keep the first rows: QUALIFY row_number() OVER (PARTITION BY k ORDER BY x DESC) <= 3",
+    "mz_now": "give the stream a window: FROM s [RANGE 5 MINUTES]",
+    **dict.fromkeys(("count_distinct", "approx_count_distinct"), "write count(DISTINCT x), which is exact"),
+    **dict.fromkeys(("percentile_approx", "approx_percentile"), "write percentile(x, 0.5), which is exact"),
+    **dict.fromkeys(("percentile_cont", "percentile_disc"), "write percentile(x, 0.5)"),
+    **dict.fromkeys(("json_value", "json_query", "get_json_object", "from_json"), _COLUMNS_OF_JSON),
+    **dict.fromkeys(("date_bin", "time_bucket", "time_slice"), _WINDOWED),
+    **dict.fromkeys(("ntile", "percent_rank", "cume_dist"), _RANKED),
+    **dict.fromkeys(("proctime", "proc_time", "processing_time"), _CLOCK),
+    "rowtime": "name the stream's timestamp column",
+    "windowstart": "write window_start()",
+    "windowend": "write window_end()",
+}
+
 _NAMED_TYPES = {
     "boolean": t.BOOLEAN,
     "int": t.INT,
@@ -187,6 +223,7 @@ _NAMED_TYPES = {
     "timestamp": t.TIMESTAMP,
     "date": t.DATE,
     "period": t.PERIOD,
+    "strings": t.list_of(t.VARCHAR),
 }
 
 _FITS = {
@@ -199,9 +236,11 @@ _FITS = {
     "time": {Kind.TIMESTAMP, Kind.DATE},
     "timestamp": {Kind.TIMESTAMP},
     "period": {Kind.PERIOD},
-    "any": set(Kind),
-    "plain": set(Kind) - {Kind.PERIOD},
-    "value": set(Kind),
+    "list": {Kind.LIST},
+    "element": set(Kind) - {Kind.PERIOD, Kind.MONTHS, Kind.LIST, Kind.CHANGE},
+    "any": set(Kind) - {Kind.LIST},
+    "plain": set(Kind) - {Kind.PERIOD, Kind.LIST},
+    "value": set(Kind) - {Kind.LIST},
 }
 
 
@@ -294,11 +333,21 @@ def result_type(signature: Signature, arguments: Sequence[Expr]) -> Type | None:
         return _NAMED_TYPES[rule]
     if rule == "same":
         return first
-    if rule in ("common", "first"):
-        typed = [a.type for i, a in enumerate(arguments) if signature.parameter(i) in ("any", "plain")]
+    if rule in ("element", "contained", "joined"):
+        element = first.element or t.NULL
+        if rule == "joined":
+            return t.VARCHAR if element.kind in (Kind.VARCHAR, Kind.NULL) else None
+        if rule == "element":
+            return element
+        return t.BOOLEAN if t.common(element, arguments[1].type) == element else None
+    if rule in ("common", "first", "list"):
+        kinds = ("any", "plain", "element")
+        typed = [a.type for i, a in enumerate(arguments) if signature.parameter(i) in kinds]
         merged: Type | None = typed[0]
         for type_ in typed[1:]:
             merged = t.common(merged, type_) if merged is not None else None
+        if rule == "list":
+            return None if merged is None else t.list_of(merged)
         return first if rule == "first" and merged is not None else merged
     if rule == "remainder":
         return remainder_type(first, arguments[1].type)

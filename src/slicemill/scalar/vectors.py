@@ -69,13 +69,15 @@ class Vector:
 def arrow_type(type_: Type) -> pa.DataType:
     if type_.kind is Kind.DECIMAL:
         return pa.decimal128(type_.precision, type_.scale)
+    if type_.element is not None:
+        return pa.list_(arrow_type(type_.element))
     if type_.kind not in _ARROW:
         raise TypeError(f"a column of type {type_} has no Arrow type")
     return _ARROW[type_.kind]
 
 
 def held_by_arrow(type_: Type) -> bool:
-    return type_.kind in (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL)
+    return type_.kind in (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL, Kind.LIST)
 
 
 def dtype_of(type_: Type) -> type[np.generic]:
@@ -216,6 +218,8 @@ def from_values(values: Sequence[Any], type_: Type) -> Vector:
 
 def to_values(vector: Vector, rows: int) -> list[Any]:
     """What the row form sees of each row."""
+    if vector.type.kind is Kind.LIST:
+        return list_values(to_arrow(vector, rows))
     if held_by_arrow(vector.type):
         return list(to_arrow(vector, rows).to_pylist())
     if vector.type.kind is Kind.PERIOD:
@@ -226,6 +230,16 @@ def to_values(vector: Vector, rows: int) -> list[Any]:
         return values
     known = np.broadcast_to(vector.valid, (rows,)).tolist()
     return [value if is_known else None for value, is_known in zip(values, known, strict=True)]
+
+
+def list_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Lists as the row form has them: tuples, in which times are microseconds and dates days."""
+    element = array.type.value_type
+    if pa.types.is_timestamp(element) or pa.types.is_duration(element):
+        array = array.cast(pa.list_(pa.int64()))
+    elif pa.types.is_date32(element):
+        array = array.cast(pa.list_(pa.int32()))
+    return [None if values is None else tuple(values) for values in array.to_pylist()]
 
 
 def constant(value: object, type_: Type) -> Vector:

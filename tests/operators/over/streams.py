@@ -39,7 +39,7 @@ POOLS: dict[str, tuple[Type, list[Any]]] = {
     "w": (t.TIMESTAMP, [0, 10**15, -1, None]),
 }
 SCHEMA = Schema(tuple(Column(name, type_) for name, (type_, _) in POOLS.items()))
-FITTING = {"number": "ibdm", "any": "ibdmsqwk", "string": "s", "boolean": "q"}
+FITTING = {"number": "ibdm", "any": "ibdmsqwk", "element": "ibdmsqwk", "string": "s", "boolean": "q"}
 NUMBERS = [*FITTING["number"], "wild"]
 
 

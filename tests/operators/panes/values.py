@@ -67,4 +67,4 @@ def arrow(values: list[Any], type_: Type) -> pa.Array:
 def plain(array: pa.Array | pa.ChunkedArray, type_: Type) -> list[Any]:
     """A column's values, times as whole numbers."""
     column = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array], array.type)
-    return column_values(column, type_.kind)
+    return column_values(column, type_)

@@ -54,6 +54,7 @@ from slicemill.scalar.values import ExpressionError
 
 MOST_CALLS = 500
 _FRAMES = 30  # of Python, for one call inside another: about ten, and more in nested expressions
+_SHALLOW = 10  # calls that fit below Python's own limit, also from a deep caller
 
 
 def resolve_aggregate(
@@ -197,7 +198,8 @@ class CallNesting:
 
     def enter(self, name: str) -> None:
         self._depth += 1
-        if self._depth == 2 and sys.getrecursionlimit() < MOST_CALLS * _FRAMES:
+        # Only where calls are really deep: the limit is the whole process's, and not ours alone.
+        if self._depth == _SHALLOW and sys.getrecursionlimit() < MOST_CALLS * _FRAMES:
             sys.setrecursionlimit(MOST_CALLS * _FRAMES)
         if self._depth > MOST_CALLS:
             raise ExpressionError(

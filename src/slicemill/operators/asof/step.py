@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from slicemill.columns.pieces import together
 from slicemill.operators.asof.spec import AsOfJoin
 from slicemill.operators.context import StepContext
 from slicemill.operators.in_turn import Due
@@ -23,6 +24,7 @@ from slicemill.operators.join.block import FIRST, HASH, TIME, Block, column_numb
 from slicemill.operators.join.hashing import hash_keys
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.vectors import arrow_type
+from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.codec import stored_as
 from slicemill.storage.slice import Slice
 from slicemill.time import BEGINNING, END
@@ -59,6 +61,9 @@ class AsOfStep:
             [compile_vector(key, schema) for key in keys]
             for keys, schema in zip(join.keys, context.schemas, strict=True)
         ]
+        # With all columns: what was kept before a stream got one has to have it too.
+        rows = to_arrow(context.schemas[1])
+        self._nothing = pa.schema([field.with_name(_ROW + field.name) for field in rows]).empty_table()
         self._blocks: dict[int, Block] = {}
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
@@ -69,7 +74,7 @@ class AsOfStep:
             known = max(known, int(right.column("_ts")[-1].as_py()))
             self._add(right)
         waiting = [table for table in (state.waiting, left) if table is not None]
-        whole = pa.concat_tables(waiting).combine_chunks()
+        whole = together(waiting).combine_chunks()
         times = column_numbers(whole, "_ts")
         ready = len(times)
         if known < END:
@@ -108,7 +113,7 @@ class AsOfStep:
 
     def _block(self, run: Slice) -> Block:
         if id(run) not in self._blocks:
-            self._blocks[id(run)] = opened(run.table, 1)
+            self._blocks[id(run)] = opened(together([self._nothing, run.table]).combine_chunks(), 1)
         return self._blocks[id(run)]
 
     def _merge(self, earliest: int) -> None:
@@ -117,7 +122,7 @@ class AsOfStep:
         while len(runs) > 1 and self._block(runs[-2]).rows <= 2 * self._block(runs[-1]).rows:
             parts = [self._block(run).table.drop_columns([FIRST]) for run in runs[-2:]]
             del runs[-2:]
-            block, _ = grouped(pa.concat_tables(parts).combine_chunks(), 1)
+            block, _ = grouped(together(parts).combine_chunks(), 1)
             kept = self._needed(block, earliest)
             table = block.table.drop_columns([FIRST])
             if not kept.all():

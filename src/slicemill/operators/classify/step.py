@@ -86,8 +86,8 @@ class ClassifyStep:
         grid = np.stack([state.units[unit] for unit in numbers.tolist()])
         for column, feature in places:
             if self._observer is not None:
-                kind = schema.columns[column].type.kind
-                given = column_values(table.column(schema.names[column]), kind)
+                observed = schema.columns[column].type
+                given = column_values(table.column(schema.names[column]), observed)
                 values = self._kept(given, units, tasks)
             else:
                 values = _numbers(table.column(schema.names[column]))
@@ -115,7 +115,7 @@ class ClassifyStep:
         column = schema.find(key)
         assert column is not None, "the binder has checked it"
         encoded = table.column(column.name).combine_chunks().dictionary_encode()
-        values = column_values(pa.chunked_array([encoded.dictionary]), column.type.kind)
+        values = column_values(pa.chunked_array([encoded.dictionary]), column.type)
         # The last is for rows without a key.
         numbers = np.array([*(known.get(value, -1) for value in values), -1])
         return np.asarray(numbers[encoded.indices.fill_null(len(values)).to_numpy()])

@@ -65,6 +65,7 @@ KINDS = (
         role=Role.STATEFUL,
         words=lambda coalesce, *_: _words(coalesce),
         label=lambda _: "coalesce",
+        by_position=lambda coalesce: coalesce.budget is not None,
         waits_for_time=lambda *_: True,
         unit=UnitOf.KEYS,
         keys=_keys,

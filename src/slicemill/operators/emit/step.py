@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from slicemill.columns.changes import DELETE, INSERT, adds, changes, ops_of, with_ops, without_unchanged
 from slicemill.columns.keys import distinct_keys
 from slicemill.columns.order import renumbered
+from slicemill.columns.pieces import together
 from slicemill.esl.types.schema import OP, Schema
 from slicemill.metrics.due import released_by_time
 from slicemill.operators.context import StepContext
@@ -55,7 +56,7 @@ class EmitStep:
         # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
         names = [*_SYSTEM, *self._input.names]
         table = pa.table([tables[0].column(name) for name in names], names=names)
-        rows = table if state.waiting is None else pa.concat_tables([state.waiting, table])
+        rows = table if state.waiting is None else together([state.waiting, table])
         rows = rows.combine_chunks()
         ends = self._ends(rows)
         if len(ends):

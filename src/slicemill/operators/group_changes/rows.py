@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from slicemill.aggregate.definition import RowAggregate, base_of, comparable, evaluate, shown
+from slicemill.aggregate.definition import RowAggregate, align, base_of, comparable, evaluate, shown
+from slicemill.errors import SlicemillError
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.operators.context import StepContext
 from slicemill.operators.group_changes.spec import GroupChanges
@@ -21,6 +22,8 @@ from slicemill.rows import Row, Timed
 _KEPT_UP = frozenset(
     ("count", "sum", "avg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
 ) | {"median", "percentile", "quantile"}
+
+NOTHING = object()
 
 
 class Retractable(Protocol):
@@ -69,7 +72,7 @@ class GroupRows:
     """Any aggregate, over the rows of its group as they came."""
 
     def __init__(self, definition: RowAggregate) -> None:
-        self._base = base_of(definition)
+        self._name, self._base = definition.name, base_of(definition)
         self._rows: list[Row] = []
 
     def add(self, args: Row) -> None:
@@ -80,7 +83,14 @@ class GroupRows:
         del self._rows[next(place for place, row in enumerate(self._rows) if comparable(row) == wanted)]
 
     def value(self) -> object:
-        return evaluate(self._base, self._rows)[-1]
+        """What the aggregate gives: one of a user may give nothing, which is NULL beside others."""
+        returned = evaluate(self._base, self._rows)
+        if len(returned) > 1:
+            raise SlicemillError(
+                f"aggregate {self._name} gives {len(returned)} rows for a group of a table that changes; "
+                "let its TERMINATE give one"
+            )
+        return returned[0] if returned else NOTHING
 
     def state(self) -> list[Row]:
         return self._rows
@@ -160,12 +170,11 @@ class ChangingGroups:
     def _told(self, key: Row, group: ChangingGroup) -> list[Row]:
         now: Row | None = None
         if group.rows or self.group is None:
-            values = (
-                definition.row_of(kept.value())
-                for kept, (definition, _, _) in zip(group.calls, self.calls, strict=True)
-            )
-            now = group.values + tuple(column for row in values for column in row)
-        elif not group.rows:
+            values = [kept.value() for kept in group.calls]
+            given = [[] if value is NOTHING else [value] for value in values]
+            rows = align([definition for definition, _, _ in self.calls], given) if self.calls else [()]
+            now = group.values + rows[0] if rows else None
+        if not group.rows and self.group is not None:
             del self._groups[key]
         before, group.told = group.told, now
         return list(told(before, now))

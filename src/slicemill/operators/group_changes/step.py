@@ -1,7 +1,8 @@
-"""GROUP BY over all history: what aggregates with OVER give at each tuple, and what they gave before it.
+"""GROUP BY over all history: the values of groups at each tuple, and what they were before it.
 
-The values after a tuple are those of windows without a beginning, partitioned by the groups. Those before it
-are what the last tuple of its group was given: an earlier one of this run, or the one that is kept.
+The values after a tuple are those of running figures (`running`), or of windows without a beginning that are
+partitioned by the groups. Those before it are what the last tuple of its group was given: an earlier one of
+this run, or the one that is kept.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from slicemill.columns.changes import changes, without_unchanged
-from slicemill.columns.intervals import by_partition, last_of_each
+from slicemill.columns.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE, with_ops, without_unchanged
+from slicemill.columns.intervals import last_of_each
+from slicemill.columns.keys import Keys, distinct_keys
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.operators.context import StepContext
 from slicemill.operators.group_changes.rows import changing_groups
+from slicemill.operators.group_changes.running import Figures, GroupedRows, RunningFigure, running_figure
 from slicemill.operators.group_changes.spec import GroupChanges
 from slicemill.operators.over.calls import WindowCalls, WindowState
-from slicemill.operators.partitioned import Partitioned
+from slicemill.operators.partitioned import Columns
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
@@ -27,11 +30,16 @@ from slicemill.storage.codec import stored_as
 _SYSTEM = (TS, SEQ, ARRIVAL)
 
 
-@stored_as("group_changes", version=1)
+@stored_as("group_changes", version=2, upgrade={1: lambda plain: {**plain, "keys": None, "figures": None}})
 @dataclass(slots=True)
 class GroupChangesState:
-    """What windows keep, and what was told last of each group, by the number of its key there."""
+    """Groups; what figures and windows keep; and what was told last of each group, by its number.
 
+    Its first version had all in windows, and the groups there.
+    """
+
+    keys: Keys | None = None
+    figures: list[RunningFigure | None] | None = None  # of each call that has one
     windows: WindowState | None = None
     told: pa.Table | None = field(default=None)
 
@@ -42,57 +50,92 @@ class GroupChangesStep:
     def __init__(self, operator: GroupChanges, context: StepContext) -> None:
         (schema,) = context.schemas
         keys = tuple(item.expr for item in operator.group_by)
+        self.state = state = (
+            context.state if isinstance(context.state, GroupChangesState) else _fresh(operator)
+        )
+        figures = state.figures or [None] * len(operator.calls)
+        self._figures = [(call, kept) for call, kept in zip(operator.calls, figures, strict=True) if kept]
+        windowed = [call for call, kept in zip(operator.calls, figures, strict=True) if kept is None]
         window = Window(FrameUnit.RANGE, None)
-        calls = [
-            WindowCall(call.name, call.arguments, call.distinct, keys, window, call.columns)
-            for call in operator.calls
-        ]
-        self._groups = Partitioned(keys, schema)
+        self._calls = None
+        if windowed:
+            calls = [
+                WindowCall(call.name, call.arguments, call.distinct, keys, window, call.columns)
+                for call in windowed
+            ]
+            self._calls = WindowCalls(calls, schema, state.windows, context.seq_bits)
+            state.windows = self._calls.state
+        if state.keys is None:
+            assert self._calls is not None, "the first version had all in windows"
+            state.keys = self._calls.state.partitions[0].keys
+        self._columns = Columns([keys, *(call.arguments for call, _ in self._figures)], schema)
         self._group_names = [item.name for item in operator.group_by]
         self._value_names = [column.name for call in operator.calls for column in call.columns]
+        # A count of all tuples is another after each.
+        self._counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
         self._schema = with_system_columns(to_arrow(context.node.schema))
-        self.state = context.state if isinstance(context.state, GroupChangesState) else GroupChangesState()
-        self._calls = WindowCalls(calls, schema, self.state.windows, context.seq_bits)
-        self.state.windows = self._calls.state
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table = tables[0]
         if not table.num_rows:
             return self._schema.empty_table(), complete[0]
-        keys = self._calls.state.partitions[0].keys
-        answered, until = self._calls.run(table, complete[0])
-        numbered = self._groups.numbers(table, keys)
-        values = answered.select(self._value_names).combine_chunks()
+        keys = self.state.keys
+        assert keys is not None, "set when the step was made"
+        found: dict[str, pa.Array | pa.ChunkedArray] = {}
+        until = complete[0]
+        if self._calls is not None:
+            answered, until = self._calls.run(table, complete[0])
+            found |= {
+                name: answered.column(name) for name in self._value_names if name in answered.column_names
+            }
+        groups_of, *arguments = self._columns.of(table)
+        numbered = keys.number(distinct_keys(groups_of, table.num_rows), groups_of)
+        rows = GroupedRows.of(numbered, len(keys) or 1)
+        for (call, figure), given in zip(self._figures, arguments, strict=True):
+            found[call.columns[0].name] = figure.run(rows, given, call)
+        values = pa.table({name: found[name] for name in self._value_names}).combine_chunks()
         known = 0 if self.state.told is None else self.state.told.num_rows
         told = values if self.state.told is None else pa.concat_tables([self.state.told, values])
-        order, partitions, head = by_partition(numbered, len(keys) or 1)
+        order, partitions = rows.order, rows.groups
+        first = np.ones(len(order), np.bool_)
+        first[1:] = partitions[1:] != partitions[:-1]
         # By row, where the values before it are among what was told.
         places = np.arange(len(order))
         source = np.empty(len(order), np.int64)
         source[order] = np.where(
-            places > head,
+            ~first,
             known + order[places - 1],
             np.where(partitions < known, partitions, -1),
         )
-        was = source >= 0
-        system = table.select(list(_SYSTEM)).combine_chunks()
-        groups = keys.values(numbered)
-        names = [*_SYSTEM, *self._group_names, *self._value_names]
-        before = told.take(pa.array(np.maximum(source, 0)))
-        made = changes(
-            pa.table([*system.columns, *groups, *before.columns], names=names),
-            pa.table([*system.columns, *groups, *values.columns], names=names),
-            was,
-            np.ones(len(was), np.bool_),
-        )
+        made = self._told(table, told, source, known, keys.values(numbered))
         latest = np.arange(len(keys) or 1)
         last = last_of_each(partitions)
         latest[partitions[last]] = known + order[last]
         self.state.told = told.take(pa.array(latest)).combine_chunks()
-        return without_unchanged(made, self._value_names).cast(self._schema), until
+        return made.cast(self._schema), until
+
+    def _told(
+        self, table: pa.Table, told: pa.Table, source: Figures, known: int, groups: Sequence[pa.Array]
+    ) -> pa.Table:
+        """The changes: by tuple, what was told before it (`source`, -1 for nothing), and what is told now."""
+        count = len(source)
+        halves = np.stack([source, known + np.arange(count)], axis=1).reshape(-1)
+        chosen = np.flatnonzero(halves >= 0)
+        ops = np.stack([np.full(count, UPDATE_BEFORE), np.where(source >= 0, UPDATE_AFTER, INSERT)], axis=1)
+        rows = pa.array(chosen // 2)
+        columns = [table.column(name).take(rows) for name in _SYSTEM]
+        columns += [group.take(rows) for group in groups]
+        columns += told.take(pa.array(halves[chosen])).columns
+        made = pa.table(columns, names=[*_SYSTEM, *self._group_names, *self._value_names])
+        made = with_ops(made, ops.reshape(-1)[chosen].astype(np.int8))
+        return made if self._counts_all else without_unchanged(made, self._value_names)
 
     def due(self) -> int | None:
         return None
+
+
+def _fresh(operator: GroupChanges) -> GroupChangesState:
+    return GroupChangesState(Keys(), [running_figure(call) for call in operator.calls])
 
 
 def group_changes(operator: GroupChanges, context: StepContext) -> GroupChangesStep | RowStep:

@@ -15,11 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from slicemill.esl.types.query import ExpiryColumn
+from slicemill.esl.types.schema import TIMESTAMP
 from slicemill.operators.join import placing
 from slicemill.operators.join.arrays import Places, Times, Words
 from slicemill.operators.join.block import DATA, DEADLINE, KEY, SEQ, TIME, Block
-from slicemill.operators.join.windows import WORD_BITS
+from slicemill.operators.join.windows import WORD_BITS, ends_of
+from slicemill.scalar.vectors import arrow_type
 
+_TIMESTAMP = arrow_type(TIMESTAMP)
 _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 
 
@@ -110,6 +114,13 @@ class Pairs:
         over = self.moments().to_numpy() >= self._column(0, DEADLINE, pa.int64()).to_numpy()
         if over.any():
             self.wanted[over] = 0
+
+    def keep_unexpired(self, side: int, expiry: ExpiryColumn, mask: NDArray[np.uint64]) -> None:
+        """These queries want no pair whose partner comes when a row of this side has left."""
+        ends = ends_of(self.data(side, expiry.column, _TIMESTAMP), expiry)
+        over = self.times(1 - side).to_numpy() >= ends
+        if over.any():
+            self.wanted[over] &= ~mask
 
     def dropped(self) -> Pairs:
         """The pairs that somebody wants still."""

@@ -24,7 +24,7 @@ from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.row_operator import predicate
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.rows import Row, Timed
-from slicemill.time import END
+from slicemill.time import BEGINNING, END
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,8 @@ class UnboundedJoinWindow:
 
 
 JoinWindow = TimeWindow | CountWindow | UnboundedJoinWindow
+# When a row leaves, whatever its window is; None is long ago.
+RowLife = Callable[[Row], int | None]
 
 
 def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
@@ -66,13 +68,18 @@ class JoinByRows:
     waits_for_time = True
 
     def __init__(
-        self, windows: Sequence[JoinWindow], condition: Callable[[Row], bool], member_times: bool = False
+        self,
+        windows: Sequence[JoinWindow],
+        condition: Callable[[Row], bool],
+        member_times: bool = False,
+        lives: Sequence[RowLife | None] = (),
     ) -> None:
         if len(windows) < 2:
             raise SlicemillError(f"a join needs two or more inputs, this one has {len(windows)}")
         self._windows = tuple(windows)
         self._condition = condition
         self._member_times = member_times
+        self._lives = lives or [None for _ in windows]
         self._stored: list[deque[Timed]] = [
             deque(maxlen=window.rows if isinstance(window, CountWindow) else None) for window in windows
         ]
@@ -89,10 +96,20 @@ class JoinByRows:
             row: Row = tuple(chain.from_iterable(part.row for part in combination))
             if self._member_times:
                 row += tuple(part.ts for part in combination)
-            if self._condition(row):
+            if self._all_live(combination) and self._condition(row):
                 out.append(Timed(tuple_.ts, row))
         self._stored[port].append(tuple_)
         return out
+
+    def _all_live(self, combination: Sequence[Timed]) -> bool:
+        """Does each part come before all others have left?"""
+        for place, life in enumerate(self._lives):
+            if life is not None:
+                end = life(combination[place].row)
+                others = (part.ts for other, part in enumerate(combination) if other != place)
+                if end is None or any(ts >= end for ts in others):
+                    return False
+        return True
 
     def advance(self, ts: int) -> Sequence[Timed]:
         for stored, window in zip(self._stored, self._windows, strict=True):
@@ -110,10 +127,12 @@ class JoinByRows:
 
 
 class _Kept(NamedTuple):
-    """A tuple, its number among those of its input, and its end."""
+    """A tuple, its number among those of its input, when it is met no more, and when that is told."""
 
     timed: Timed
     number: int
+    life: int
+    end: int
 
 
 class OuterJoinByRows:
@@ -122,6 +141,7 @@ class OuterJoinByRows:
     A tuple is kept for its own window, with whether it has been matched. When time reaches the end of the
     window, nothing that still comes can match it: if nothing has, it comes out then, with NULLs for the other
     stream. `lengths` are the windows, None where one never ends; `columns` how many columns each input has.
+    Where rows have `lives`, they end with these; one that has expired when it comes is told a moment later.
     """
 
     waits_for_time = True
@@ -133,23 +153,25 @@ class OuterJoinByRows:
         lengths: Sequence[int | None],
         columns: Sequence[int],
         condition: Callable[[Row], bool],
+        lives: Sequence[RowLife | None] = (None, None),
     ) -> None:
         self._kind = kind
+        self._lives = lives
         self._lengths = lengths
         self._columns = columns
         self._condition = condition
-        self._kept: list[deque[_Kept]] = [deque(), deque()]
+        self._kept: list[list[_Kept]] = [[], []]
         self._matched: list[set[int]] = [set(), set()]
         self._seen = [0, 0]
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
         out = list(self.advance(tuple_.ts))
-        new = _Kept(tuple_, self._seen[port])
-        self._seen[port] += 1
+        new = self._keep(port, tuple_)
         for old in self._kept[1 - port]:
             left, right = (new, old) if port == 0 else (old, new)
             row = (*left.timed.row, *right.timed.row)
-            if self._condition(row):
+            met = left.timed.ts < right.life and right.timed.ts < left.life
+            if met and self._condition(row):
                 again = left.number in self._matched[0]
                 self._matched[0].add(left.number)
                 self._matched[1].add(right.number)
@@ -158,14 +180,22 @@ class OuterJoinByRows:
         self._kept[port].append(new)
         return out
 
+    def _keep(self, port: int, tuple_: Timed) -> _Kept:
+        life, length = self._lives[port], self._lengths[port]
+        expires = END if life is None else life(tuple_.row)
+        expires = BEGINNING if expires is None else expires
+        end = expires if length is None else min(expires, tuple_.ts + length)
+        self._seen[port] += 1
+        return _Kept(tuple_, self._seen[port] - 1, expires, max(end, tuple_.ts + 1))
+
     def advance(self, ts: int) -> Sequence[Timed]:
         over: list[tuple[int, int, Row]] = []
-        for port, (kept, length) in enumerate(zip(self._kept, self._lengths, strict=True)):
-            while kept and length is not None and kept[0].timed.ts + length <= ts:
-                timed, number = kept.popleft()
-                if port in self._kind.unmatched and number not in self._matched[port]:
-                    over.append((timed.ts + length, port, timed.row))
-                self._matched[port].discard(number)
+        for port, kept in enumerate(self._kept):
+            for one in (one for one in kept if one.end <= ts):
+                if port in self._kind.unmatched and one.number not in self._matched[port]:
+                    over.append((one.end, port, one.timed.row))
+                self._matched[port].discard(one.number)
+            self._kept[port] = [one for one in kept if one.end > ts]
         over.sort(key=lambda entry: entry[:2])
         return [Timed(end, self._alone(port, row)) for end, port, row in over]
 
@@ -182,9 +212,8 @@ class OuterJoinByRows:
 
     def due(self) -> int | None:
         ends = [
-            one.timed.ts + length
+            one.end
             for port in self._kind.unmatched
-            if (length := self._lengths[port]) is not None
             for one in self._kept[port]
             if one.number not in self._matched[port]
         ]
@@ -200,7 +229,8 @@ class OuterJoinByRows:
 def outer_join_rows(join: WindowJoin, inputs: Sequence[Schema], output: Schema) -> OuterJoinByRows:
     lengths = [window.extent for window in join.windows]
     columns = [len(schema) for schema in inputs]
-    return OuterJoinByRows(join.kind, lengths, columns, predicate(join.condition, output))
+    lives = [_life(window, schema) for window, schema in zip(join.windows, inputs, strict=True)]
+    return OuterJoinByRows(join.kind, lengths, columns, predicate(join.condition, output), lives)
 
 
 def join_window(window: Window) -> JoinWindow:
@@ -209,13 +239,28 @@ def join_window(window: Window) -> JoinWindow:
     return CountWindow(window.extent) if window.frame is FrameUnit.ROWS else TimeWindow(window.extent)
 
 
-def join_rows(join: WindowJoin, output: Schema) -> JoinByRows:
+def join_rows(join: WindowJoin, inputs: Sequence[Schema], output: Schema) -> JoinByRows:
     windows = [join_window(window) for window in join.windows]
-    return JoinByRows(windows, predicate(join.condition, output), join.member_times)
+    lives = [_life(window, schema) for window, schema in zip(join.windows, inputs, strict=True)]
+    return JoinByRows(windows, predicate(join.condition, output), join.member_times, lives)
+
+
+def _life(window: Window, schema: Schema) -> RowLife | None:
+    expires = window.expires
+    if expires is None:
+        return None
+    place = schema.names.index(expires.column)
+
+    def end(row: Row) -> int | None:
+        at = row[place]
+        assert at is None or isinstance(at, int), "timestamps are microseconds"
+        return None if at is None else at + expires.after_us
+
+    return end
 
 
 def join_by_rows(join: WindowJoin, context: StepContext) -> RowStep:
     """The joins that are not split into joins of two: of three and more streams over counts of rows."""
     if join.kind is not JoinKind.INNER:
         return row_step(outer_join_rows(join, context.schemas, context.node.schema), context)
-    return row_step(join_rows(join, context.node.schema), context)
+    return row_step(join_rows(join, context.schemas, context.node.schema), context)

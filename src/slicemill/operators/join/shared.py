@@ -385,6 +385,9 @@ class JoinKernel:
                 pairs.compare_keys(self._key_types)
             if self._deadlines:
                 pairs.keep_deadlines()
+            for side in SIDES:
+                for expiry, mask in self._sides[side].expiry.masks.items():
+                    pairs.keep_unexpired(side, expiry, mask)
             yield pairs
 
     def _found(

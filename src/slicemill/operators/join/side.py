@@ -37,8 +37,9 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.measures import MeasuredStage
 from slicemill.operators.join.state import SideState, Stored, table_of
-from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, reach_of
+from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, expiry_of_side, reach_of
 from slicemill.storage.slice import Slice
+from slicemill.time import BEGINNING, END
 
 # The longest window is cut into about so many slices: they go as a whole when their time is over.
 _SLICES_PER_WINDOW = 8
@@ -81,6 +82,7 @@ class Side:
         beside = [pa.field(f"{PENDING}{word}", pa.uint64()) for word in range(seats.words if judged else 0)]
         self._slice_schema = pa.schema([*stored, *beside])
         self._seats = seats
+        self.expiry = expiry_of_side(seats, side)
         self._writing = writing or MeasuredStage()
         self.everybody = seats.mask(list(seats.members))
 
@@ -232,6 +234,8 @@ class Side:
         """Is it worth writing a slice anew, without the rows that nobody can reach any more?"""
         unwanted = stored.rows - sum(stored.last.values())  # by queries that are gone
         over = {name: rows for name, rows in stored.last.items() if not self._reaches(name, stored, now)}
+        if stored.half_over is not None and now >= stored.half_over:
+            return True
         cuts = self.state.cuts_us
         if cuts is None:
             return (unwanted + sum(over.values())) * _REWRITE_SHARE > stored.rows
@@ -261,14 +265,16 @@ class Side:
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
         """The rows that can still be met by a query that wants them, their masks naming no others."""
-        table = masked(conformed(block.whole_table, self._slice_schema), block.words & live)
+        words = self.expiry.unexpired(block, block.words & live, now)
+        table = masked(conformed(block.whole_table, self._slice_schema), words)
         return table.filter(pa.array(self._alive(block, live, now)))
 
     def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
         reach = self.reach
         alive = np.empty(block.rows, np.bool_)
+        words = self.expiry.unexpired(block, block.words, now)
         retain.find_alive(
-            block.times, self.numbers(block), block.words, live, now, self.state.seen,
+            block.times, self.numbers(block), words, live, now, self.state.seen,
             reach.windows_us, reach.windows_rows, reach.places, reach.bits, alive,
         )  # fmt: skip
         return alive
@@ -290,10 +296,29 @@ class Side:
             "wanted": wanted,
             "last": last,
             "pending": block.pending,
+            **self._lives(block),
         }
         stored = Stored(Slice(block.table), known)
         stored._block = block
         return stored
+
+    def _lives(self, block: Block) -> dict[str, object]:
+        """When rows that leave by a column have done so: the last one, by query, and half for good."""
+        by_query = self.expiry.by_query(block) if self.expiry else {}
+        if not by_query:
+            return {"ends": {}, "half_over": None}
+        ends: dict[str, int] = {}
+        over = np.full(block.rows, BEGINNING)
+        for name, (window_us, _) in self.reach.windows.items():
+            wants = (block.words & self._seats.mask([name])).any(axis=1)
+            until = np.full(block.rows, END)
+            if 0 <= window_us < FOREVER:
+                until = np.minimum(block.times, END - window_us) + window_us
+            if name in by_query:
+                until = np.minimum(until, by_query[name])
+                ends[name] = int(by_query[name][wants].max(initial=BEGINNING))
+            over = np.where(wants, np.maximum(over, until), over)
+        return {"ends": ends, "half_over": int(np.partition(over, block.rows // 2)[block.rows // 2])}
 
     def _counted(self, block: Block, live: NDArray[np.uint64]) -> tuple[dict[str, int], dict[str, int]]:
         reach = self.reach
@@ -311,6 +336,8 @@ class Side:
         """Can a query still reach some row of a slice, from this time on?"""
         window_us, window_rows = self.reach.windows[name]
         met = self.state.seen if seen is None else seen
+        if now >= stored.ends.get(name, END):
+            return False
         return bool(now - stored.latest < window_us or met - stored.last_number <= window_rows)
 
 

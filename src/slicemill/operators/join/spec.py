@@ -109,6 +109,11 @@ class SharedJoin(SharedOperator):
         return any(window.frame is FrameUnit.ROWS for window in windows)
 
     @property
+    def expires_rows(self) -> bool:
+        """Is there a window whose rows leave when a column of theirs says so?"""
+        return any(window.expires is not None for member in self.members for window in member.windows)
+
+    @property
     def judges_rows(self) -> bool:
         """Must it be known of rows whether they have been matched? Then all that can match is in one cell."""
         return any(member.kind is not JoinKind.INNER for member in self.members)
@@ -248,6 +253,8 @@ def _columns_read(join: SharedJoin, port: int) -> ColumnsRead:
         selection = member.selections[port]
         exprs += [selection] if selection is not None else []
         names |= {column for _, side, column in member.columns if side == port}
+        expires = member.windows[port].expires
+        names |= set() if expires is None else {expires.column}
         if member.residual is not None:
             mine = f"{port}."
             names |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
@@ -297,6 +304,7 @@ KINDS = (
         role=Role.STATEFUL,
         words=lambda join, *_: _join_words(join),
         label=lambda _: "join",
+        by_position=lambda _: True,
         waits_for_time=lambda *_: True,
         alias=lambda join, port: join.aliases[port],
         columns_read=lambda join, _, wanted: ColumnsRead(

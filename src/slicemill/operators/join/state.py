@@ -34,6 +34,9 @@ class Stored:
         self.last: dict[str, int] = known["last"]  # rows by the last query that wants them
         pending: NDArray[np.uint64] | None = known["pending"]
         self.pending = None if pending is None else np.require(pending, requirements="W")
+        # Where rows leave when a column says so: when the last one does, by query, and half of all for good.
+        self.ends: dict[str, int] = known["ends"]
+        self.half_over: int | None = known["half_over"]
         self._block: Block | None = None
 
     def plain(self) -> dict[str, Any]:
@@ -117,11 +120,14 @@ class JoinState:
 
 register(
     "join.stored",
-    2,
+    3,
     Stored,
     Stored.plain,
     lambda plain: Stored(plain["slice"], plain),
-    upgrade={1: lambda old: {**old, "pending": None}},
+    upgrade={
+        1: lambda old: {**old, "pending": None},
+        2: lambda old: {**old, "ends": {}, "half_over": None},
+    },
 )
 
 

@@ -8,7 +8,8 @@ has had no partner and will have none:
     |-------------|-------------------|------------|
     stored         met: bit cleared                 bit still set: (A, NULL) comes out, at this time
 
-Rows whose key is NULL meet nobody: they wait for that time outside the slices.
+Rows whose key is NULL meet nobody: they wait for that time outside the slices. Where a column says when rows
+expire, that is their time, if it is the earlier one and they have come by then.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from slicemill.columns.order import ranked
 from slicemill.columns.sequence_bits import ranked_bits
-from slicemill.esl.types.query import JoinKind
+from slicemill.esl.types.query import JoinKind, Window
 from slicemill.esl.types.schema import TIMESTAMP, Schema
 from slicemill.metrics.due import released_by_time
 from slicemill.operators.join.arrays import Places, Times, Words, places_in, places_out, words_in, words_out
@@ -32,7 +33,7 @@ from slicemill.operators.join.loops import loop
 from slicemill.operators.join.pairs import Pairs
 from slicemill.operators.join.side import Side, masked
 from slicemill.operators.join.spec import JoinMember
-from slicemill.operators.join.windows import WORD_BITS, QueryBits
+from slicemill.operators.join.windows import WORD_BITS, QueryBits, ends_of
 from slicemill.scalar.vectors import arrow_type
 from slicemill.storage.ties import with_seqs
 
@@ -144,7 +145,7 @@ class Unmatched:
         found = [
             part
             for side in member.kind.unmatched
-            for part in self._over(member, side, sides[side], new[side], known - _extent(member, side))
+            for part in self._over(member, side, sides[side], new[side], known)
         ]
         if not found:
             return None
@@ -174,10 +175,10 @@ class Unmatched:
         """Up to where both sides must be known for the first row that is pending to come out."""
         return min(
             (
-                first + _extent(member, side)
+                first
                 for member in self._members
                 for side in member.kind.unmatched
-                if (first := self._first(member, sides[side])) is not None
+                if (first := self._first(member, side, sides[side])) is not None
             ),
             default=None,
         )
@@ -186,43 +187,52 @@ class Unmatched:
         query = self._seats.bits[member.name]
         return query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
 
-    def _over(self, member: JoinMember, number: int, side: Side, new: Block, until: int) -> Iterator[_Told]:
-        """Rows up to a time that are pending, and are so no longer."""
+    def _over(self, member: JoinMember, number: int, side: Side, new: Block, known: int) -> Iterator[_Told]:
+        """Rows that are pending when their time has passed, and are so no longer."""
         word, bit = self._bit(member)
-        length = _extent(member, number)
-        held = [stored.block(self._seats.words) for stored in side.pending_from(until)]
+        window = member.windows[number]
+        oldest = known if window.expires is not None else known - _extent(window)
+        held = [stored.block(self._seats.words) for stored in side.pending_from(oldest)]
         for block in (*held, new):
             if block.pending is None:
                 continue
-            rows = np.flatnonzero((block.pending[:, word] & bit != 0) & (block.times <= until))
+            rows = np.flatnonzero((block.pending[:, word] & bit != 0) & (block.times <= oldest))
+            ends = _ends(window, block.times[rows], block.table, rows)
+            rows, ends = rows[ends <= known], ends[ends <= known]
             if len(rows):
                 block.pending[rows, word] &= ~bit
                 table = block.table.take(pa.array(rows))
-                yield _Told(number, block.times[rows] + length, column_numbers(table, SEQ), table)
+                yield _Told(number, ends, column_numbers(table, SEQ), table)
         lone = side.state.lone
         if lone is not None:
             masks = np.array(mask_words(lone, self._seats.words))
-            rows = np.flatnonzero((masks[:, word] & bit != 0) & (column_numbers(lone, TS) <= until))
+            rows = np.flatnonzero(masks[:, word] & bit)
+            ends = _ends(window, column_numbers(lone, TS)[rows], lone, rows)
+            rows, ends = rows[ends <= known], ends[ends <= known]
             if len(rows):
                 table = lone.take(pa.array(rows))
                 masks[rows, word] &= ~bit
                 side.state.lone = _wanted(masked(lone, masks), masks)
-                yield _Told(number, column_numbers(table, TS) + length, column_numbers(table, SEQ), table)
+                yield _Told(number, ends, column_numbers(table, SEQ), table)
 
-    def _first(self, member: JoinMember, side: Side) -> int | None:
-        """The timestamp of the first row that is pending; slices are in the order of time."""
+    def _first(self, member: JoinMember, number: int, side: Side) -> int | None:
+        """When the first row that is pending comes out; slices are in the order of time."""
         word, bit = self._bit(member)
+        window = member.windows[number]
         found = []
         for stored in side.state.slices:
             if stored.pending is not None:
                 rows = np.flatnonzero(stored.pending[:, word] & bit)
                 if len(rows):
-                    found.append(int(stored.block(self._seats.words).times[rows].min()))
-                    break
+                    block = stored.block(self._seats.words)
+                    found.append(int(_ends(window, block.times[rows], block.table, rows).min()))
+                    if window.expires is None:
+                        break
         lone = side.state.lone
         if lone is not None:
             rows = np.flatnonzero(mask_words(lone, self._seats.words)[:, word] & bit)
-            found += [int(column_numbers(lone, TS)[rows[0]])] if len(rows) else []
+            ends = _ends(window, column_numbers(lone, TS)[rows], lone, rows)
+            found += [int(ends.min())] if len(rows) else []
         return min(found, default=None)
 
     def _values(self, part: _Told, side: int, column: str) -> pa.Array:
@@ -240,10 +250,19 @@ class Unmatched:
         return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def _extent(member: JoinMember, side: int) -> int:
-    extent = member.windows[side].extent
-    assert extent is not None, "the binder asks for a window that ends"
-    return extent
+def _extent(window: Window) -> int:
+    assert window.extent is not None, "the binder asks for a window that ends"
+    return window.extent
+
+
+def _ends(window: Window, times: Times, table: pa.Table, rows: NDArray[np.int64]) -> Times:
+    """When rows that came at these times can no longer be matched; later than they came."""
+    if window.expires is None:
+        return times + _extent(window)
+    ends = ends_of(table.column(DATA + window.expires.column).take(pa.array(rows)), window.expires)
+    if window.extent is not None:
+        ends = np.minimum(ends, times + window.extent)
+    return np.maximum(ends, times + 1)
 
 
 def _wanted(table: pa.Table, masks: NDArray[np.uint64]) -> pa.Table | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.order import fanned_out
-from slicemill.columns.pieces import kept_from
+from slicemill.columns.pieces import kept_from, together
 from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
@@ -70,7 +70,7 @@ class ViewLookupStep:
         arrived = []
         for waiting, table, schema in zip(state.waiting, tables, self._schemas, strict=True):
             named = table.rename_columns(schema.names).cast(schema)
-            arrived.append(pa.concat_tables([waiting, named]))
+            arrived.append(together([waiting, named]))
         known = [
             max([told, *_times(table.slice(max(len(table) - 1, 0))).tolist()])
             for told, table in zip(complete, arrived, strict=True)
@@ -84,7 +84,7 @@ class ViewLookupStep:
             table.slice(count).combine_chunks() for table, count in zip(arrived, counts, strict=True)
         ]
         new = new.drop_columns([SEQ, ARRIVAL]).combine_chunks()
-        content = pa.concat_tables([*(piece.table for piece in state.content), new]).slice(state.passed)
+        content = together([*(piece.table for piece in state.content), new]).slice(state.passed)
         out = self._met(stream, content)
         passed = state.passed + self._passed(_times(content), until)
         state.content, state.passed = kept_from(state.content, new, passed)

@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.columns.sequence_bits import SEQ_BITS
-from slicemill.esl.types.schema import Schema
+from slicemill.esl.types.schema import TIMESTAMP, Schema
 from slicemill.operators.join import probe
 from slicemill.operators.join.answers import Answer
 from slicemill.operators.join.arrays import Places
-from slicemill.operators.join.block import ARRIVAL, SEQ, TIME, TS, Block, column_numbers, grouped
+from slicemill.operators.join.block import ARRIVAL, DATA, SEQ, TIME, TS, Block, column_numbers, grouped
 from slicemill.operators.join.conditions import Selections
 from slicemill.operators.join.side import ServedQuery, Side
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.state import SideState
-from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, reach_of
+from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, ends_of, reach_of
 from slicemill.operators.multijoin.entry import StreamEntry, hash_column, key_columns, views
 from slicemill.operators.multijoin.indexes import BY_TIME, Indexes, KeyIndex, Target
 from slicemill.operators.multijoin.keys import KeyTable, Link
@@ -39,11 +39,13 @@ from slicemill.operators.multijoin.results import JoinedResults, NewRows
 from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin
 from slicemill.operators.multijoin.state import MultiJoinState
 from slicemill.scalar.values import ExpressionError
+from slicemill.scalar.vectors import arrow_type
 from slicemill.shedding.ages import AgeCounter
 from slicemill.time import BEGINNING
 
 PARTIALS_PER_BLOCK = 1 << 19
 _NO_NUMBERS = np.zeros(0, np.int64)
+_TIMESTAMP = arrow_type(TIMESTAMP)
 
 
 class MultiJoinKernel:
@@ -312,11 +314,23 @@ class MultiJoinKernel:
             at_once = self._at_once[id(further)]
             for grown in self._probed(mine, look, mask, at_once, targets[look.target]):
                 met = len(grown)
+                self._keep_unexpired(grown, node.bound[0], look.target)
                 unknown = self._residuals.test(grown, self._tests[id(further)])
                 kept = grown.dropped()
                 self.state.measures.probed(look.name, 0, met, len(kept))
                 if len(kept):
                     self._go(kept, further, targets, [*postponed, *unknown], found, errors)
+
+    def _keep_unexpired(self, grown: Partials, source: int, target: int) -> None:
+        """Queries whose rows expire want no row that comes later than another has left.
+
+        The source's row is the latest: a row that it meets is there for all others, and these for it.
+        """
+        for input_, others in ((target, grown.times), (source, None)):
+            for expiry, mask in self._sides[input_].expiry.masks.items():
+                ends = ends_of(grown.column(input_, DATA + expiry.column, _TIMESTAMP), expiry)
+                met = grown.numbers(target, TIME) if others is None else others
+                grown.words[met >= ends] &= ~mask
 
     # -- probing ---------------------------------------------------------------------------------------
 

@@ -186,6 +186,8 @@ def _columns_read(join: SharedMultiJoin, port: int) -> ColumnsRead:
         selection = member.selections[side]
         exprs += [selection] if selection is not None else []
         names |= {column for _, of, column in member.columns if of == side}
+        expires = member.windows[side].expires
+        names |= set() if expires is None else {expires.column}
         if member.residual is not None:
             mine = f"{side}."
             names |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}

@@ -7,7 +7,7 @@ later has seen less, so it has a routine of its own, or shares one with those th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slicemill.aggregate.calls import Uda
@@ -86,11 +86,14 @@ class CallsState:
         catalog: Catalog,
         costs: CoreCosts | None = None,
     ) -> None:
-        """Go on with these members: those that are new begin together, and what only others had is gone."""
+        """Go on with these members: those that are new begin together, and what only others had is gone.
+
+        What is read of the rows of one that goes on may be less, or a column that its stream has got since.
+        """
         known = {
-            name: state
+            name: replace(state, member=members[name])
             for name, state in self.members.items()
-            if name not in newcomers and members.get(name) == state.member
+            if name in members and name not in newcomers and members[name].calls == state.member.calls
         }
         first = self.begun
         self.members = {

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from slicemill.columns.changes import selected, with_ops, without_unchanged
 from slicemill.columns.keys import whole
-from slicemill.esl.types.expression import Expr
+from slicemill.esl.types.expression import ColumnRef, Expr
 from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import OP, Schema
 from slicemill.operators.select.kernels import project_table
@@ -33,13 +33,17 @@ class ProjectChangesStep:
     def __init__(self, items: Sequence[SelectItem], schema: Schema) -> None:
         self._names = [item.name for item in items if item.name != OP]
         self._columns = compile_many([item.expr for item in items if item.name != OP], schema)
+        # What was a change is one as long as every column is there, under whatever name.
+        self._has_all = set(schema.own.names) <= {
+            item.expr.name for item in items if isinstance(item.expr, ColumnRef)
+        }
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table = tables[0]
         made = project_table(table, self._names, self._columns)
         place = sum(is_system_column(name) for name in made.column_names)
         made = made.add_column(place, table.schema.field(OP), table.column(OP))
-        return without_unchanged(made, self._names), complete[0]
+        return made if self._has_all else without_unchanged(made, self._names), complete[0]
 
 
 class InsertsStep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -10,10 +11,13 @@ from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.relation import SelectItem
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
+from slicemill.operators.graph import Node
 from slicemill.operators.select.changes import FilterChangesStep, InsertsStep, ProjectChangesStep
 from slicemill.operators.select.kernels import filter_table, project_table
 from slicemill.operators.select.spec import Filter, Project
 from slicemill.scalar.columns import compile_many, compile_vector
+
+_REMEMBERED = 1 << 13
 
 
 class FilterStep:
@@ -33,13 +37,24 @@ class ProjectStep:
         return project_table(tables[0], self._names, self._columns), complete[0]
 
 
-def filter_step(where: Filter, context: StepContext) -> FilterStep | FilterChangesStep:
-    (schema,) = context.schemas
-    return (FilterChangesStep if schema.changelog else FilterStep)(where.condition, schema)
+def filter_step(_: Filter, context: StepContext) -> FilterStep | FilterChangesStep:
+    return _filter_step(context.node, *context.schemas)
 
 
-def project_step(project: Project, context: StepContext) -> ProjectStep | ProjectChangesStep | InsertsStep:
-    (schema,) = context.schemas
+def project_step(_: Project, context: StepContext) -> ProjectStep | ProjectChangesStep | InsertsStep:
+    return _project_step(context.node, *context.schemas)
+
+
+# A thousand selections are one unit: when a query comes to it or leaves it, the others are there already.
+@lru_cache(_REMEMBERED)
+def _filter_step(node: Node, schema: Schema) -> FilterStep | FilterChangesStep:
+    assert isinstance(node.operator, Filter)
+    return (FilterChangesStep if schema.changelog else FilterStep)(node.operator.condition, schema)
+
+
+@lru_cache(_REMEMBERED)
+def _project_step(node: Node, schema: Schema) -> ProjectStep | ProjectChangesStep | InsertsStep:
+    assert isinstance(node.operator, Project)
     if schema.changelog:
-        return ProjectChangesStep(project.items, schema)
-    return (InsertsStep if context.node.schema.changelog else ProjectStep)(project.items, schema)
+        return ProjectChangesStep(node.operator.items, schema)
+    return (InsertsStep if node.schema.changelog else ProjectStep)(node.operator.items, schema)

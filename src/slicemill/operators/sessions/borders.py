@@ -9,9 +9,19 @@ of the key belongs to the session if it comes up to then; a tuple that closes th
                      [b----------)                  b to 5: the session holds until 5
                               [c---------)          c comes in time: until 8
                                              [d     d begins another
+
+Sessions of a smaller gap are pieces of those of a larger one. So one pass finds those of all gaps: a distance
+between two tuples ends the sessions of the gaps that are below it, and leaves the others alone.
+
+    distances     2   1   9   3   2
+    gap 4       [ .   .   . ) [ .   .   . )
+    gap 2       [ .   .   . ) [ . ) [ .   . )
+    gap 1       [ . ) [ . . ) [ . ) [ . ) [ . )
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +32,119 @@ Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 FOREVER = 2**62  # an end that time never reaches
+_NONE = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Sessions that have ended, as stretches [start, stop) of sorted rows, when, and of which gap."""
+
+    gaps: Integers
+    starts: Integers
+    stops: Integers
+    until: Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Segmented:
+    """Sessions that have ended, by gap the earliest end of an open one, and the rows of open ones."""
+
+    ended: Ended
+    held: tuple[int | None, ...]
+    is_open: Mask
+
+
+def sessions_of_gaps(
+    keys: Integers, times: Integers, closes: Mask, gaps: Integers, now: int, closed: int
+) -> Segmented:
+    """Sessions of several gaps, which ascend; those that ended before `closed` are left out.
+
+    >>> found = sessions_of_gaps(
+    ...     np.zeros(3, np.int64), np.array([0, 2, 5]), np.zeros(3, np.bool_), np.array([1, 2, 9]), 6, 0
+    ... )
+    >>> found.ended.gaps.tolist(), found.ended.starts.tolist(), found.ended.stops.tolist()
+    ([0, 0, 1], [0, 1, 0], [1, 2, 2])
+    >>> found.ended.until.tolist()
+    [1, 3, 4]
+    >>> found.held, found.is_open.tolist()
+    ((6, 7, 14), [True, True, True])
+    """
+    which, starts, stops, until, held, is_open = _nested(keys, times, closes, gaps, now, closed)
+    earliest = tuple(None if end == _NONE else end for end in held.tolist())
+    return Segmented(Ended(which, starts, stops, until), earliest, is_open)
+
+
+@kernel
+def _nested(
+    keys: Integers, times: Integers, closes: Mask, gaps: Integers, now: int, closed: int
+) -> tuple[Integers, Integers, Integers, Integers, Integers, Mask]:
+    """Ended sessions of all gaps, in the order in which they ended."""
+    rows, many = len(keys), len(gaps)
+    most = many  # of sessions that may end
+    for i in range(1, rows):
+        if closes[i - 1] or keys[i] != keys[i - 1] or times[i] - times[i - 1] > gaps[0]:
+            most += many
+    which, starts = np.empty(most, np.int64), np.empty(most, np.int64)
+    stops, until = np.empty(most, np.int64), np.empty(most, np.int64)
+    held = np.full(many, _NONE, np.int64)
+    is_open = np.zeros(rows, np.bool_)
+    begun = np.zeros(many, np.int64)
+    count = 0
+    for i in range(1, rows + 1):
+        last = i - 1
+        cut = i == rows or closes[last] or keys[i] != keys[last]
+        if not cut and times[i] - times[last] <= gaps[0]:
+            continue
+        for gap in range(many):
+            if not cut and times[i] - times[last] <= gaps[gap]:
+                break
+            end = times[last]
+            if not closes[last]:
+                end = FOREVER if gaps[gap] >= FOREVER else min(end, FOREVER - gaps[gap]) + gaps[gap]
+            if end >= now or end >= FOREVER:
+                held[gap] = min(held[gap], end)
+                if gap == many - 1:
+                    is_open[begun[gap] : i] = True
+            elif end >= closed:
+                which[count], starts[count], stops[count], until[count] = gap, begun[gap], i, end
+                count += 1
+            begun[gap] = i
+    return (
+        which[:count].copy(),
+        starts[:count].copy(),
+        stops[:count].copy(),
+        until[:count].copy(),
+        held,
+        is_open,
+    )
+
+
+def sessions_until(
+    keys: Integers, times: Integers, ends: Integers, closes: Mask, now: int, closed: int
+) -> Segmented:
+    """Sessions whose tuples say themselves up to when they hold them open."""
+    starts, until = session_borders(keys, times, ends, closes)
+    stops = np.append(starts[1:], len(keys))[: len(starts)]
+    opened = (until >= now) | (until >= FOREVER)
+    done = ~opened & (until >= closed)
+    held = int(until[opened].min()) if opened.any() else None
+    ended = Ended(np.zeros(done.sum(), np.int64), starts[done], stops[done], until[done])
+    return Segmented(ended, (held,), np.repeat(opened, stops - starts))
+
+
+@kernel
+def to_the_end(order: Integers, keys: Integers, needed: Mask) -> Mask:
+    """Rows that are needed, and all of their keys behind them.
+
+    So what stays of a session that is over for somebody is always its end, which still says when it was over.
+    """
+    out = np.zeros(len(order), np.bool_)
+    stays = False
+    for i in range(len(order)):
+        row = order[i]
+        stays = needed[row] or (stays and keys[row] == keys[order[i - 1]])
+        out[row] = stays
+    return out
 
 
 @kernel

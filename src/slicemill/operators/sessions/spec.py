@@ -56,7 +56,7 @@ class SharedSessions(SharedOperator):
     members: tuple[SessionMember, ...]
 
 
-def _session(window: SessionWindow) -> str:
+def session_words(window: SessionWindow) -> str:
     parts = [] if window.gap_us is None else [f"gap {format_us(window.gap_us)}"]
     parts += [] if window.until is None else [f"until {render(window.until)}"]
     parts += [] if window.close is None else [f"closed when {render(window.close)}"]
@@ -64,7 +64,7 @@ def _session(window: SessionWindow) -> str:
 
 
 def _words(operator: SessionAggregate) -> Description:
-    facts = [*grouped(operator.calls, operator.group_by), ("session", _session(operator.session))]
+    facts = [*grouped(operator.calls, operator.group_by), ("session", session_words(operator.session))]
     return Description("γ", "Sessions", tuple(facts))
 
 

@@ -36,9 +36,9 @@ def _words(call: TableCall, *_: object) -> Description:
     return Description("⋈", f"Table {call.function}({values}) AS {call.alias}", ())
 
 
-def _keys_below(call: TableCall, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+def stream_keys_below(alias: str, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
     """Keys that are the stream's alone, under the names they have there."""
-    prefix = f"{call.stream_alias}." if call.stream_alias else ""
+    prefix = f"{alias}." if alias else ""
     own = {prefix + name for name in graph[node.inputs[0]].schema.names}
     if not all(columns_of(key) <= own for key in keys):
         return None
@@ -58,7 +58,7 @@ KINDS = (
         alias=lambda call, _: call.stream_alias,
         columns_read=lambda call, _, wanted: ColumnsRead([value for _, value in call.arguments], wanted),
         keeps_state=False,
-        keys_below=_keys_below,
+        keys_below=lambda call, node, graph, keys: stream_keys_below(call.stream_alias, node, graph, keys),
         seq_bits=lambda _, bits, *__: fanned_bits(bits),
         step="slicemill.operators.table_call.step:table_call",
     ),

@@ -40,9 +40,9 @@ class TopN(Operator):
         return self.limit == 1 and self.by.function == "row_number" and not self.retracts
 
     @property
-    def by_rows(self) -> bool:
-        """Is there no kernel for it?"""
-        return not self.appends and not self.one_each
+    def several(self) -> bool:
+        """Is it about some rows of each partition, no two of which have the same place?"""
+        return self.by.function == "row_number" and not (self.appends or self.one_each or self.retracts)
 
 
 def order_of(by: RankedBy) -> Fact:
@@ -73,8 +73,10 @@ def _keys_below(top: TopN, node: Node, graph: QueryGraph, keys: Keys) -> KeysBel
 
 
 def _seq_bits(top: TopN, bits: int) -> int:
-    if not top.by_rows:
+    if top.appends or top.one_each:
         return bits
+    if top.several:
+        return fanned_bits(bits)
     return SEQ_BITS if top.retracts or not top.by.partition_by else fanned_bits(ranked_bits(bits))
 
 
@@ -84,6 +86,7 @@ KINDS = (
         role=Role.STATEFUL,
         words=lambda top, *_: _words(top),
         label=lambda _: "top",
+        by_position=lambda top: not (top.appends or top.one_each or top.several),
         columns_read=lambda top, _, wanted: _columns_read(top, wanted),
         unit=UnitOf.KEYS,
         keys=lambda top: None if top.retracts else (top.by.partition_by,),

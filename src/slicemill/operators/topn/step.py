@@ -1,4 +1,4 @@
-"""The first rows of each partition, by kernels where they are told by time, or are one each."""
+"""The first rows of each partition, by kernels where rows have places of their own, and only come."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from slicemill.columns.changes import changes
 from slicemill.columns.intervals import by_partition, last_of_each, running
 from slicemill.columns.keys import Keys
+from slicemill.columns.pieces import together
 from slicemill.columns.ranking import order_codes, ordered_by
 from slicemill.operators.context import StepContext
 from slicemill.operators.partitioned import Columns, Partitioned
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.operators.topn.candidates import CandidatesStep
 from slicemill.operators.topn.rows import top_rows
+from slicemill.operators.topn.several import SeveralRowsStep
 from slicemill.operators.topn.spec import TopN
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
@@ -104,7 +106,7 @@ class BestRowsStep:
         if state.best is not None:
             known = state.best.num_rows
             touched = np.unique(numbered[numbered < known]).astype(np.int64)
-            rows = pa.concat_tables([state.best.take(pa.array(touched)), new])
+            rows = together([state.best.take(pa.array(touched)), new])
         rows = rows.combine_chunks()
         old = len(touched)
         all_numbers = np.concatenate([touched.astype(np.int32), numbered])
@@ -137,7 +139,7 @@ class BestRowsStep:
 
     def _keep(self, rows: pa.Table, best: NDArray[np.int64], of: NDArray[np.int32], known: int) -> None:
         state = self.state
-        kept = rows if state.best is None else pa.concat_tables([state.best, rows])
+        kept = rows if state.best is None else together([state.best, rows])
         places = np.arange(len(state.keys) or 1)
         places[of] = known + best
         state.best = kept.take(pa.array(places)).combine_chunks()
@@ -161,11 +163,15 @@ def _all(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.ones(len(rows), np.bool_)
 
 
-def top(operator: TopN, context: StepContext) -> FirstRowsStep | BestRowsStep | CandidatesStep | RowStep:
+def top(
+    operator: TopN, context: StepContext
+) -> FirstRowsStep | BestRowsStep | SeveralRowsStep | CandidatesStep | RowStep:
     if operator.appends:
         return FirstRowsStep(operator, context)
     if operator.one_each:
         return BestRowsStep(operator, context)
+    if operator.several:
+        return SeveralRowsStep(operator, context)
     rows = top_rows(operator, context)
     step = row_step(rows, context)
     return step if operator.retracts else CandidatesStep(operator, rows, step, context.schemas[0])

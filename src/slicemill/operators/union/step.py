@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from slicemill.columns.order import ranked, renumbered
+from slicemill.columns.pieces import together
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
@@ -54,8 +55,7 @@ class MergeStep:
         if self._ranks is not None:
             named = [_of_input(table, place, self._ranks) for place, table in enumerate(named)]
         inputs = [
-            new if old is None else pa.concat_tables([old, new])
-            for old, new in zip(waited, named, strict=True)
+            new if old is None else together([old, new]) for old, new in zip(waited, named, strict=True)
         ]
         registers = [max(known, told) for known, told in zip(state.registers, complete, strict=True)]
         merged = merged_by_time(inputs, registers, in_order=True)

@@ -7,16 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from slicemill.columns.keys import distinct_keys
 from slicemill.columns.order import renumbered
+from slicemill.columns.pieces import together
 from slicemill.columns.ranking import order_codes, ordered_by
 from slicemill.operators.context import StepContext
 from slicemill.operators.partitioned import Columns
 from slicemill.operators.window_top.spec import WindowTop
 from slicemill.scalar.vectors import numbers
-from slicemill.storage.arrow_schema import TS
+from slicemill.storage.arrow_schema import TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
 from slicemill.time import END
+
+Places = NDArray[np.int64]
 
 
 @stored_as("window_top", version=1)
@@ -33,32 +38,67 @@ class WindowTopStep:
         (schema,) = context.schemas
         self.state = context.state if isinstance(context.state, WindowTopState) else WindowTopState()
         self._limit = operator.limit
-        self._order = Columns([[expr for expr, _ in operator.by.order_by]], schema)
+        self._by = operator.by
+        self._columns = Columns(
+            [operator.by.partition_by, [expr for expr, _ in operator.by.order_by]], schema
+        )
         self._falls = [falls for _, falls in operator.by.order_by]
+        self._shown = operator.shown
+        self._schema = with_system_columns(to_arrow(context.node.schema))
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state, until = self.state, complete[0]
-        rows = tables[0] if state.waiting is None else pa.concat_tables([state.waiting, tables[0]])
+        rows = tables[0] if state.waiting is None else together([state.waiting, tables[0]])
         ts = _times(rows)
         ready = len(ts) if until == END else int(np.searchsorted(ts, until))
         state.waiting = rows.slice(ready).combine_chunks()
         held = int(ts[ready]) if ready < len(ts) else END
         out = renumbered(self._ordered(rows.slice(0, ready).combine_chunks()), state.next_seq)
         state.next_seq += out.num_rows
-        return out, min(until, held)
+        return out.select(self._schema.names).cast(self._schema), min(until, held)
 
     def due(self) -> int | None:
         waiting = self.state.waiting
         return int(_times(waiting)[0]) + 1 if waiting is not None and waiting.num_rows else None
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
-        ts = _times(rows)
-        columns = zip(self._order.of(rows)[0], self._falls, strict=True)
-        codes = [order_codes(column, falls) for column, falls in columns]
-        order = ordered_by([ts, *codes], np.arange(len(ts)))
-        if self._limit is not None:
-            order = order[np.arange(len(ts)) - np.searchsorted(ts, ts) < self._limit]
-        return rows.take(pa.array(order))
+        ts, arrival = _times(rows), np.arange(rows.num_rows)
+        keys, columns = self._columns.of(rows)
+        codes = [order_codes(column, falls) for column, falls in zip(columns, self._falls, strict=True)]
+        groups = [ts]
+        if keys:
+            found = distinct_keys(keys, len(ts))
+            groups.append(np.asarray(found.rows)[found.codes])  # partitions by their first rows
+        order = ordered_by([*groups, *codes], -arrival if self._by.latest_first else arrival)
+        if self._limit is None:
+            return rows.take(pa.array(order))
+        first = _begins(groups, order)
+        ranks = _ranks(self._by.function, first, first | _begins(codes, order))
+        out = rows.take(pa.array(order))
+        if self._shown is not None:
+            out = out.append_column(self._shown, pa.array(ranks))
+        return out.filter(pa.array(ranks <= self._limit))
+
+
+def _begins(codes: Sequence[Places], order: Places) -> NDArray[np.bool_]:
+    """Where in an order the first of rows with equal codes are."""
+    begins = np.zeros(len(order), np.bool_)
+    begins[:1] = True
+    for code in codes:
+        begins[1:] |= code[order][1:] != code[order][:-1]
+    return begins
+
+
+def _ranks(function: str, first: NDArray[np.bool_], other: NDArray[np.bool_]) -> Places:
+    """The ranks of rows in order: `first` ones of a partition, and those `other` than the one before."""
+    places = np.arange(len(first))
+    starts = np.maximum.accumulate(np.where(first, places, 0))
+    if function == "row_number":
+        return places - starts + 1
+    if function == "rank":
+        return np.asarray(np.maximum.accumulate(np.where(other, places, 0)) - starts + 1)
+    counted = np.cumsum(other)
+    return np.asarray(counted - counted[starts] + 1)
 
 
 def _times(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
-from slicemill.aggregate.definition import RowCall, base_of, comparable, evaluate, shown
+from slicemill.aggregate.definition import RowCall, align, base_of, comparable, evaluate, shown
 from slicemill.columns.ranking import sort_key
 from slicemill.operators.emit.spec import Emit
+from slicemill.operators.join_changes.spec import JoinChanges
 from slicemill.operators.topn.spec import TopN
+from slicemill.operators.window_changes.spec import WindowChanges
+from slicemill.operators.window_top.spec import WindowTop
 from slicemill.rows import Row, Timed
 
 
@@ -122,10 +125,11 @@ class GroupChangesOperator(Changes):
         rows = self._rows[key]
         if not rows and self._grouped:
             return None
-        for call in self._calls:
-            returned = evaluate(base_of(call.definition), map(call.arguments, rows))
-            values += call.definition.row_of(returned[-1])
-        return values
+        if not self._calls:
+            return values
+        returned = [evaluate(base_of(call.definition), map(call.arguments, rows)) for call in self._calls]
+        found = align([call.definition for call in self._calls], returned)
+        return values + found[0] if found else None
 
 
 class DistinctOperator(Changes):
@@ -289,13 +293,13 @@ class EmitOperator:
 
 
 class WindowTopOperator:
-    """Rows of one timestamp in order, no more of them than the limit."""
+    """Rows of one timestamp, partition by partition, in order; none whose rank is above the limit."""
 
     inputs = 1
     waits_for_time = True
 
-    def __init__(self, order: Callable[[Row], Row], falls: Sequence[bool], limit: int | None) -> None:
-        self._order, self._falls, self._limit = order, falls, limit
+    def __init__(self, top: WindowTop, partition: Callable[[Row], Row], order: Callable[[Row], Row]) -> None:
+        self._top, self._partition, self._order = top, partition, order
         self._waiting: list[Timed] = []
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
@@ -319,6 +323,165 @@ class WindowTopOperator:
         while self._waiting and (ts is None or self._waiting[0].ts < ts):
             window = [one for one in self._waiting if one.ts == self._waiting[0].ts]
             self._waiting = self._waiting[len(window) :]
-            window.sort(key=lambda one: sort_key(self._order(one.row), self._falls))
-            told += window[: self._limit]
+            partitions: dict[Row, list[Timed]] = {}
+            for one in window:
+                partitions.setdefault(comparable(self._partition(one.row)), []).append(one)
+            for rows in partitions.values():
+                told += self._first(rows)
         return told
+
+    def _first(self, rows: list[Timed]) -> list[Timed]:
+        by = self._top.by
+        falls = [descending for _, descending in by.order_by]
+        if by.latest_first:
+            rows.reverse()
+        rows.sort(key=lambda one: sort_key(self._order(one.row), falls))
+        keys = [sort_key(self._order(one.row), falls) for one in rows]
+        told: list[Timed] = []
+        for place, (one, key) in enumerate(zip(rows, keys, strict=True)):
+            rank = place + 1
+            if by.function == "rank":
+                rank = keys.index(key) + 1
+            elif by.function == "dense_rank":
+                before = keys[: keys.index(key)]
+                rank = sum(1 for at, other in enumerate(before) if other not in before[:at]) + 1
+            if self._top.limit is None or rank <= self._top.limit:
+                told.append(one if self._top.shown is None else Timed(one.ts, (*one.row, rank)))
+        return told
+
+
+class JoinChangesOperator:
+    """A join of tables that change: all rows are kept, and with each change all are joined again."""
+
+    inputs = 2
+    waits_for_time = True
+
+    def __init__(self, join: JoinChanges, matches: Callable[[Row], bool], widths: tuple[int, int]) -> None:
+        self._join, self._matches, self._widths = join, matches, widths
+        self._rows: tuple[dict[int, Row], dict[int, Row]] = ({}, {})
+        self._before: list[Row | None] = [None, None]
+        self._arrived = 0
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        op, row = (tuple_.row[0], tuple_.row[1:]) if self._join.retracts[port] else ("insert", tuple_.row)
+        if op == "update_before":
+            self._before[port] = row
+            return ()
+        was = self._joined()
+        self._change(port, row if op == "delete" else self._before[port], None if op == "delete" else row)
+        self._before[port] = None
+        now = self._joined()
+        gone, stays, new = was.keys() - now.keys(), was.keys() & now.keys(), now.keys() - was.keys()
+        told = [row for pair in sorted(gone) for row in difference(was[pair], None)]
+        told += [row for pair in sorted(stays) for row in difference(was[pair], now[pair])]
+        told += [row for pair in sorted(new) for row in difference(None, now[pair])]
+        return [Timed(tuple_.ts, row) for row in told]
+
+    def _change(self, port: int, leaves: Row | None, comes: Row | None) -> None:
+        rows = self._rows[port]
+        number = None
+        if leaves is not None:
+            number = min(n for n, row in rows.items() if comparable(row) == comparable(leaves))
+            del rows[number]
+        if comes is not None:
+            if number is None:
+                self._arrived += 1
+                number = self._arrived
+            rows[number] = comes
+
+    def _joined(self) -> dict[tuple[int, int], Row]:
+        left, right = self._rows
+        found = {(a, b): left[a] + right[b] for a in left for b in right if self._matches(left[a] + right[b])}
+        if 0 in self._join.kind.unmatched:
+            met = {a for a, _ in found}
+            found |= {(a, 0): row + (None,) * self._widths[1] for a, row in left.items() if a not in met}
+        if 1 in self._join.kind.unmatched:
+            met = {b for _, b in found}
+            found |= {(0, b): (None,) * self._widths[0] + row for b, row in right.items() if b not in met}
+        return found
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+
+class WindowChangesOperator:
+    """Windows that tell early and late results: all tuples are kept, and windows computed anew of them."""
+
+    inputs = 1
+    waits_for_time = True
+
+    def __init__(
+        self,
+        windows: WindowChanges,
+        calls: Sequence[RowCall],
+        group: Callable[[Row], Row],
+        time: Callable[[Row], int] | None,
+    ) -> None:
+        self._windows, self._calls, self._group, self._time = windows, calls, group, time
+        self._held: dict[int, dict[Row, list[Row]]] = {}
+        self._told: dict[tuple[int, Row], Row] = {}
+        self._waiting: list[tuple[int, int, Row]] = []  # when it came, its window and group
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        windows, now = self._windows, tuple_.ts
+        ts = now if self._time is None else min(self._time(tuple_.row), now)
+        key = comparable(self._group(tuple_.row))
+        told: list[Timed] = []
+        for end in windows.ends(ts):
+            if windows.late is not None and end + windows.late.within_us <= now:
+                continue
+            self._held.setdefault(end, {}).setdefault(key, []).append(tuple_.row)
+            if end <= now:
+                told += self._changes(now, end, key)
+            else:
+                self._waiting.append((now, end, key))
+        return told
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        told: list[Timed] = []
+        while (moment := self.due()) is not None and moment <= ts:
+            told += self._at(moment)
+        return told
+
+    def finish(self) -> Sequence[Timed]:
+        told: list[Timed] = []
+        while (moment := self.due()) is not None:
+            told += self._at(moment)
+        return told
+
+    def held_from(self) -> int | None:
+        return self.due()
+
+    def due(self) -> int | None:
+        every = self._windows.every_us
+        ends = [end for _, end, _ in self._waiting]
+        early = [(came // every + 1) * every for came, _, _ in self._waiting] if every is not None else []
+        return min((*ends, *early), default=None)
+
+    def _at(self, moment: int) -> list[Timed]:
+        every = self._windows.every_us
+        early = every is not None and moment % every == 0
+        ready = [one for one in self._waiting if early or one[1] == moment]
+        self._waiting = [one for one in self._waiting if one not in ready]
+        entries = dict.fromkeys((end, key) for _, end, key in ready)
+        return [
+            change
+            for end in sorted({end for end, _ in entries})
+            for other, key in entries
+            if other == end
+            for change in self._changes(moment, end, key)
+        ]
+
+    def _changes(self, moment: int, end: int, key: Row) -> list[Timed]:
+        rows = self._held[end][key]
+        returned = [evaluate(base_of(call.definition), map(call.arguments, rows)) for call in self._calls]
+        found = align([call.definition for call in self._calls], returned)
+        bounds = (self._windows.start(end), end)
+        now = shown(self._group(rows[0])) + found[0] + bounds if found else None
+        before = self._told.pop((end, key), None)
+        if now is not None:
+            self._told[end, key] = now
+        return [Timed(moment, row) for row in difference(before, now)]

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Call, Expr, Literal
@@ -28,7 +29,7 @@ from slicemill.scalar.calendar import (
     week_of_year,
     weekday,
 )
-from slicemill.scalar.date_patterns import formatted, parsed
+from slicemill.scalar.date_patterns import finest_us, formatted, parsed
 from slicemill.scalar.function import (
     SAME,
     RowFunction,
@@ -42,7 +43,7 @@ from slicemill.scalar.function import (
 from slicemill.scalar.functions.arithmetic import dates_plus_months, in_64_bits, narrowed, times, too_many
 from slicemill.scalar.kernel import KernelCall, Out, Strict, kernel
 from slicemill.scalar.values import EXACT, ExpressionError, bigint_checked, int_checked, unscaled
-from slicemill.scalar.vectors import Mask, Numbers
+from slicemill.scalar.vectors import Data, Mask, Numbers
 from slicemill.time import UNITS_US
 
 # -- fields -----------------------------------------------------------------------------------------------
@@ -261,6 +262,26 @@ def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
     return formatted(bigint_checked(seconds * SECOND_US), pattern)
 
 
+def _date_format_column(call: KernelCall) -> Strict | None:
+    """Each text is made once: many times of a column are in the same minute or on the same day."""
+    pattern = call.constant(1)
+    if not isinstance(pattern, str):
+        return None
+    try:
+        size = finest_us(pattern)
+    except ExpressionError:
+        return None
+
+    def written(us: Numbers, _pattern: Data) -> pa.Array | pa.Scalar:
+        if not us.ndim:
+            return pa.scalar(formatted(int(us), pattern))
+        units = pa.array(us // size).dictionary_encode()
+        texts = [formatted(unit * size, pattern) for unit in units.dictionary.to_pylist()]
+        return pa.array(texts, pa.string()).take(units.indices)
+
+    return written
+
+
 def _units_since_1970(unit_us: int, duckdb: str) -> ScalarFunction:
     return ScalarFunction(
         row=plain(lambda us: us // unit_us), column=kernel(lambda us: us // unit_us), duckdb=duckdb
@@ -284,7 +305,7 @@ TIMES: dict[str, ScalarFunction] = {
     ),
     "date_add": _days_later(1),
     "date_diff": _days_apart,
-    "date_format": ScalarFunction(row=plain(formatted), takes=as_timestamps),
+    "date_format": ScalarFunction(row=plain(formatted), takes=as_timestamps, column=_date_format_column),
     "date_sub": _days_later(-1),
     "date_trunc": ScalarFunction(
         row=plain(_date_trunc_row),

@@ -25,6 +25,9 @@ def columns_kept(member: JoinMember, side: int) -> frozenset[str]:
     read = {column for _, of, column in member.columns if of == side}
     if member.residual is not None:
         read |= {origin.column for origin in origins_of(member.residual) if origin and origin.input == side}
+    expires = member.windows[side].expires
+    if expires is not None:
+        read.add(expires.column)
     return frozenset(read)
 
 
@@ -41,7 +44,8 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
         needed |= columns_of(wanted)
     windows = (stored.windows[there], newcomer.windows[side])
     in_time = all(window.frame is FrameUnit.RANGE for window in windows)
-    return in_time and "_number" not in needed and needed <= columns_kept(stored, there)
+    lived_as_long = windows[0].expires in (None, windows[1].expires)
+    return in_time and lived_as_long and "_number" not in needed and needed <= columns_kept(stored, there)
 
 
 def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:

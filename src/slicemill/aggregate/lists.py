@@ -1,0 +1,112 @@
+"""collect_list, array_agg and collect_set: the values of a window as a list, in the order of arrival.
+
+NULLs are left out, as in Spark, so that a window without a value has an empty list. Of equal values of a set
+the first one stays; NaN is equal to itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.aggregate.columns import (
+    History,
+    Places,
+    Rows,
+    Windows,
+    distinct_codes,
+    first_of_each,
+    known,
+)
+from slicemill.aggregate.definition import comparable
+from slicemill.aggregate.inwindow import Args
+
+
+class CollectedValues:
+    """All values of a window."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: deque[object] = deque()
+
+    def add(self, args: Args) -> None:
+        if args[0] is not None:
+            self._values.append(args[0])
+
+    def remove(self, args: Args) -> None:
+        if args[0] is not None:
+            self._values.popleft()
+
+    def value(self) -> object:
+        return tuple(self._values)
+
+    def state(self) -> object:
+        return self._values
+
+    def restore(self, state: Any) -> None:
+        self._values = state
+
+
+class CollectedSet:
+    """The different values of a window, each where it came first."""
+
+    __slots__ = ("_all",)
+
+    def __init__(self) -> None:
+        self._all = CollectedValues()
+
+    def add(self, args: Args) -> None:
+        self._all.add(args)
+
+    def remove(self, args: Args) -> None:
+        self._all.remove(args)
+
+    def value(self) -> object:
+        values = self._all.value()
+        assert isinstance(values, tuple)
+        different: dict[object, object] = {}
+        for value in values:
+            different.setdefault(comparable((value,)), value)
+        return tuple(different.values())
+
+    def state(self) -> object:
+        return self._all.state()
+
+    def restore(self, state: Any) -> None:
+        self._all.restore(state)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnList:
+    """The same over columns: a window's values are neighbours."""
+
+    distinct: bool = False
+
+    def answers(self, rows: Rows, windows: Windows) -> pa.Array:
+        values = rows.arguments[0]
+        valid = known(values)
+        before: Places = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
+        firsts = before[windows.starts]
+        counts = before[windows.ends] - firsts
+        owners = np.repeat(np.arange(len(windows)), counts)
+        within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        places = np.flatnonzero(valid)[np.repeat(firsts, counts) + within]
+        if self.distinct and len(places):
+            codes, _ = distinct_codes(values)
+            _, first = np.unique(owners * (int(codes.max()) + 1) + codes[places], return_index=True)
+            first.sort()
+            places, counts = places[first], np.bincount(owners[first], minlength=len(windows))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, values.take(pa.array(places)))
+
+    def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
+        """Every value is in all windows to come."""
+        values = rows.arguments[0]
+        if not self.distinct:
+            return History(np.flatnonzero(known(values)))
+        return History(first_of_each(rows.partitions, *distinct_codes(values))[0])

@@ -1,0 +1,239 @@
+"""Aggregates of groups that only grow, kept as arrays: a figure of each group, told after each tuple.
+
+Counts, sums and means of integers, least and greatest values. Rows are sorted by group once for all of them:
+
+    group   0   0   1   0      sorted   0   0   0   1       kept before   7   2
+    value   1   5   2   1               1   5   1   2       sums          8  13  14   4
+
+Other aggregates keep rows, or what stands for them (`over.past`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.aggregate.columns import bigints, doubles, known, whole_numbers
+from slicemill.aggregate.definition import declared
+from slicemill.columns.intervals import by_partition, running
+from slicemill.columns.keys import Keys, distinct_keys
+from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.schema import Kind
+from slicemill.machine_code.kernel import kernel
+from slicemill.scalar.vectors import arrow_type, fixed_width
+from slicemill.storage.codec import stored_as
+
+Figures: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+Numbers: TypeAlias = NDArray[np.int32]
+
+_INTEGERS = (Kind.INT, Kind.BIGINT)
+_ORDERED = (*_INTEGERS, Kind.TIMESTAMP, Kind.DATE)
+_EXACT = 2**53  # doubles hold all integers up to here
+_LOW_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedRows:
+    """The rows of a run, each with the number of its group; `order` and `groups` are of rows by group."""
+
+    numbered: Numbers
+    order: Figures
+    groups: Numbers
+    count: int
+
+    @staticmethod
+    def of(numbered: Numbers, count: int) -> GroupedRows:
+        order, groups, _ = by_partition(numbered, count)
+        return GroupedRows(numbered, order, groups, count)
+
+    def in_rows(self, figures: Figures) -> Figures:
+        """Figures of rows by group, as rows came."""
+        found = np.empty_like(figures)
+        found[self.order] = figures
+        return found
+
+    def counted(self, chosen: Mask, before: Figures) -> tuple[Figures, Figures]:
+        """How many chosen rows each row's group has had up to it, and each group in the end."""
+        after = before + np.bincount(self.numbered[chosen], minlength=self.count)
+        return self.in_rows(running(self.groups, chosen[self.order], before)), after
+
+
+def longer(figures: Figures, count: int, first: int = 0) -> Figures:
+    """Figures of so many groups: new ones begin with the same."""
+    return np.concatenate([figures, np.full(count - len(figures), first, np.int64)])
+
+
+def _nothing() -> Figures:
+    return np.zeros(0, np.int64)
+
+
+class RunningFigure(Protocol):
+    """What is kept of all groups for one call."""
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:
+        """The value of each row's group when the row has come."""
+
+
+@stored_as("group.count", version=1)
+@dataclass(slots=True)
+class RunningCount:
+    counts: Figures = field(default_factory=_nothing)
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:  # noqa: ARG002
+        found, self.counts = rows.counted(_all_known(rows, arguments), longer(self.counts, rows.count))
+        return bigints(found)
+
+
+@stored_as("group.count_distinct", version=1)
+@dataclass(slots=True)
+class RunningDistinct:
+    """`met` has pairs of a group's number and that of a value that it has had, in sorted runs.
+
+    A run is at least twice as long as the next: a pair is copied as often as the number of pairs has doubled.
+    """
+
+    counts: Figures = field(default_factory=_nothing)
+    values: Keys = field(default_factory=Keys)
+    met: list[Figures] = field(default_factory=list)
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:  # noqa: ARG002
+        numbered = self.values.number(distinct_keys(arguments, len(rows.numbered)), arguments)
+        chosen = np.flatnonzero(_all_known(rows, arguments))
+        pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
+        pairs, first = np.unique(pairs, return_index=True)
+        new = np.ones(len(pairs), np.bool_)
+        for run in self.met:
+            places = np.minimum(np.searchsorted(run, pairs), len(run) - 1)
+            new &= run[places] != pairs
+        begins = np.zeros(len(rows.numbered), np.bool_)
+        begins[chosen[first[new]]] = True
+        self._meet(pairs[new])
+        found, self.counts = rows.counted(begins, longer(self.counts, rows.count))
+        return bigints(found)
+
+    def _meet(self, pairs: Figures) -> None:
+        if not len(pairs):
+            return
+        self.met.append(pairs)
+        while len(self.met) > 1 and len(self.met[-2]) < 2 * len(self.met[-1]):
+            last = self.met.pop()
+            self.met[-1] = np.sort(np.concatenate([self.met[-1], last]))
+
+
+@kernel
+def running_sums(groups: Numbers, values: Figures, before: Figures) -> Figures:
+    """The sum of each group up to each row, with what it was before; rows come by group."""
+    out = np.empty(len(values), np.int64)
+    total = 0
+    for row in range(len(values)):
+        if row == 0 or groups[row] != groups[row - 1]:
+            total = before[groups[row]]
+        total += values[row]
+        out[row] = total
+    return out
+
+
+@stored_as("group.sum", version=1)
+@dataclass(slots=True)
+class RunningSum:
+    """Sums of integers, exact: of their upper halves, and of their lower ones, which are never below 0."""
+
+    counts: Figures = field(default_factory=_nothing)
+    upper: Figures = field(default_factory=_nothing)
+    lower: Figures = field(default_factory=_nothing)
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:
+        chosen = _all_known(rows, arguments)
+        counts, self.counts = rows.counted(chosen, longer(self.counts, rows.count))
+        values = np.where(chosen, whole_numbers(arguments[0]), 0)
+        upper, self.upper = _summed(rows, values >> _LOW_BITS, self.upper)
+        lower, self.lower = _summed(rows, values & (2**_LOW_BITS - 1), self.lower)
+        upper, lower = upper + (lower >> _LOW_BITS), lower & (2**_LOW_BITS - 1)
+        valid = counts > 0
+        wide = (upper < -(2**31)) | (upper >= 2**31)
+        sums = (upper << _LOW_BITS) | lower
+        if call.name.lower() == "sum":
+            convert = declared(call.columns[0].type)
+            for place in np.flatnonzero(wide):
+                # It does not fit its column: the error of the row form.
+                assert convert is not None
+                convert((int(upper[place]) << _LOW_BITS) + int(lower[place]))
+            return bigints(sums, None if valid.all() else valid)
+        divisors = np.maximum(counts, 1)
+        means = sums / divisors
+        # A quotient of integers that doubles hold is rounded once; of others it is by Python's division.
+        for place in np.flatnonzero(wide | (sums > _EXACT) | (sums < -_EXACT)):
+            means[place] = ((int(upper[place]) << _LOW_BITS) + int(lower[place])) / int(divisors[place])
+        return doubles(means, valid)
+
+
+def _summed(rows: GroupedRows, values: Figures, before: Figures) -> tuple[Figures, Figures]:
+    """The running sums of rows, and those of groups in the end."""
+    before = longer(before, rows.count)
+    sums = running_sums(rows.groups, values[rows.order], before)
+    after = before.copy()
+    after[rows.groups] = sums  # of a group's rows the last is written last
+    return rows.in_rows(sums), after
+
+
+@kernel
+def running_extremes(groups: Numbers, values: Figures, before: Figures, greatest: bool) -> Figures:
+    """The least or greatest value of each group up to each row; rows come by group."""
+    out = np.empty(len(values), np.int64)
+    best = 0
+    for row in range(len(values)):
+        if row == 0 or groups[row] != groups[row - 1]:
+            best = before[groups[row]]
+        value = values[row]
+        if (greatest and value > best) or (not greatest and value < best):
+            best = value
+        out[row] = best
+    return out
+
+
+@stored_as("group.extreme", version=1)
+@dataclass(slots=True)
+class RunningExtreme:
+    """Least or greatest values; those of groups without any are beyond all others."""
+
+    counts: Figures = field(default_factory=_nothing)
+    best: Figures = field(default_factory=_nothing)
+
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:
+        greatest = call.name.lower() == "max"
+        beyond = -(2**63) if greatest else 2**63 - 1
+        chosen = _all_known(rows, arguments)
+        counts, self.counts = rows.counted(chosen, longer(self.counts, rows.count))
+        values = np.where(chosen, whole_numbers(arguments[0]), beyond)
+        before = longer(self.best, rows.count, beyond)
+        found = running_extremes(rows.groups, values[rows.order], before, greatest)
+        self.best = before
+        self.best[rows.groups] = found
+        valid, kind = counts > 0, arrow_type(call.columns[0].type)
+        width = np.int32 if kind.bit_width == 32 else np.int64
+        return fixed_width(rows.in_rows(found).astype(width), None if valid.all() else valid, kind)
+
+
+def running_figure(call: AggregateCall) -> RunningFigure | None:
+    """What keeps a call's values, if it is one of these."""
+    name, kinds = call.name.lower(), [argument.type.kind for argument in call.arguments]
+    if name == "count":
+        return RunningDistinct() if call.distinct else RunningCount()
+    if name in ("sum", "avg") and kinds[0] in _INTEGERS:
+        return RunningSum()
+    if name in ("min", "max") and kinds[0] in _ORDERED:
+        return RunningExtreme()
+    return None
+
+
+def _all_known(rows: GroupedRows, arguments: Sequence[pa.Array]) -> Mask:
+    chosen = np.ones(len(rows.numbered), np.bool_)
+    for argument in arguments:
+        chosen &= known(argument)
+    return chosen

@@ -1,0 +1,148 @@
+"""A join of tables that change, row by row: rows of both are kept by key, and meet whoever comes or goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from slicemill.aggregate.definition import comparable
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.context import StepContext
+from slicemill.operators.group_changes.rows import told
+from slicemill.operators.join_changes.spec import JoinChanges
+from slicemill.operators.row_operator import predicate, row_of_expressions
+from slicemill.operators.row_step import RowStep, row_step
+from slicemill.rows import Row, Timed
+
+# Rows by the numbers under which they came; an update keeps that of the row before it.
+Rows: TypeAlias = dict[int, Row]
+# A row of the result by those that are in it; 0 where there is none.
+Results: TypeAlias = dict[tuple[int, int], Row]
+
+
+@dataclass(slots=True)
+class JoinedRows:
+    """`keys` are functions of an input's row, as it comes; `matches` is one of a row of the result.
+
+    `widths` is how many columns each input has.
+    """
+
+    operator: JoinChanges
+    keys: Sequence[Callable[[Row], Row]]
+    matches: Callable[[Row], bool]
+    widths: tuple[int, int]
+    inputs: int = 2
+    waits_for_time: bool = True
+    _sides: tuple[dict[Row, Rows], dict[Row, Rows]] = field(default_factory=lambda: ({}, {}))
+    _before: list[Row | None] = field(default_factory=lambda: [None, None])
+    _arrived: int = 0
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        retracts = self.operator.retracts[port]
+        op = tuple_.row[0] if retracts else "insert"
+        if op == "update_before":
+            self._before[port] = tuple_.row
+            return ()
+        leaves = tuple_.row if op == "delete" else self._before[port]
+        comes = None if op == "delete" else tuple_.row
+        self._before[port] = None
+        gone: Results = {}
+        new: Results = {}
+        number = None
+        if leaves is not None:
+            number = self._leaves(port, leaves, gone, new)
+        if comes is not None:
+            if number is None:
+                self._arrived += 1
+                number = self._arrived
+            self._comes(port, comes, number, gone, new)
+        return [Timed(tuple_.ts, row) for row in changes_between(gone, new)]
+
+    def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
+        return ()
+
+    def finish(self) -> Sequence[Timed]:
+        return ()
+
+    def _leaves(self, port: int, row: Row, gone: Results, new: Results) -> int:
+        key = comparable(self.keys[port](row))
+        own, kept = self._own(port, row), self._sides[port][key]
+        wanted = comparable(own)
+        # Of equal rows, the one that came first goes first.
+        number = min(number for number, other in kept.items() if comparable(other) == wanted)
+        del kept[number]
+        if not kept:
+            del self._sides[port][key]
+        partners = list(self._partners(port, key, own))
+        for other, row_there in partners:
+            gone[_pair(port, number, other)] = self._joined(port, own, row_there)
+            if self._keeps(1 - port) and not any(self._partners(1 - port, key, row_there)):
+                new[_pair(port, 0, other)] = self._joined(port, None, row_there)
+        if not partners and self._keeps(port):
+            gone[_pair(port, number, 0)] = self._joined(port, own, None)
+        return number
+
+    def _comes(self, port: int, row: Row, number: int, gone: Results, new: Results) -> None:
+        key, own = comparable(self.keys[port](row)), self._own(port, row)
+        partners = list(self._partners(port, key, own))
+        for other, row_there in partners:
+            if self._keeps(1 - port) and not any(self._partners(1 - port, key, row_there)):
+                alone = _pair(port, 0, other)
+                if new.pop(alone, None) is None:
+                    gone[alone] = self._joined(port, None, row_there)
+            new[_pair(port, number, other)] = self._joined(port, own, row_there)
+        if not partners and self._keeps(port):
+            new[_pair(port, number, 0)] = self._joined(port, own, None)
+        self._sides[port].setdefault(key, {})[number] = own
+
+    def _partners(self, port: int, key: Row, own: Row) -> Iterator[tuple[int, Row]]:
+        """The rows of the other side that a row of this one meets."""
+        for number, other in self._sides[1 - port].get(key, {}).items():
+            if self.matches(self._joined(port, own, other)):
+                yield number, other
+
+    def _keeps(self, port: int) -> bool:
+        """Do rows of a side come out that meet none?"""
+        return port in self.operator.kind.unmatched
+
+    def _own(self, port: int, row: Row) -> Row:
+        return row[1:] if self.operator.retracts[port] else row
+
+    def _joined(self, port: int, own: Row | None, other: Row | None) -> Row:
+        own = (None,) * self.widths[port] if own is None else own
+        other = (None,) * self.widths[1 - port] if other is None else other
+        return own + other if port == 0 else other + own
+
+    def state(self) -> Any:
+        sides = [list(side.items()) for side in self._sides]
+        return {"sides": sides, "before": self._before, "arrived": self._arrived}
+
+    def restore(self, state: Any) -> None:
+        self._before, self._arrived = list(state["before"]), state["arrived"]
+        for side, stored in zip(self._sides, state["sides"], strict=True):
+            side.update(stored)
+
+
+def changes_between(gone: Results, new: Results) -> Iterator[Row]:
+    """The changes between rows of a result before and after: those that are gone, others, and new ones."""
+    for pair in sorted(gone.keys() - new.keys()):
+        yield from told(gone[pair], None)
+    for pair in sorted(gone.keys() & new.keys()):
+        yield from told(gone[pair], new[pair])
+    for pair in sorted(new.keys() - gone.keys()):
+        yield from told(None, new[pair])
+
+
+def _pair(port: int, own: int, other: int) -> tuple[int, int]:
+    return (own, other) if port == 0 else (other, own)
+
+
+def joined_rows(operator: JoinChanges, schemas: Sequence[Schema], output: Schema) -> JoinedRows:
+    keys = [row_of_expressions(exprs, schema) for exprs, schema in zip(operator.keys, schemas, strict=True)]
+    left, right = (len(schema.own) for schema in schemas)
+    return JoinedRows(operator, keys, predicate(operator.condition, output.own), (left, right))
+
+
+def join_changes(operator: JoinChanges, context: StepContext) -> RowStep:
+    return row_step(joined_rows(operator, context.schemas, context.node.schema), context)

@@ -1,0 +1,1 @@
+"""Joins of streams over windows of a key that data closes."""

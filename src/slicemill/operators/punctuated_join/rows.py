@@ -1,0 +1,154 @@
+"""A join over punctuation windows, row by row: what is kept are the rows of windows that are open, by key."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from slicemill.aggregate.definition import comparable
+from slicemill.esl.types.query import JoinKind
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.context import StepContext
+from slicemill.operators.punctuated_join.spec import PunctuatedJoin
+from slicemill.operators.row_operator import predicate, row_of_expressions
+from slicemill.operators.row_step import RowStep, row_step
+from slicemill.rows import Row, Timed
+from slicemill.time import END
+
+
+@dataclass(slots=True)
+class _WindowRow:
+    """A row of a window that is open, and whether it has been matched."""
+
+    timed: Timed
+    matched: bool = False
+
+
+# By input, the rows of a window under their numbers, as they came.
+_Window: TypeAlias = tuple[dict[int, _WindowRow], dict[int, _WindowRow]]
+
+
+@dataclass(slots=True)
+class PunctuatedRows:
+    """`keys` and `closes` are functions of an input's row, `matches` is one of a row of the result.
+
+    `widths` is how many columns each input has.
+    """
+
+    operator: PunctuatedJoin
+    keys: Sequence[Callable[[Row], Row]]
+    closes: Sequence[Callable[[Row], bool]]
+    matches: Callable[[Row], bool]
+    widths: tuple[int, int]
+    inputs: int = 2
+    waits_for_time: bool = True
+    _windows: dict[Row, _Window] = field(default_factory=dict)
+    # By input whose rows have a length of life, what came: its time, key and number.
+    _ages: tuple[deque[tuple[int, Row, int]], ...] = field(default_factory=lambda: (deque(), deque()))
+    _arrived: int = 0
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
+        out = list(self.advance(tuple_.ts))
+        key = comparable(self.keys[port](tuple_.row))
+        window = self._windows.setdefault(key, ({}, {}))
+        new = _WindowRow(tuple_)
+        for old in window[1 - port].values():
+            left, right = (new, old) if port == 0 else (old, new)
+            row = (*left.timed.row, *right.timed.row)
+            if self.matches(row):
+                again, left.matched, right.matched = left.matched, True, True
+                if self.operator.kind is not JoinKind.ANTI and not (
+                    self.operator.kind is JoinKind.SEMI and again
+                ):
+                    out.append(Timed(tuple_.ts, row))
+        self._arrived += 1
+        window[port][self._arrived] = new
+        if self.operator.lengths[port] is not None:
+            self._ages[port].append((tuple_.ts, key, self._arrived))
+        if self.closes[port](tuple_.row):
+            del self._windows[key]
+            out += self._unmatched(window, tuple_.ts)
+        return out
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        over: list[tuple[int, int, Row]] = []
+        for port, (ages, length) in enumerate(zip(self._ages, self.operator.lengths, strict=True)):
+            while ages and length is not None and ages[0][0] + length <= ts:
+                since, key, number = ages.popleft()
+                member = self._leaves(port, key, number)
+                if member is not None and port in self.operator.kind.unmatched and not member.matched:
+                    over.append((since + length, port, member.timed.row))
+        over.sort(key=lambda entry: entry[:2])
+        return [Timed(end, self._alone(port, row)) for end, port, row in over]
+
+    def finish(self) -> Sequence[Timed]:
+        return self.advance(END)
+
+    def held_from(self) -> int | None:
+        """A row without a partner comes out at the end of its life, which is later than all so far."""
+        return None
+
+    def due(self) -> int | None:
+        return min(
+            (
+                ages[0][0] + length
+                for ages, length in zip(self._ages, self.operator.lengths, strict=True)
+                if ages and length is not None and self.operator.kind.unmatched
+            ),
+            default=None,
+        )
+
+    def _leaves(self, port: int, key: Row, number: int) -> _WindowRow | None:
+        """A row's time has passed; None if its window was closed before."""
+        window = self._windows.get(key)
+        member = None if window is None else window[port].pop(number, None)
+        if window is not None and not any(window):
+            del self._windows[key]
+        return member
+
+    def _unmatched(self, window: _Window, ts: int) -> Iterator[Timed]:
+        for port in self.operator.kind.unmatched:
+            for member in window[port].values():
+                if not member.matched:
+                    yield Timed(ts, self._alone(port, member.timed.row))
+
+    def _alone(self, port: int, row: Row) -> Row:
+        nothing = (None,) * self.widths[1 - port]
+        return (*row, *nothing) if port == 0 else (*nothing, *row)
+
+    def state(self) -> Any:
+        windows = [
+            (key, [[(number, one.timed, one.matched) for number, one in side.items()] for side in window])
+            for key, window in self._windows.items()
+        ]
+        return {"windows": windows, "ages": [list(ages) for ages in self._ages], "arrived": self._arrived}
+
+    def restore(self, state: Any) -> None:
+        self._arrived = state["arrived"]
+        for ages, stored in zip(self._ages, state["ages"], strict=True):
+            ages.extend(stored)
+        for key, sides in state["windows"]:
+            left, right = (
+                {number: _WindowRow(timed, matched) for number, timed, matched in side} for side in sides
+            )
+            self._windows[key] = (left, right)
+
+
+def punctuated_join(operator: PunctuatedJoin, context: StepContext) -> RowStep:
+    schemas: Sequence[Schema] = context.schemas
+    keys = [row_of_expressions(exprs, schema) for exprs, schema in zip(operator.keys, schemas, strict=True)]
+    left, right = (len(schema) for schema in schemas)
+    matches = predicate(operator.condition, context.node.schema)
+    return row_step(
+        PunctuatedRows(operator, keys, closings(operator, schemas), matches, (left, right)), context
+    )
+
+
+def closings(operator: PunctuatedJoin, schemas: Sequence[Schema]) -> list[Callable[[Row], bool]]:
+    """By input, which of its rows close the window of their key."""
+    return [
+        (lambda _: False) if close is None else predicate(close, schema)
+        for close, schema in zip(operator.closes, schemas, strict=True)
+    ]

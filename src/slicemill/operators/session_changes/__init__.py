@@ -1,0 +1,1 @@
+"""Sessions whose results are told before they end."""

@@ -1,0 +1,209 @@
+"""The first rows of each partition, several of them, each with a place of its own: `ROW_NUMBER() <= n`.
+
+A new row that is among the first goes to its place, and those behind it move by one. The last one leaves:
+
+    places      1    2    3                   told of the row 7, if places are shown
+    before      9    5    3                   update of place 2: 5 becomes 7
+    7 comes     9    7    5                   update of place 3: 3 becomes 5
+                                              if not: 3 is deleted, 7 is inserted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, with_ops, without_unchanged
+from slicemill.columns.intervals import by_partition
+from slicemill.columns.keys import Keys
+from slicemill.columns.order import Numbering
+from slicemill.columns.pieces import together
+from slicemill.columns.ranking import order_codes, ordered_by
+from slicemill.machine_code.kernel import kernel
+from slicemill.operators.context import StepContext
+from slicemill.operators.partitioned import Columns, Partitioned
+from slicemill.operators.topn.spec import TopN
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
+
+_SYSTEM = (TS, SEQ, ARRIVAL)
+
+Numbers = NDArray[np.int32]
+Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@kernel
+def places_taken(partitions: Numbers, ranks: Places, limit: int) -> tuple[Places, Places]:
+    """The place, from 0, that each row gets when it comes, -1 for none; and how many had one before it.
+
+    Rows come by partition, and within each in the order of their arrival.
+    """
+    lowest = np.empty(limit, np.int64)
+    taken, counts = np.full(len(ranks), -1, np.int64), np.zeros(len(ranks), np.int64)
+    count = 0
+    for row in range(len(ranks)):
+        if row == 0 or partitions[row] != partitions[row - 1]:
+            count = 0
+        rank = ranks[row]
+        counts[row] = count
+        if count < limit:
+            count += 1
+        elif rank > lowest[limit - 1]:
+            continue
+        at = count - 1
+        while at > 0 and lowest[at - 1] > rank:
+            lowest[at] = lowest[at - 1]
+            at -= 1
+        lowest[at] = rank
+        taken[row] = at
+    return taken, counts
+
+
+@kernel
+def tell_changes(
+    partitions: Numbers, taken: Places, told: Places, limit: int, shown: bool
+) -> tuple[Places, Places, Places, Places, Places]:
+    """Of each change the row that makes it, those before and after it, -1 for none, and its place.
+
+    `told` is how many changes each row makes. The last of the results are the rows that stay.
+    """
+    total = told.sum()
+    cause, place = np.empty(total, np.int64), np.zeros(total, np.int64)
+    before, after = np.full(total, -1, np.int64), np.full(total, -1, np.int64)
+    stay = np.empty(len(taken), np.int64)
+    first = np.empty(limit, np.int64)
+    count, made, stays = 0, 0, 0
+    for row in range(len(taken)):
+        if row == 0 or partitions[row] != partitions[row - 1]:
+            stay[stays : stays + count] = first[:count]
+            stays += count
+            count = 0
+        at = taken[row]
+        if at < 0:
+            continue
+        full = count == limit
+        if not full:
+            first[count] = -1
+            count += 1
+        if told[row]:
+            cause[made : made + told[row]] = row
+            if shown:
+                for moved in range(at, count):
+                    before[made] = first[moved]
+                    after[made] = row if moved == at else first[moved - 1]
+                    place[made] = moved
+                    made += 1
+            else:
+                if full:
+                    before[made] = first[limit - 1]
+                    made += 1
+                after[made] = row
+                made += 1
+        for moved in range(count - 1, at, -1):
+            first[moved] = first[moved - 1]
+        first[at] = row
+    stay[stays : stays + count] = first[:count]
+    return cause, before, after, place, stay[: stays + count]
+
+
+@stored_as("top.several", version=1)
+@dataclass(slots=True)
+class SeveralRowsState:
+    """The partitions; their first rows, each partition's in order; and the number of each row's partition."""
+
+    keys: Keys = field(default_factory=Keys)
+    rows: pa.Table | None = None
+    of: Numbers = field(default_factory=lambda: np.zeros(0, np.int32))
+
+
+class SeveralRowsStep:
+    """Tuples that only come."""
+
+    def __init__(self, operator: TopN, context: StepContext) -> None:
+        (schema,) = context.schemas
+        self.state = context.state if isinstance(context.state, SeveralRowsState) else SeveralRowsState()
+        self._groups = Partitioned(operator.by.partition_by, schema)
+        self._order = Columns([[expr for expr, _ in operator.by.order_by]], schema)
+        self._falls = [falls for _, falls in operator.by.order_by]
+        self._latest_first = operator.by.latest_first
+        self._limit, self._shown = operator.limit, operator.shown
+        self._names = list(schema.names)
+        self._schema = with_system_columns(to_arrow(context.node.schema))
+        self._numbering = Numbering(context.seq_bits, fans=True)
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        new, state = tables[0], self.state
+        if not new.num_rows:
+            return self._schema.empty_table(), complete[0]
+        numbered = self._groups.numbers(new, state.keys)
+        # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
+        rows = pa.table([new.column(name) for name in self._names], names=self._names)
+        if state.rows is None:
+            state.rows = rows.slice(0, 0)
+        is_touched = np.zeros(len(state.keys) or 1, np.bool_)
+        is_touched[numbered] = True
+        touched = is_touched[state.of]
+        rows = together([state.rows.filter(pa.array(touched)), rows]).combine_chunks()
+        old = rows.num_rows - new.num_rows
+        of = np.concatenate([state.of[touched], numbered])
+        local = (np.cumsum(is_touched) - 1).astype(np.int32)
+        order, partitions, _ = by_partition(local[of], int(is_touched.sum()))
+        ranks = self._ranks(rows, old)[order]
+        taken, counts = places_taken(partitions, ranks, self._limit)
+        full = counts == self._limit
+        told = np.where(full, counts - taken, counts + 1 - taken) if self._shown is not None else 1 + full
+        told = np.where((taken >= 0) & (order >= old), told, 0).astype(np.int64)
+        cause, before, after, place, stay = tell_changes(
+            partitions, taken, told, self._limit, self._shown is not None
+        )
+        state.rows = together(
+            [state.rows.filter(pa.array(~touched)), rows.take(pa.array(order[stay]))]
+        ).combine_chunks()
+        state.of = np.concatenate([state.of[~touched], of[order[stay]]])
+        arranged = np.argsort(order[cause], kind="stable")
+        cause, place = order[cause][arranged] - old, place[arranged]
+        return self._told(new, rows, order, cause, before[arranged], after[arranged], place), complete[0]
+
+    def _ranks(self, rows: pa.Table, old: int) -> Places:
+        """The places of rows among all: of equal ones by arrival, in which those kept are in order."""
+        columns = self._order.of(rows)[0]
+        codes = [order_codes(column, falls) for column, falls in zip(columns, self._falls, strict=True)]
+        arrival = np.arange(rows.num_rows)
+        if self._latest_first:
+            arrival = np.concatenate([arrival[:old], old - arrival[old:] - 1])
+        ranks = np.empty(rows.num_rows, np.int64)
+        ranks[ordered_by(codes, arrival)] = np.arange(rows.num_rows)
+        return ranks
+
+    def _told(
+        self,
+        new: pa.Table,
+        rows: pa.Table,
+        order: Places,
+        cause: Places,
+        before: Places,
+        after: Places,
+        place: Places,
+    ) -> pa.Table:
+        """The changes as rows: of updates both halves."""
+        was, is_ = before >= 0, after >= 0
+        chosen = np.stack([was, is_], axis=1).reshape(-1)
+        ops = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
+        told = order[np.stack([before, after], axis=1).reshape(-1)[chosen]]
+        causes = np.repeat(cause, 2)[chosen]
+        system = new.select(list(_SYSTEM)).take(pa.array(causes))
+        columns = [*system.columns, *rows.take(pa.array(told)).columns]
+        made = pa.table(columns, names=[*_SYSTEM, *self._names])
+        made = with_ops(made, ops.reshape(-1)[chosen].astype(np.int8))
+        if self._shown is not None:
+            made = made.append_column(self._shown, pa.array(np.repeat(place, 2)[chosen] + 1))
+            made = without_unchanged(made, self._names)
+        return self._numbering.applied(made.cast(self._schema))
+
+    def due(self) -> int | None:
+        return None

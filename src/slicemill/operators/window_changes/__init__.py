@@ -1,0 +1,1 @@
+"""Windows whose results are told before they end, and corrected after it."""

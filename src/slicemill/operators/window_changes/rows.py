@@ -1,0 +1,148 @@
+"""Windows that tell changes, row by row: what is kept are the groups of windows that can still change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from slicemill.aggregate.definition import RowAggregate, align, comparable, shown
+from slicemill.operators.context import StepContext
+from slicemill.operators.group_changes.rows import (
+    NOTHING,
+    ChangingGroup,
+    Retractable,
+    retractable,
+    told,
+)
+from slicemill.operators.row_operator import row_of_expressions, row_of_items
+from slicemill.operators.row_step import RowStep, row_step
+from slicemill.operators.window_changes.spec import WindowChanges
+from slicemill.rows import Row, Timed
+
+Groups = dict[Row, ChangingGroup]
+
+
+@dataclass(slots=True)
+class ChangingWindows:
+    """`group` is a function of a row, and so is `time`, where late tuples say theirs."""
+
+    operator: WindowChanges
+    group: Callable[[Row], Row]
+    time: Callable[[Row], int] | None
+    calls: Sequence[tuple[RowAggregate, Callable[[], Retractable], Callable[[Row], Row]]]
+    inputs: int = 1
+    waits_for_time: bool = True
+    _windows: dict[int, Groups] = field(default_factory=dict)
+    # By window that has not ended, its groups that have changed since they were told; and the first change.
+    _changed: dict[int, dict[Row, None]] = field(default_factory=dict)
+    _since: int | None = None
+
+    def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
+        operator, now, row = self.operator, tuple_.ts, tuple_.row
+        ts = now if self.time is None else min(self.time(row), now)
+        values = self.group(row)
+        key = comparable(values)
+        out: list[Timed] = []
+        for end in operator.ends(ts):
+            if end + self._late_us <= now:
+                continue
+            groups = self._windows.setdefault(end, {})
+            if key not in groups:
+                groups[key] = ChangingGroup(shown(values), [make() for _, make, _ in self.calls])
+            for kept, (_, _, arguments) in zip(groups[key].calls, self.calls, strict=True):
+                kept.add(arguments(row))
+            if end <= now:
+                out += self._told(now, end, key)
+            else:
+                self._changed.setdefault(end, {})[key] = None
+                self._since = now if self._since is None else self._since
+        return out
+
+    def advance(self, ts: int) -> Sequence[Timed]:
+        out: list[Timed] = []
+        while (moment := self.due()) is not None and moment <= ts:
+            out += self._at(moment)
+        for end in [end for end in self._windows if end <= ts and end + self._late_us <= ts]:
+            del self._windows[end]
+        return out
+
+    def finish(self) -> Sequence[Timed]:
+        out: list[Timed] = []
+        while (moment := self.due()) is not None:
+            out += self._at(moment)
+        return out
+
+    def held_from(self) -> int | None:
+        return self.due()
+
+    def due(self) -> int | None:
+        """When changes are told next: at the end of their window, or at a multiple of EARLY before it."""
+        every, end = self.operator.every_us, min(self._changed, default=None)
+        if end is None or every is None or self._since is None:
+            return end
+        return min(end, (self._since // every + 1) * every)
+
+    def _at(self, moment: int) -> list[Timed]:
+        every = self.operator.every_us
+        early = every is not None and moment % every == 0
+        out: list[Timed] = []
+        for end in sorted(end for end in self._changed if early or end == moment):
+            for key in self._changed.pop(end):
+                out += self._told(moment, end, key)
+        if not self._changed:
+            self._since = None
+        return out
+
+    @property
+    def _late_us(self) -> int:
+        return 0 if self.operator.late is None else self.operator.late.within_us
+
+    def _told(self, moment: int, end: int, key: Row) -> list[Timed]:
+        group = self._windows[end][key]
+        values = [kept.value() for kept in group.calls]
+        given = [[] if value is NOTHING else [value] for value in values]
+        rows = align([definition for definition, _, _ in self.calls], given)
+        bounds = (self.operator.start(end), end)
+        now = group.values + rows[0] + bounds if rows else None
+        before, group.told = group.told, now
+        return [Timed(moment, row) for row in told(before, now)]
+
+    def state(self) -> Any:
+        windows = {
+            end: {
+                key: (group.values, [kept.state() for kept in group.calls], group.told)
+                for key, group in groups.items()
+            }
+            for end, groups in self._windows.items()
+        }
+        changed = {end: list(keys) for end, keys in self._changed.items()}
+        return {"windows": windows, "changed": changed, "since": self._since}
+
+    def restore(self, state: Any) -> None:
+        self._changed = {end: dict.fromkeys(keys) for end, keys in state["changed"].items()}
+        self._since = state["since"]
+        for end, groups in state["windows"].items():
+            self._windows[end] = {}
+            for key, (values, calls, last) in groups.items():
+                group = ChangingGroup(values, [make() for _, make, _ in self.calls], 0, last)
+                for kept, each in zip(group.calls, calls, strict=True):
+                    kept.restore(each)
+                self._windows[end][key] = group
+
+
+def window_changes(operator: WindowChanges, context: StepContext) -> RowStep:
+    (schema,) = context.schemas
+    calls = []
+    for call in operator.calls:
+        definition = context.definition(call)
+        arguments = row_of_expressions(call.arguments, schema)
+        calls.append((definition, retractable(call, definition), arguments))
+    late, time = operator.late, None
+    if late is not None:
+        place = schema.index(late.column)
+
+        def time(row: Row) -> int:
+            return int(row[place])  # type: ignore[call-overload,no-any-return]
+
+    return row_step(ChangingWindows(operator, row_of_items(operator.group_by, schema), time, calls), context)

@@ -1,0 +1,104 @@
+"""Lists: what is collected, against DuckDB; and how they leave the system."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import duckdb
+import pyarrow as pa
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from slicemill.columns.keys import comparable
+from slicemill.columns.rows import timed_rows, to_table
+from slicemill.connectors.sinks import json_lines
+from slicemill.connectors.sinks.postgres import postgres_type
+from slicemill.connectors.sinks.show import show_value
+from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.esl import bind
+from slicemill.esl.types.schema import BIGINT, TIMESTAMP, list_of
+from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.units import cut
+from slicemill.rows import Timed
+from slicemill.server.encoding import csv_text, json_rows
+from slicemill.server.postgres.values import describe_columns, encoded_columns
+from slicemill.time import END
+
+SECOND = 1_000_000
+SCRIPT = """CREATE STREAM s (k int, v bigint, ts timestamp) ORDER BY ts;
+CREATE QUERY q AS SELECT k, collect_list(v) AS l, collect_set(v) AS d, array_agg(v) FILTER (WHERE v > 1) AS f
+FROM s [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k;"""
+CATALOG = bind(SCRIPT).catalog
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1), st.none() | st.integers(0, 3)), max_size=20),
+    st.integers(0, 20),
+)
+@example([(0, 0, None), (1, 0, 2), (0, 0, 2)], 1)
+def test_windows_collect_what_sql_collects(arriving: list[tuple[int, int, int | None]], border: int) -> None:
+    rows, now = [], 0
+    for step, key, value in arriving:
+        now += step * SECOND
+        rows.append(Timed(now, (key, value, now)))
+    graph = share(optimize(build_graph(CATALOG)), CATALOG)
+    (unit,) = cut(graph)
+    program = UnitProgram(UnitPlan(unit, graph, CATALOG, {}))
+    schema = graph[graph.streams["s"]].schema
+    found: list[Timed] = []
+    known = rows[border].ts if border < len(rows) else END
+    for part, first, complete in ((rows[:border], 0, known), (rows[border:], border, END)):
+        numbers = list(range(first, first + len(part)))
+        outcome = program.run({"s": to_table(part, schema, [0] * len(part), numbers)}, {"s": complete})
+        found += timed_rows(outcome.tables["q"], CATALOG.queries["q"].schema)
+    with duckdb.connect() as db:
+        db.execute("CREATE TABLE s (n int, k int, v bigint, ts bigint)")
+        if rows:
+            db.executemany("INSERT INTO s VALUES (?, ?, ?, ?)", [(n, *t.row) for n, t in enumerate(rows)])
+        expected = db.sql("""
+            WITH ends AS (SELECT range * 2000000 AS e FROM range(0, 100)),
+            held AS (SELECT e, s.* FROM s JOIN ends ON ts >= e - 6000000 AND ts < e)
+            SELECT e, k, coalesce(list(v ORDER BY n) FILTER (WHERE v IS NOT NULL), []) AS l,
+                coalesce(list(v ORDER BY n) FILTER (WHERE v > 1), []) AS f
+            FROM held GROUP BY e, k""").fetchall()
+    as_sql = {
+        (e, k, tuple(values), tuple(dict.fromkeys(values)), tuple(some)) for e, k, values, some in expected
+    }
+    assert {(t.ts, *t.row) for t in found} == as_sql and len(found) == len(as_sql)
+
+
+def test_lists_leave_in_the_form_of_each_protocol() -> None:
+    table = pa.table(
+        {
+            "l": pa.array([[1, 2], [], None], pa.list_(pa.int64())),
+            "t": pa.array([['a"b', "c\\d"], [""], []], pa.list_(pa.string())),
+            "at": pa.array([[1_500_000], [], []], pa.list_(pa.timestamp("us", "UTC"))),
+            "x": pa.array([[math.nan, 0.5], [], []], pa.list_(pa.float64())),
+        }
+    )
+    first = {"l": [1, 2], "t": ['a"b', "c\\d"], "at": ["1970-01-01T00:00:01.500000Z"], "x": ["NaN", 0.5]}
+    assert json.loads(json_rows(table))[0] == first
+    assert json.loads(json_rows(table))[2]["l"] is None
+    assert csv_text(table).decode().splitlines()[1].startswith('"[1, 2]",')
+    lines = json_lines.encode(table.add_column(0, "_ts", pa.array([0, 0, 0], pa.timestamp("us", "UTC"))))
+    assert json.loads(lines.decode().splitlines()[0])["t"] == ['a"b', "c\\d"]
+    assert [column.oid for column in describe_columns(table.schema)] == [1016, 1009, 1185, 1022]
+    texts = encoded_columns(table)
+    assert texts[0] == [b'{"1","2"}', b"{}", None]
+    assert texts[1][:2] == [b'{"a\\"b","c\\\\d"}', b'{""}']
+    assert texts[2][0] == b'{"1970-01-01 00:00:01.500000+00"}'
+    (binary, *_) = encoded_columns(table.select(["l"]), [1])
+    assert binary[0] is not None and binary[0][:20].hex() == "0000000100000000000000140000000200000001"
+    assert postgres_type(list_of(TIMESTAMP)) == "timestamptz[]"
+    assert show_value((1, 2), list_of(BIGINT)) == "[1, 2]"
+
+
+def test_lists_are_the_same_where_their_elements_are() -> None:
+    lists = pa.array([[0.0, math.nan], [-0.0, math.nan], [], None, [1.0]], pa.list_(pa.float64()))
+    (same,) = comparable(lists.slice(0))
+    values = same.to_pylist()
+    assert values[0] == values[1] and values[3] is None and len(set(values)) == 4
+    assert comparable(lists.slice(1, 2))[0].to_pylist() == values[1:3]

@@ -1,0 +1,161 @@
+"""Groups over all history by running figures: change by change those of the row form, wherever runs end."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from slicemill.errors import SlicemillError
+from slicemill.esl import bind
+from slicemill.operators.context import StepContext
+from slicemill.operators.group_changes.rows import changing_groups
+from slicemill.operators.group_changes.spec import GroupChanges
+from slicemill.operators.group_changes.step import GroupChangesState, GroupChangesStep
+from slicemill.operators.row_step import RowStep, row_step
+from slicemill.plan.build import build_graph
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
+from slicemill.storage.codec import decode, encode
+
+Given: TypeAlias = list[tuple[int | None, int | None, int | None, str | None]]
+
+_STREAM = "CREATE STREAM s (k bigint, v bigint, i int, w varchar, t timestamp, ts timestamp) ORDER BY ts;"
+CALLS = (
+    "count(*)",
+    "count(v)",
+    "count(*) FILTER (WHERE v < 3)",
+    "count(DISTINCT v)",
+    "count(DISTINCT w)",
+    "count(DISTINCT v) FILTER (WHERE i > 0)",
+    "sum(v)",
+    "sum(i)",
+    "avg(v)",
+    "avg(i)",
+    "min(v)",
+    "max(v)",
+    "min(i)",
+    "max(t)",
+    "max(w)",
+    "stddev(v)",
+)
+LARGEST = 2**63 - 1
+
+
+def context_of(calls: list[str], keys: list[str]) -> StepContext:
+    selected = ", ".join([*keys, *(f"{call} AS c{place}" for place, call in enumerate(calls))])
+    grouped = f"GROUP BY {', '.join(keys)}" if keys else ""
+    catalog = bind(f"{_STREAM} CREATE QUERY q AS SELECT {selected} FROM s {grouped};").catalog
+    graph = build_graph(catalog)
+    (node,) = [node for node in graph if isinstance(node.operator, GroupChanges)]
+    return StepContext(node, graph, catalog, {}, None)
+
+
+def table_of(rows: Given, names: tuple[str, ...], first: int) -> pa.Table:
+    numbers = list(range(first, first + len(rows)))
+    times = [1_000_000 * number for number in numbers]
+    ends = [None if i is None else datetime.fromtimestamp(abs(i) % 1_000, UTC) for _, _, i, _ in rows]
+    made = {
+        TS: times,
+        SEQ: numbers,
+        ARRIVAL: times,
+        "k": pa.array([k for k, _, _, _ in rows], pa.int64()),
+        "v": pa.array([v for _, v, _, _ in rows], pa.int64()),
+        "i": pa.array([i for _, _, i, _ in rows], pa.int32()),
+        "w": pa.array([w for _, _, _, w in rows], pa.string()),
+        "t": pa.array(ends, pa.timestamp("us", "UTC")),
+        "ts": pa.array(times, pa.timestamp("us", "UTC")),
+    }
+    return pa.table({name: made[name] for name in (TS, SEQ, ARRIVAL, *names)})
+
+
+def told_by(step: GroupChangesStep | RowStep, table: pa.Table) -> list[tuple[Any, ...]] | str:
+    """Changes without their numbers, or the error."""
+    try:
+        made, _ = step.run([table], [2**62])
+    except SlicemillError as error:
+        return str(error)
+    return [tuple(repr(value) for value in row.values()) for row in made.drop_columns([SEQ]).to_pylist()]
+
+
+def restored(step: GroupChangesStep, context: StepContext) -> GroupChangesStep:
+    """The step as it is behind a checkpoint."""
+    encoded = encode(step.state)
+    state = decode(encoded.tree, encoded.buffers())
+    assert isinstance(state, GroupChangesState) and isinstance(context.node.operator, GroupChanges)
+    made = StepContext(context.node, context.graph, context.catalog, context.tables, state)
+    return GroupChangesStep(context.node.operator, made)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.integers(0, 2),
+            st.none() | st.integers(-2, 4) | st.sampled_from([LARGEST, -LARGEST - 1, 2**53 + 1, 2**61]),
+            st.none() | st.integers(-1, 1) | st.sampled_from([2**31 - 1, -(2**31)]),
+            st.none() | st.sampled_from(["a", "b"]),
+        ),
+        max_size=24,
+    ),
+    st.lists(st.sampled_from(CALLS), min_size=1, max_size=4, unique=True),
+    st.sampled_from([["k"], ["k", "w"], []]),
+    st.lists(st.integers(0, 8), max_size=3),
+)
+@example([(0, LARGEST, 1, "a"), (0, LARGEST, 1, "a"), (0, -5, 1, "a")], ["avg(v)"], ["k"], [1, 1])
+@example([(0, LARGEST, 1, "a"), (0, 1, 1, "a")], ["sum(v)"], [], [1])
+def test_changes_are_those_of_the_row_form(
+    rows: Given, calls: list[str], keys: list[str], cuts: list[int]
+) -> None:
+    context = context_of(calls, keys)
+    operator = context.node.operator
+    assert isinstance(operator, GroupChanges) and not operator.by_rows
+    step, by_rows = GroupChangesStep(operator, context), row_step(changing_groups(operator, context), context)
+    first, names = 0, tuple(context.schemas[0].names)
+    for size in [*cuts, len(rows)]:
+        part = table_of(rows[first : first + size], names, first)
+        told, expected = told_by(step, part), told_by(by_rows, part)
+        if isinstance(told, str) or isinstance(expected, str):
+            assert told == expected
+            return
+        assert told == expected
+        first += len(part)
+        step = restored(step, context)
+
+
+@pytest.mark.parametrize(("call", "has"), [(call, place < 14) for place, call in enumerate(CALLS)])
+def test_integers_and_times_have_running_figures_and_others_keep_rows(call: str, has: bool) -> None:
+    context = context_of([call], ["k"])
+    assert isinstance(context.node.operator, GroupChanges)
+    state = GroupChangesStep(context.node.operator, context).state
+    assert state.figures is not None and (state.figures[0] is not None) == has == (state.windows is None)
+
+
+def test_groups_of_the_first_version_go_on_in_windows() -> None:
+    """It kept all calls in windows, and the groups there."""
+    context = context_of(["count(*)", "sum(v)"], ["k"])
+    operator = context.node.operator
+    assert isinstance(operator, GroupChanges)
+    before = GroupChangesState(figures=None)
+    step = GroupChangesStep(
+        operator, StepContext(context.node, context.graph, context.catalog, context.tables, before)
+    )
+    by_rows = row_step(changing_groups(operator, context), context)
+    rows: Given = [(0, 1, 1, "a"), (1, 2, 1, "a"), (0, 5, 1, "b")]
+    for first in (0, 3):
+        part = table_of(rows, tuple(context.schemas[0].names), first)
+        assert told_by(step, part) == told_by(by_rows, part)
+    assert before.windows is not None and before.figures is None
+
+
+def test_pairs_that_were_met_lie_in_few_runs() -> None:
+    context = context_of(["count(DISTINCT v)"], ["k"])
+    assert isinstance(context.node.operator, GroupChanges)
+    step, names = GroupChangesStep(context.node.operator, context), tuple(context.schemas[0].names)
+    for first in range(0, 3_200, 32):
+        step.run([table_of([(0, first + n, 1, "a") for n in range(32)], names, first)], [2**62])
+    assert step.state.figures is not None
+    (figure,) = step.state.figures
+    assert figure is not None and sum(map(len, figure.met)) == 3_200 and len(figure.met) <= 8  # type: ignore[attr-defined]
