@@ -19,7 +19,7 @@ from random import Random
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from connectors.sender import Sender, eventually
@@ -224,7 +224,32 @@ def test_any_path_and_any_borders_give_the_rows_of_the_reference(
     check({"s": PATHS[paths[0]], "t": PATHS[paths[1]]}, s, t, slack, seed)
 
 
+def test_lists_come_from_files_and_go_to_files(tmp_path: Path) -> None:
+    """From JSON to Parquet, and from that to JSON again: the lists are those that came."""
+    lists: list[list[str | None] | None] = [["a", None], [], None, ["b", "a", "c"]]
+    with (tmp_path / "in.json").open("w") as out:
+        for n, tags in enumerate(lists):
+            out.write(json.dumps({"n": n, "tags": tags, "ts": moment(n).isoformat()}) + "\n")
+    declared = "CREATE STREAM s (n int, tags varchar[], ts timestamp) ORDER BY ts SOURCE '{}';"
+    copied = "CREATE QUERY q WITH (sink = '{}') AS SELECT n, tags, ts FROM s;"
+    files = [("in.json", f"parquet:{tmp_path}/one"), (f"{tmp_path}/one/*.parquet", f"json:{tmp_path}/two")]
+    for number, (source, sink) in enumerate(files):
+        pool, clock = inline_pool(1), Clock(BEGIN_US)
+        with closing(Mill(home=tmp_path / f"home{number}", folder=tmp_path, pool=pool, clock=clock)) as mill:
+            mill.execute(declared.format(source) + copied.format(sink))
+            mill.open()
+            turn(mill)
+            finish(mill)
+            turn(mill)
+            found = [timed.row[:2] for timed in mill.queries["q"].rows()]
+        assert found == [(n, None if tags is None else tuple(tags)) for n, tags in enumerate(lists)]
+    lines = [line for path in (tmp_path / "two").glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert [json.loads(line)["tags"] for line in lines] == lists
+
+
 @settings(max_examples=3, deadline=None)
 @given(SECONDS, SECONDS, SLACK, st.integers(0, 2**32))
+# Mills that come and go before the first line.
+@example([11, 0], [10, 11, 10, 4, 4, 1, 5, 8, 0, 12, 6, 5, 9, 10], 1, 180909)
 def test_sockets_too(s: list[int], t: list[int], slack: int, seed: int) -> None:
     check({"s": sent, "t": fed}, s, t, slack, seed)

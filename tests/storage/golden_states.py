@@ -22,6 +22,7 @@ from slicemill.aggregate.compiler.layout import INTERPRETER, MACHINE
 from slicemill.aggregate.compiler.prepare import prepare as prepare_call
 from slicemill.aggregate.compiler.state import UserObject
 from slicemill.aggregate.definition import Special
+from slicemill.columns.keys import Keys
 from slicemill.columns.rows import to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
@@ -41,6 +42,7 @@ from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.relation import RelationInput, RelationQuery
 from slicemill.operators.coalesce.rows_accuracy import AccuracyPartition, Newest
 from slicemill.operators.drop.step import DropState
+from slicemill.operators.group_changes.running import RunningDistinct, RunningSum
 from slicemill.operators.join.spec import AgeLimit, JoinMember
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import QueryBits
@@ -78,6 +80,7 @@ CASES = (
     "classifiers/features_from_two_streams",
     "classifiers/seen_and_predicted",
     "joins/as_of",
+    "joins/expires",
     "joins/left_join",
     "joins/three_streams",
     "joins/window_over_a_join",
@@ -112,9 +115,17 @@ def main() -> None:
     # Its second version says what kind of join a member is.
     _keep("joins-kinds", _states_of("joins/three_streams")[0])
     _keep("joins-overlapping", _states_of("joins/three_streams")[0])
+    # Several first rows have been kept by rows before.
+    for unit, states in _states_of("changelogs/first_rows").items():
+        _keep(f"several-first-rows-{unit}", states)
+    # The second version of groups over all history has running figures.
+    for unit, states in _states_of("changelogs/groups").items():
+        _keep(f"running-figures-{unit}", states)
+    _keep("running-figures", {"sum": RunningSum(*np.arange(6).reshape(3, 2)), "distinct": _met()})
     _keep("by-hand", _by_hand())
     _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
+    _keep("lists", {"columns": t.Schema((t.Column("l", t.list_of(t.INT)),))})
     _keep("changelog", {"columns": t.changelog((t.Column("i", t.INT),), ("i",))})
     _keep("calls", {"input": _call()})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
@@ -167,6 +178,11 @@ def _of_aggregate(of_table: str, form: str) -> object:
     state = uda.start()
     uda.run(state, tuples_of([(0, 0, 1.5), (1, 1, None), (3, 0, 2.5)], [t.DOUBLE]))
     return state
+
+
+def _met() -> RunningDistinct:
+    values = Keys.restored([pa.array(["a", "b"])])
+    return RunningDistinct(np.array([1, 2]), values, [np.array([0, 2**32]), np.array([2**32 + 1])])
 
 
 def _call() -> RelationInput:

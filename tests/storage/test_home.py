@@ -239,7 +239,7 @@ class Model:
                 self.units.pop(name, None)
                 return Change(dropped_units=[name])
             case ("statement", text):
-                self.statements.append({"text": text})
+                self.statements.append({"text": text, "epoch": self.epoch + 1})
                 return Change(catalog=[{"text": text}])
             case ("free", name, back) if name in self.logs:
                 first = self.epoch - back

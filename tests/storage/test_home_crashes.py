@@ -50,10 +50,31 @@ def steps() -> list[Step]:
     def free(home: Home, writers: SegmentWriters, files: FileSystem) -> Change:
         return Change(freed={"bid": home.epoch})
 
+    def fold(home: Home, writers: SegmentWriters, files: FileSystem) -> Change:
+        upto = home.logs["bid"].epochs()[-2].number
+        apart = SegmentWriters(f"base{home.epoch}", files=files)
+        base = append(home, apart, "bid", 7, 8, seq=70)
+        apart.sync()
+        return Change(based={"bid": (upto, base)})
+
     def replace(home: Home, writers: SegmentWriters, files: FileSystem) -> Change:
         return Change(dropped_logs=["ask"], created={"ask": COLUMNS}, dropped_units=["u"])
 
-    return [create, rows(1), rows(2), free, rows(3), replace, rows(4), rows(5), free, rows(6)]
+    return [
+        create,
+        rows(1),
+        rows(2),
+        free,
+        rows(3),
+        replace,
+        rows(4),
+        rows(5),
+        free,
+        rows(6),
+        fold,
+        rows(7),
+        fold,
+    ]
 
 
 def run(home: Home, writers: SegmentWriters, files: FileSystem, durable: bool = False) -> Iterator[int]:

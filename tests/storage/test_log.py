@@ -70,13 +70,18 @@ def test_the_greatest_timestamp_never_steps_back_and_outlives_what_is_freed() ->
 
 
 @given(
-    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 3), st.booleans(), st.integers(0, 12)), max_size=40)
+    st.lists(
+        st.tuples(
+            st.integers(1, 3), st.integers(0, 3), st.sampled_from(("", "free", "fold")), st.integers(0, 12)
+        ),
+        max_size=40,
+    )
 )
-def test_an_index_holds_what_was_appended_and_not_freed(steps: list[tuple[int, int, bool, int]]) -> None:
+def test_an_index_holds_what_was_appended_and_not_freed(steps: list[tuple[int, int, str, int]]) -> None:
     log, expected, number, offset = new_log(), [], 0, 0
     segments: dict[str, int] = {}
     emptied: list[str] = []
-    for gap, extents, frees, back in steps:
+    for gap, extents, step, back in steps:
         number += gap
         made = [Extent(f"w-{(offset + i) // 5}.arrows", offset + i, i + 1, i) for i in range(extents)]
         offset += extents
@@ -84,17 +89,30 @@ def test_an_index_holds_what_was_appended_and_not_freed(steps: list[tuple[int, i
         expected.append((number, made))
         for extent in made:
             segments[extent.segment] = segments.get(extent.segment, 0) + 1
-        if frees:
+        if step:
             first = number - back
-            emptied += log.free(first)
+            gone_by_now = [kept for kept in expected if kept[0] < first]
+            base: list[Extent] = []
+            if step == "fold" and gone_by_now:
+                base = [Extent(f"base{number}-0.arrows", 0, 7, 2)]
+                segments[base[0].segment] = 1
+                emptied += log.fold(gone_by_now[-1][0], base, 1, 2, 3)
+                assert log.base == log.freed == gone_by_now[-1][0]
+            else:
+                emptied += log.free(first)
             for _, gone in [kept for kept in expected if kept[0] < first]:
                 for extent in gone:
                     segments[extent.segment] -= 1
             expected = [kept for kept in expected if kept[0] >= first]
+            if base:
+                expected.insert(0, (log.freed, base))
     copy = new_log()
     copy.load(log.dump())
     for index in (log, copy):
         assert [(epoch.number, list(epoch.extents)) for epoch in index.epochs()] == expected
+        for place, (after, _) in enumerate(expected):
+            left = expected[place + 1 :]
+            assert index.rows_after(after) == sum(extent.rows for _, made in left for extent in made)
         assert index.rows == sum(extent.rows for _, made in expected for extent in made)
         assert index.bytes == sum(extent.length for _, made in expected for extent in made)
         assert sorted(index.used_segments()) == sorted(name for name, count in segments.items() if count)

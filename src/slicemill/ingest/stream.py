@@ -21,7 +21,7 @@ from slicemill.ingest.reader import OpenReaders, SourceBatch, SourceReader
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.scalar.columns import compile_vector
-from slicemill.storage.arrow_schema import to_arrow, with_system_columns
+from slicemill.storage.arrow_schema import to_arrow, with_default_columns, with_system_columns
 from slicemill.storage.segments import Extent, read_extent
 from slicemill.time import BEGINNING, wall_clock_us
 
@@ -39,6 +39,7 @@ class StreamPlan:
     logs: Mapping[str, Path]  # of its rows, its errors, its late rows, and what is held back
     spool: Path
     handed: bool  # rows come by way of the driver: from Spark, or from a program
+    columns: pa.Schema  # of its log: some may have a default for rows from before they were added
     exchanges: tuple[Exchange, ...] = ()  # by which units read its rows
 
     @property
@@ -119,7 +120,8 @@ class OpenStream:
         self._intake = Intake(plan.stream, progress, tuple(self._readers) or (ONLY,))
         if plan.external:
             empty = to_arrow(plan.stream.schema)
-            self._intake.restore(_concatenated([read_extent(plan.logs["held"], e) for e in held], empty))
+            tables = [with_default_columns(read_extent(plan.logs["held"], e), plan.columns) for e in held]
+            self._intake.restore(_concatenated(tables, empty))
         self._wanted = _condition(plan)
 
     def replan(self, plan: StreamPlan) -> None:
@@ -168,13 +170,27 @@ class OpenStream:
     def take(self, handed: HandedRows, announced: Announced) -> StreamRead:
         """The same for rows that the driver has."""
         found = StreamRead([], {})
+        self._take(ONLY, self._batch(handed, more=False), announced, handed.seen_us, found)
+        return found
+
+    def replay(self, handed: HandedRows, announced: Announced) -> StreamRead:
+        """Admit rows that could not be read before; the source is asked nothing, and may have more.
+
+        They arrive with the first partition.
+        """
+        found = StreamRead([], {})
+        partition = next(iter(self._readers), ONLY)
+        self._take(partition, self._batch(handed, more=True), announced, handed.seen_us, found)
+        return StreamRead(
+            found.admitted, {}, found.rows, found.unneeded, again_us=0 if self._readers else None
+        )
+
+    def _batch(self, handed: HandedRows, *, more: bool) -> SourceBatch:
         rows = [read_extent(handed.folder, extent) for extent in handed.rows]
         errors = [read_extent(handed.folder, extent) for extent in handed.errors]
         table = self._as_declared(self._as_arrived(pa.concat_tables(rows), handed.order)) if rows else None
         bad = pa.concat_tables(errors) if errors else None
-        batch = SourceBatch(table, bad, handed.offset, handed.arrival_us, more=False, again_us=None)
-        self._take(ONLY, batch, announced, handed.seen_us, found)
-        return found
+        return SourceBatch(table, bad, handed.offset, handed.arrival_us, more=more, again_us=None)
 
     def flush(self) -> StreamRead:
         """The stream has ended: admit what is held back."""

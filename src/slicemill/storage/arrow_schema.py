@@ -35,6 +35,7 @@ from slicemill.esl.types.schema import (
     Schema,
     Type,
     decimal,
+    list_of,
 )
 
 TS = "_ts"
@@ -80,6 +81,7 @@ _ESL: dict[pa.DataType, Type] = {
 # What Arrow's type does not say is kept in the field's metadata.
 _LENGTH = b"esl.length"
 _MONTHS = b"esl.months"
+_DEFAULT = b"esl.default"
 
 
 class ArrowSchemaError(SlicemillError):
@@ -90,6 +92,8 @@ def arrow_type(type_: Type, large: bool = False) -> pa.DataType:
     """The Arrow type of an ESL type; `large` gives text and bytes 64-bit offsets (one vector above 2 GiB)."""
     if type_.kind is Kind.DECIMAL:
         return pa.decimal128(type_.precision, type_.scale)
+    if type_.element is not None:
+        return pa.list_(arrow_type(type_.element, large))
     found = (_LARGE.get(type_.kind) if large else None) or _ARROW.get(type_.kind)
     if found is None:
         raise ArrowSchemaError(f"a value of type {type_} cannot be stored; cast it to a type of its own")
@@ -134,9 +138,52 @@ def esl_type(field: pa.Field) -> Type:
         return CHANGE
     if pa.types.is_decimal128(field.type):
         return decimal(field.type.precision, field.type.scale)
+    if pa.types.is_list(field.type):
+        return list_of(esl_type(pa.field(field.name, field.type.value_type)))
     if field.type not in _ESL:
         raise ArrowSchemaError(f"column {field.name}: no ESL type is like {field.type}; cast it first")
     return _ESL[field.type]
+
+
+def with_default(columns: pa.Schema, values: pa.Table) -> pa.Schema:
+    """Columns of which rows that were stored without them have what the one row of `values` has."""
+    for name in values.column_names:
+        place = columns.get_field_index(name)
+        field = columns.field(place)
+        batch = pa.record_batch([values.column(name).combine_chunks()], schema=pa.schema([field]))
+        kept = {**(field.metadata or {}), _DEFAULT: batch.serialize().to_pybytes()}
+        columns = columns.set(place, field.with_metadata(kept))
+    return columns
+
+
+def without_defaults(columns: pa.Schema) -> pa.Schema:
+    """The columns as they are declared."""
+    for place, field in enumerate(columns):
+        if _DEFAULT in (field.metadata or {}):
+            kept = {name: value for name, value in field.metadata.items() if name != _DEFAULT}
+            columns = columns.set(place, field.with_metadata(kept or None))
+    return columns
+
+
+def with_default_columns(table: pa.Table, columns: pa.Schema) -> pa.Table:
+    """A stored table with those columns that have a default and that it was stored without."""
+    for field in columns:
+        if _DEFAULT in (field.metadata or {}) and field.name not in table.column_names:
+            table = table.append_column(field.name, _missing(field, table.num_rows))
+    return table
+
+
+def columns_with_default(columns: pa.Schema) -> frozenset[str]:
+    return frozenset(field.name for field in columns if _DEFAULT in (field.metadata or {}))
+
+
+def _missing(field: pa.Field, rows: int) -> pa.Array:
+    """A column that was not stored."""
+    default = (field.metadata or {}).get(_DEFAULT)
+    if default is None:
+        return pa.nulls(rows, field.type)
+    batch = pa.ipc.read_record_batch(pa.py_buffer(default), pa.schema([field]))
+    return pa.repeat(batch.column(0)[0], rows)
 
 
 def is_system_column(name: str) -> bool:
@@ -154,7 +201,7 @@ def as_results(table: pa.Table) -> pa.Table:
 
     What a row of a changelog does is told in words.
     """
-    shown = table.drop_columns([SEQ, ARRIVAL])
+    shown = table.select([name for name in table.column_names if name not in (SEQ, ARRIVAL)])
     if (place := shown.schema.get_field_index(OP)) >= 0:
         shown = shown.set_column(place, pa.field(OP, pa.string(), nullable=False), op_words(shown.column(OP)))
     return shown.set_column(0, pa.field(TS, _INSTANT, nullable=False), shown.column(TS).cast(_INSTANT))
@@ -170,8 +217,8 @@ def op_words(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def conform(table: pa.Table, schema: pa.Schema, arrival_us: int = 0) -> pa.Table:
     """The columns of `schema` from a stored table; a missing `_seq` is 0, a missing `_arr` is `arrival_us`.
 
-    Columns of the right type are taken as they are, without copying. One that no query needed when the table
-    was stored is NULL.
+    Columns of the right type are taken as they are, without copying. One that was not stored, as no query
+    needed it or the stream did not have it yet, has its default, or is NULL.
     """
     if table.schema.equals(schema):
         return table
@@ -187,5 +234,5 @@ def conform(table: pa.Table, schema: pa.Schema, arrival_us: int = 0) -> pa.Table
         elif field.name == TS:
             raise ArrowSchemaError(f"column {TS} is missing; there are {table.column_names}")
         else:
-            columns.append(pa.nulls(table.num_rows, field.type))
+            columns.append(_missing(field, table.num_rows))
     return pa.table(columns, schema=schema)

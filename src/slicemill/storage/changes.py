@@ -5,13 +5,18 @@
      "units": {"u4": {"cursors": {"bid": 17}}},                fields to set; null removes a field
      "streams": {"bid": {"watermark": 5000}},
      "created": {"hot": ["<Arrow schema, base64>", "hot"]},    new logs, with the names of their folders
+     "columns": {"hot": "<Arrow schema, base64>"},             logs whose rows have other columns from now on
+     "widened": {"bid": "<Arrow schema, base64>"},             logs all of whose rows have these columns
      "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
      "freed": {"bid": 9},                                      the first epoch that stays
+     "based": {"top": [9, min_ts, max_ts, arrival_us, […]]},   a table in place of the changes up to epoch 9
      "catalog": [{"at": 1, "by": "ann", "text": "CREATE …"}],
-     "tables": {"item": "item-5f0a….arrow"}}                   files of the rows of tables; null: dropped
+     "tables": {"item": "item-5f0a….arrow"},                   files of the rows of tables; null: dropped
+     "alerts": {"slow": {"id": "5f0a…", …}},                   how far each has come; null: dropped
+     "lives": {"hot": {"paused": {"epoch": 16, …}}}}           of queries and streams: paused, tried again
 
 Whatever is empty is left out. Within a record, logs and units are dropped first, then logs are created, then
-rows appended, then epochs freed: a record may replace a log by another of its name.
+rows appended, then epochs freed or folded: a record may replace a log by another of its name.
 """
 
 from __future__ import annotations
@@ -66,20 +71,26 @@ def joined(parts: Iterable[Appended]) -> Appended:
 class Change:
     """All that one commit changes in a home.
 
-    Fields of units and streams are merged into what is there; a value None removes its field. Values must be
-    plain JSON. A unit's fields whose names start with "checkpoint" refer to files in its checkpoint folder.
+    Fields of units, streams and lives are merged into what is there; a value None removes its field. Values
+    must be plain JSON. A unit's fields whose names start with "checkpoint" refer to files in its checkpoint
+    folder.
     """
 
     logs: dict[str, Appended] = field(default_factory=dict)
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     created: dict[str, pa.Schema] = field(default_factory=dict)
+    columns: dict[str, pa.Schema] = field(default_factory=dict)
+    widened: dict[str, pa.Schema] = field(default_factory=dict)
     dropped_logs: list[str] = field(default_factory=list)
     dropped_units: list[str] = field(default_factory=list)
     dropped_streams: list[str] = field(default_factory=list)
     freed: dict[str, int] = field(default_factory=dict)
+    based: dict[str, tuple[int, Appended]] = field(default_factory=dict)
     catalog: list[dict[str, Any]] = field(default_factory=list)
     tables: dict[str, str | None] = field(default_factory=dict)
+    alerts: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    lives: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
@@ -93,10 +104,18 @@ def encode_record(epoch: int, at_us: int, change: Change, folders: Mapping[str, 
             name: (added.min_ts, added.max_ts, added.arrival_us, added.extents)
             for name, added in change.logs.items()
         }
+    if change.based:
+        record["based"] = {
+            name: (upto, base.min_ts, base.max_ts, base.arrival_us, base.extents)
+            for name, (upto, base) in change.based.items()
+        }
     if change.created:
         record["created"] = {
             name: (encode_schema(schema), folders[name]) for name, schema in change.created.items()
         }
+    for key, schemas in (("columns", change.columns), ("widened", change.widened)):
+        if schemas:
+            record[key] = {name: encode_schema(schema) for name, schema in schemas.items()}
     for name in _PLAIN:
         value = getattr(change, name)
         if value:
@@ -113,6 +132,8 @@ _PLAIN = (
     "freed",
     "catalog",
     "tables",
+    "alerts",
+    "lives",
 )
 
 

@@ -19,6 +19,7 @@ from slicemill.storage.home_state import CHECKPOINT_FIELD, TABLES
 from slicemill.storage.journal import Progress
 from slicemill.storage.log import Epoch, Log
 from slicemill.storage.segments import ExtentGone, SegmentError, read_extent
+from slicemill.storage.table_files import read_table_file
 
 
 @dataclass(slots=True)
@@ -95,14 +96,17 @@ def _unit_mistakes(home: HomeReader, name: str, files: FileSystem) -> Iterator[s
 
 
 def _table_mistakes(home: HomeReader, name: str, file: str, files: FileSystem) -> Iterator[str]:
+    part: str | None = file
     try:
-        content = files.read(home.folder / TABLES / file)
-        pa.ipc.open_file(pa.py_buffer(content)).read_all().validate(full=True)
+        while part is not None:
+            version = read_table_file(files, home.folder / TABLES / part)
+            version.rows.validate(full=True)
+            part = version.parent
     except (FileNotFoundError, pa.ArrowInvalid) as problem:
         home.poll()
         if home.tables.get(name) == file:
             missing = isinstance(problem, FileNotFoundError)
-            yield f"table {name}: file {file} {'is missing' if missing else f'is damaged: {problem}'}"
+            yield f"table {name}: file {part} {'is missing' if missing else f'is damaged: {problem}'}"
 
 
 def _file_mistake(path: Path, size: int, files: FileSystem) -> str:

@@ -18,6 +18,7 @@ from slicemill.storage.files import FileSystem
 from slicemill.storage.home_state import CHECKPOINTS, LOGS, TABLES, HomeState, checkpoint_files
 from slicemill.storage.log import Log
 from slicemill.storage.segments import parse_segment
+from slicemill.storage.table_files import files_of_versions
 
 # How long before a commit a file was written that cannot belong to a checkpoint after it. It covers a
 # checkpoint that is being written while another one is committed, and the difference between the clocks of
@@ -45,11 +46,13 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
         named = checkpoint_files(units.get(folder, {}))
         removed += _remove_states(files, folder, named, committed_us - _CHECKPOINT_GRACE_US)
         del state.garbage.checkpoints[folder]
-    # A version may have come back since.
-    for name in state.garbage.tables.difference(state.tables.values()):
-        files.remove(state.folder / TABLES / name)
-        removed += 1
-    state.garbage.tables.clear()
+    if state.garbage.tables:
+        # A version may have come back since, or others may be told by what differs from it.
+        used = files_of_versions(files, state.folder / TABLES, state.tables.values())
+        for name in state.garbage.tables - used:
+            files.remove(state.folder / TABLES / name)
+            removed += 1
+        state.garbage.tables &= used
     return removed
 
 
@@ -69,7 +72,8 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str])
             removed += _remove_states(files, folder, checkpoint_files(units.get(folder, {})), None)
             if folder not in units:
                 files.remove_folder(folder)
-        removed += _remove_states(files, state.folder / TABLES, set(state.tables.values()), None)
+        used = files_of_versions(files, state.folder / TABLES, state.tables.values())
+        removed += _remove_states(files, state.folder / TABLES, used, None)
     return removed
 
 

@@ -5,7 +5,7 @@
     journal/                records and snapshots      (slicemill.storage.journal)
     logs/<name>/            segments of rows           (slicemill.storage.segments)
     checkpoints/<unit>/     state files                (slicemill.storage.checkpoints)
-    tables/                 rows of tables, a file for each version
+    tables/                 rows of tables, by version     (slicemill.storage.table_files)
     sources/ sinks/ readers/   what sources, sinks and outside readers remember
 
 Workers append rows to segments and write checkpoints; nobody sees them. `commit` appends one record that
@@ -113,6 +113,16 @@ class Home:
     def tables(self) -> Mapping[str, str]:
         """The file of each table's rows, in the folder `tables`."""
         return self._state.tables
+
+    @property
+    def alerts(self) -> Mapping[str, dict[str, Any]]:
+        """How far each alert has come (`engine.alerts`)."""
+        return self._state.alerts
+
+    @property
+    def lives(self) -> Mapping[str, dict[str, Any]]:
+        """Of queries and streams, by log: whether they are paused, and how often they were tried again."""
+        return self._state.lives
 
     def source_folder(self, stream: str) -> Path:
         """Where the source of a stream remembers what must outlive a restart."""

@@ -71,6 +71,11 @@ class HomeReader:
         """The file of each table's rows, in the folder `tables`."""
         return self._state.tables
 
+    @property
+    def lives(self) -> Mapping[str, dict[str, Any]]:
+        """Of queries and streams, by log: whether they are paused, and how often they were tried again."""
+        return self._state.lives
+
     def checkpoint_folder(self, unit: str) -> Path:
         """Where a unit's state files lie."""
         return self._state.checkpoint_folder(unit)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from slicemill.errors import SlicemillError
 from slicemill.storage.changes import Change, decode_schema
 from slicemill.storage.files import LOCAL, FileSystem, folder_name
-from slicemill.storage.log import Log
+from slicemill.storage.log import Log, LogEnd
 
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
@@ -41,7 +41,7 @@ class UnreferencedFiles:
 
 @dataclass(slots=True)
 class HomeState:
-    """Logs, units, streams, statements and tables after the record `epoch` (-1: before the first).
+    """Logs, units, streams, statements, tables, alerts and lives after the record `epoch` (-1: before any).
 
     Other threads may read at any time: what one unit or stream has is replaced as a whole, and so is a
     dictionary when a name comes or goes.
@@ -56,12 +56,15 @@ class HomeState:
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     statements: list[dict[str, Any]] = field(default_factory=list)
     tables: dict[str, str] = field(default_factory=dict)  # the files of their rows
+    alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lives: dict[str, dict[str, Any]] = field(default_factory=dict)  # of queries and streams, by log
     garbage: UnreferencedFiles = field(default_factory=UnreferencedFiles)
 
     def check(self, change: Change) -> None:
         """Raise if a change does not fit: nothing may be written that cannot be applied."""
         there = (self.logs.keys() - change.dropped_logs) | change.created.keys()
-        for name in change.logs.keys() | change.freed.keys():
+        named = (change.logs, change.freed, change.based, change.columns, change.widened)
+        for name in {name for part in named for name in part}:
             if name not in there:
                 raise HomeError(f"there is no log {name} in {self.folder}; it must be created first")
         for name in change.created:
@@ -70,14 +73,15 @@ class HomeState:
         for name in change.dropped_logs:
             if name not in self.logs:
                 raise HomeError(f"there is no log {name} in {self.folder} to drop")
-        for name, added in change.logs.items():
+        bases = ((name, base) for name, (_, base) in change.based.items())
+        for name, added in (*change.logs.items(), *bases):
             try:
                 array("q", (added.arrival_us, added.min_ts or 0, added.max_ts or 0))
                 for extent in added.extents:
                     array("q", extent[1:])
             except (TypeError, OverflowError) as problem:
                 raise HomeError(f"log {name}: times and extents must be 64-bit integers: {problem}") from None
-        for name, fields in (*change.units.items(), *change.streams.items()):
+        for name, fields in (*change.units.items(), *change.streams.items(), *change.lives.items()):
             if not isinstance(fields, dict):
                 raise HomeError(f"{name}: fields must be a dictionary, not {fields!r}")
 
@@ -86,6 +90,7 @@ class HomeState:
         for name in record.get("dropped_logs", ()):
             self.garbage.folders.add(self.logs[name].folder)
             self.logs = _without(self.logs, name)
+            self.lives = _without(self.lives, name)
         for name in record.get("dropped_units", ()):
             self.units = _without(self.units, name)
             self.garbage.folders.add(self.checkpoint_folder(name))
@@ -94,6 +99,10 @@ class HomeState:
         for name, (schema, folder) in record.get("created", {}).items():
             self.logs = {**self.logs, name: self.new_log(name, schema, folder)}
         epoch = record["e"]
+        for name, schema in record.get("columns", {}).items():
+            self.logs[name].change_columns(epoch, decode_schema(schema))
+        for name, schema in record.get("widened", {}).items():
+            self.logs[name].widen(decode_schema(schema))
         for name, (min_ts, max_ts, arrival_us, extents) in record.get("logs", {}).items():
             self.logs[name].append(epoch, extents, min_ts, max_ts, arrival_us)
         for name, fields in record.get("units", {}).items():
@@ -101,22 +110,36 @@ class HomeState:
         for name, fields in record.get("streams", {}).items():
             self.streams = _with(self.streams, name, _merged(self.streams.get(name, {}), fields))
         for name, first in record.get("freed", {}).items():
-            log = self.logs[name]
-            emptied = log.free(first)
-            if emptied:
-                self.garbage.segments.setdefault(log.folder, set()).update(emptied)
-        self.statements.extend(record.get("catalog", ()))
+            self._let_go(self.logs[name], self.logs[name].free(first))
+        for name, (upto, min_ts, max_ts, arrival_us, extents) in record.get("based", {}).items():
+            self._let_go(self.logs[name], self.logs[name].fold(upto, extents, min_ts, max_ts, arrival_us))
+        self.statements.extend({**entry, "epoch": epoch} for entry in record.get("catalog", ()))
         if changed := record.get("tables"):
             self.garbage.tables.update(self.tables[name] for name in changed if name in self.tables)
             self.tables = _merged(self.tables, changed)
+        if told := record.get("alerts"):
+            self.alerts = _merged(self.alerts, told)
+        for name, fields in record.get("lives", {}).items():
+            self.lives = _with(self.lives, name, _merged(self.lives.get(name, {}), fields))
+            self.hold(name)
         self.epoch = epoch
         self.committed_us = record["at"]
+
+    def hold(self, name: str) -> None:
+        """Let a log that is paused end, for all who read it, where it ended then."""
+        if name in self.logs:
+            paused = self.lives.get(name, {}).get("paused")
+            self.logs[name].hold = None if paused is None else LogEnd(paused["epoch"], paused["max_ts"])
 
     def new_log(self, name: str, schema: str, folder: str) -> Log:
         return Log(name, self.folder / LOGS / folder, decode_schema(schema), self.files)
 
     def checkpoint_folder(self, unit: str) -> Path:
         return self.folder / CHECKPOINTS / folder_name(unit)
+
+    def _let_go(self, log: Log, emptied: list[str]) -> None:
+        if emptied:
+            self.garbage.segments.setdefault(log.folder, set()).update(emptied)
 
     def _set_unit(self, name: str, fields: dict[str, Any], at_us: int) -> None:
         self.units = _with(self.units, name, _merged(self.units.get(name, {}), fields))

@@ -7,7 +7,14 @@ columns of integers, some 80 bytes for an epoch of one extent, because a log of 
     epochs   number  arrival_us  min_ts  max_ts  rows so far  extents so far
     extents  segment (position in a list of names)  offset  length  rows
 
-Freed epochs leave from the front. Only `HomeState.apply` changes an index; any thread may read it.
+Freed epochs leave from the front. Of a changelog they are folded instead: its first epoch is then its *base*,
+the table that they came to, as rows that are inserted, under the number of the last of them:
+
+    epochs   3    5    8 │ 9   12            log.fold(8, …)     8 │ 9   12       freed = base = 8
+             changes     │ changes                           rows │ changes
+
+So whoever reads from the beginning gets what makes the table of now. Whoever has read some of the epochs that
+are gone (`missed`) has to begin anew. Only `HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
@@ -15,19 +22,24 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from slicemill.esl.types.schema import Schema
-from slicemill.storage.arrow_schema import conform, from_arrow, with_system_columns
+from slicemill.esl.types.schema import OP, Schema
+from slicemill.storage.arrow_schema import TS, conform, from_arrow, with_system_columns
 from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.order import merge_sorted
-from slicemill.storage.segments import Extent, parse_segment, read_extent
-from slicemill.storage.ties import ties_of, untied
+from slicemill.storage.segments import Extent, ExtentGone, parse_segment, read_extent, reader_of
+from slicemill.storage.ties import has_ties, ties_of, untied
+
+# Of this many epochs the oldest arrival is looked for.
+_LOOKED_AT = 1_000
 
 # Stands for "no timestamp" in a column of integers.
 _NONE = -(2**63)
@@ -48,6 +60,15 @@ class Epoch(NamedTuple):
     arrival_us: int
 
 
+class EpochSpans(NamedTuple):
+    """The epochs of a log, in columns: number, least and greatest timestamp, rows; those with rows only."""
+
+    numbers: NDArray[np.int64]
+    first_ts: NDArray[np.int64]
+    last_ts: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+
 class LogColumns(NamedTuple):
     """An index as snapshots store it; the columns as in the drawing above."""
 
@@ -56,17 +77,25 @@ class LogColumns(NamedTuple):
     segments: list[str]
 
 
+class LogEnd(NamedTuple):
+    """Where a log ends: the number of its last epoch, -1 before the first, and its greatest timestamp."""
+
+    epoch: int = -1
+    max_ts: int | None = None
+
+
 class Log:
-    """The index of one log."""
+    """The index of one log. With a `hold` it ends there for all who read it, though more is written to it."""
 
     def __init__(self, name: str, folder: Path, columns: pa.Schema, files: FileSystem = LOCAL) -> None:
         self.name = name
         self.folder = folder
-        self.columns = columns
+        # From which epoch on, which, and how they are stored.
+        self._columns = [(0, columns, with_system_columns(columns))]
         self.first = 0
         self.freed = -1  # the last epoch that was here and is freed: who has not read it has missed something
-        self.head = -1
-        self.max_ts: int | None = None
+        self.end = LogEnd()
+        self.hold: LogEnd | None = None
         self._files = files
         self._lock = threading.Lock()
         self._epochs = [array("q") for _ in EPOCH_COLUMNS]
@@ -81,9 +110,58 @@ class Log:
         self._newest: dict[str, int] = {}
 
     @property
+    def columns(self) -> pa.Schema:
+        """The columns of rows that come from now on."""
+        return self._columns[-1][1]
+
+    @property
+    def changes(self) -> bool:
+        """Is it a changelog? Read from its first epoch on, it comes to its table, whatever was folded."""
+        return OP in self.columns.names
+
+    @property
+    def first_columns(self) -> pa.Schema:
+        """The columns that its first rows had."""
+        return self._columns[0][1]
+
+    @property
+    def changes_of_columns(self) -> list[tuple[int, pa.Schema]]:
+        """From which epochs on rows had other columns, and which."""
+        return [(epoch, columns) for epoch, columns, _ in self._columns[1:]]
+
+    def change_columns(self, epoch: int, columns: pa.Schema) -> None:
+        """Rows of an epoch and of all that follow have these columns."""
+        self._columns = [*self._columns, (epoch, columns, with_system_columns(columns))]
+
+    def widen(self, columns: pa.Schema) -> None:
+        """All rows have these columns; what was stored without some of them has their defaults."""
+        self._columns = [(0, columns, with_system_columns(columns))]
+
+    def columns_at(self, epoch: int) -> pa.Schema:
+        """The columns that the rows of an epoch have."""
+        return next(columns for first, columns, _ in reversed(self._columns) if first <= epoch)
+
+    def _stored_at(self, epoch: int) -> pa.Schema:
+        return next(stored for first, _, stored in reversed(self._columns) if first <= epoch)
+
+    @property
     def schema(self) -> Schema:
         """The ESL columns."""
         return from_arrow(self.columns)
+
+    @property
+    def head(self) -> int:
+        """The last epoch that can be read; -1 before the first."""
+        return self._read_end.epoch
+
+    @property
+    def max_ts(self) -> int | None:
+        """The greatest timestamp that can be read."""
+        return self._read_end.max_ts
+
+    @property
+    def _read_end(self) -> LogEnd:
+        return self.end if self.hold is None else self.hold
 
     @property
     def rows(self) -> int:
@@ -97,23 +175,88 @@ class Log:
         return self._bytes
 
     def __len__(self) -> int:
-        """How many epochs are still there."""
-        return len(self._epochs[0]) - self._start
+        """How many epochs are still there, of those that can be read."""
+        return self._until() - self._start
+
+    def _until(self) -> int:
+        """The position behind the last epoch that can be read."""
+        numbers = self._epochs[0]
+        return len(numbers) if self.hold is None else bisect_right(numbers, self.hold.epoch, lo=self._start)
+
+    @property
+    def base(self) -> int | None:
+        """The number of the first epoch, if it has the rows of a table instead of changes."""
+        with self._lock:
+            there = self._start < len(self._epochs[0]) and self._epochs[0][self._start] == self.freed
+            return self.freed if there else None
+
+    def missed(self, cursor: int) -> bool:
+        """Has somebody who has read up to this epoch (-1: nothing) missed what is gone now?"""
+        return 0 <= cursor < self.freed
 
     def epochs(self, after: int = -1, upto: int | None = None) -> list[Epoch]:
         """The epochs after number `after` (a cursor: the last epoch read), up to and with `upto`."""
         with self._lock:
             numbers = self._epochs[0]
             begin = bisect_right(numbers, after, lo=self._start)
-            end = len(numbers) if upto is None else bisect_right(numbers, upto, lo=begin)
+            end = self._until()
+            if upto is not None:
+                end = min(end, bisect_right(numbers, upto, lo=begin))
             return [self._epoch(position) for position in range(begin, end)]
+
+    def spans(self) -> EpochSpans:
+        """What is known of the epochs without reading any."""
+        with self._lock:
+            numbers, _, first_ts, last_ts, rows_so_far, _ = (
+                np.array(column[self._start : self._until()], np.int64) for column in self._epochs
+            )
+            before = self._rows_until(self._start)
+        rows = np.diff(rows_so_far, prepend=before)
+        filled = rows > 0
+        return EpochSpans(numbers[filled], first_ts[filled], last_ts[filled], rows[filled])
+
+    def take(self, after: int, most_rows: float) -> tuple[list[Epoch], int | None]:
+        """The first epochs after a cursor that have no more rows than that, one at least; and the least
+        timestamp behind them. Rows are in order, so the next one has it."""
+        with self._lock:
+            numbers, rows_so_far, least = self._epochs[0], self._epochs[4], self._epochs[2]
+            begin = bisect_right(numbers, after, lo=self._start)
+            most = self._rows_until(begin) + most_rows
+            until = max(self._until(), begin)
+            end = min(max(bisect_right(rows_so_far, most, lo=begin, hi=until), begin + 1), until)
+            left = next((ts for ts in islice(least, end, until) if ts != _NONE), None)
+            return [self._epoch(position) for position in range(begin, end)], left
+
+    def waiting(self, after: int, upto: int) -> tuple[int, int, int | None]:
+        """How many epochs there are after a cursor and up to a number, how many rows they have, and when the
+        first of them arrived."""
+        with self._lock:
+            numbers, arrivals = self._epochs[0], self._epochs[1]
+            begin = bisect_right(numbers, after, lo=self._start)
+            end = min(bisect_right(numbers, upto, lo=begin), self._until())
+            if begin >= end:
+                return 0, 0, None
+            # Arrivals may step back with the clock, or with who writes; of many the first ones tell enough.
+            oldest = min(arrivals[begin : min(end, begin + _LOOKED_AT)])
+            return end - begin, self._rows_until(end) - self._rows_until(begin), oldest
+
+    def last_before(self, ts: int) -> int:
+        """The last epoch all of whose rows are before a time; -1 if there is none."""
+        with self._lock:
+            numbers, greatest, found = self._epochs[0], self._epochs[3], -1
+            for position in range(self._start, len(numbers)):
+                if greatest[position] != _NONE and greatest[position] >= ts:
+                    break
+                found = numbers[position]
+            return found
 
     def rows_after(self, after: int) -> int:
         """How many rows the epochs after a cursor have."""
         with self._lock:
             numbers = self._epochs[0]
-            begin = bisect_right(numbers, after, lo=self._start)
-            return self._rows_until(len(numbers)) - self._rows_until(begin)
+            end = self._until()
+            begin = min(bisect_right(numbers, after, lo=self._start), end)
+            return self._rows_until(end) - self._rows_until(begin)
 
     def first_arrived_after(self, arrival_us: int, upto: int) -> int:
         """The first epoch that arrived after a time; the one after `upto` if none up to there did.
@@ -133,12 +276,47 @@ class Log:
         """The number of the first of the `count` newest epochs; the one after the head if `count` is 0."""
         with self._lock:
             numbers = self._epochs[0]
-            position = max(len(numbers) - count, self._start)
-            return numbers[position] if position < len(numbers) else self.head + 1
+            end = self._until()
+            position = max(end - count, self._start)
+            return numbers[position] if position < end else self.head + 1
 
     def read(self, epoch: Epoch, needed: frozenset[str] = frozenset()) -> pa.Table:
         """The rows of an epoch; see `read_epochs`, which does the same in another process."""
-        return read_epochs(self.folder, self.columns, [epoch], needed, self._files)
+        if len(epoch.extents) == 1 and epoch.rows and not needed:
+            # Nearly all epochs of a live query are such, and have a row or two: the rest would cost more.
+            table = read_extent(self.folder, epoch.extents[0], self._files)
+            if table.schema.equals(self._stored_at(epoch.number)):
+                return table
+        return read_epochs(self.folder, self.columns_at(epoch.number), [epoch], needed, self._files)
+
+    def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table:
+        """`_ts` and some columns of epochs, one epoch after another; the other columns are not decoded."""
+        wanted = {TS, *columns}
+        schema = pa.schema([field for field in with_system_columns(self.columns) if field.name in wanted])
+        parts = [schema.empty_table()]
+        for run in _runs(epochs):
+            found = self._scan_run(run, wanted)
+            parts += [conform(table, schema) for table in found]
+        return pa.concat_tables(parts)
+
+    def _scan_run(self, run: list[Epoch], wanted: set[str]) -> list[pa.Table]:
+        reader = reader_of(self._files)
+        first, last = run[0].extents, run[-1].extents[-1]
+        if len(first) > 1 or has_ties(reader.columns_of(self.folder, last.segment)):
+            return [self.read(epoch) for epoch in run]
+        length = last.offset + last.length - first[0].offset
+        whole = Extent(last.segment, first[0].offset, length, sum(epoch.rows for epoch in run))
+        return [reader.read_columns(self.folder, whole, wanted)]
+
+    def read_after(self, after: int = -1) -> tuple[list[Epoch], list[pa.Table]]:
+        """The epochs after a cursor and their rows, as of one moment, though some may be freed meanwhile."""
+        while True:
+            freed, epochs = self.freed, self.epochs(after)
+            try:
+                return epochs, [self.read(epoch) for epoch in epochs]
+            except ExtentGone:
+                if self.freed == freed:
+                    raise
 
     def append(
         self,
@@ -166,31 +344,45 @@ class Log:
             greatest.append(_NONE if max_ts is None else max_ts)
             rows_so_far.append(rows)
             extents_so_far.append(self._freed_extents + len(segment_indexes))
-            self.head = number
-            if max_ts is not None and (self.max_ts is None or max_ts > self.max_ts):
-                self.max_ts = max_ts
+            known = [ts for ts in (self.end.max_ts, max_ts) if ts is not None]
+            self.end = LogEnd(number, max(known, default=None))
 
     def free(self, first: int) -> list[str]:
         """Forget the epochs before `first`; the segments of which no extent is left."""
         with self._lock:
-            self.first = max(self.first, first)
-            end = bisect_left(self._epochs[0], first, lo=self._start)
-            if end == self._start:
-                return []
-            self.freed = self._epochs[0][end - 1]
-            begin_extent, end_extent = self._extents_until(self._start), self._extents_until(end)
-            segment_indexes, _, lengths, _ = self._extents
-            emptied = []
-            for position in range(begin_extent, end_extent):
-                self._bytes -= lengths[position]
-                segment = self._segments[segment_indexes[position]]
-                self._live[segment] -= 1
-                if not self._live[segment]:
-                    emptied.append(segment)
-            self._start = end
+            emptied = self._free(first)
             if self._start * 2 > len(self._epochs[0]):
                 self._compact()
-            return [segment for segment in emptied if not self._live.get(segment)]
+            return emptied
+
+    def fold(
+        self,
+        upto: int,
+        extents: Iterable[Sequence[Any]],
+        min_ts: int | None,
+        max_ts: int | None,
+        arrival_us: int,
+    ) -> list[str]:
+        """Put the rows of a table in the place of the epochs up to a number; segments without an extent."""
+        with self._lock:
+            emptied = self._free(upto + 1)
+            self._compact()
+            columns = [list(column) for column in zip(*extents, strict=True)] or [[] for _ in EXTENT_COLUMNS]
+            segments = [self._segment_index(segment) for segment in columns[0]]
+            rows = sum(columns[3])
+            self._bytes += sum(columns[2])
+            # Totals go on from what was freed, so that those behind the base stay what they are.
+            rows_so_far, extents_so_far = self._freed_rows, self._freed_extents
+            self._freed_rows -= rows
+            self._freed_extents -= len(segments)
+            for column, values in zip(self._extents, (segments, *columns[1:]), strict=True):
+                column[:0] = array("q", values)
+            times = (_NONE if ts is None else ts for ts in (min_ts, max_ts))
+            for column, value in zip(
+                self._epochs, (upto, arrival_us, *times, rows_so_far, extents_so_far), strict=True
+            ):
+                column.insert(0, value)
+            return emptied
 
     def is_used(self, segment: str) -> bool:
         """Has the segment an extent that is still there?"""
@@ -233,6 +425,23 @@ class Log:
             self._live = dict(zip(self._segments, counts.tolist(), strict=True))
             for segment in self._segments:
                 self._note_newest(segment)
+
+    def _free(self, first: int) -> list[str]:
+        self.first = max(self.first, first)
+        end = bisect_left(self._epochs[0], first, lo=self._start)
+        if end == self._start:
+            return []
+        self.freed = self._epochs[0][end - 1]
+        segment_indexes, _, lengths, _ = self._extents
+        emptied = []
+        for position in range(self._extents_until(self._start), self._extents_until(end)):
+            self._bytes -= lengths[position]
+            segment = self._segments[segment_indexes[position]]
+            self._live[segment] -= 1
+            if not self._live[segment]:
+                emptied.append(segment)
+        self._start = end
+        return emptied
 
     def _segment_index(self, segment: str) -> int:
         index = self._positions.get(segment)
@@ -293,6 +502,27 @@ class Log:
         self._extents[0] = array("q", moved[np.frombuffer(self._extents[0], np.int64)].tobytes())
         self._segments, self._positions = kept, {segment: index for index, segment in enumerate(kept)}
         self._live = {segment: self._live[segment] for segment in kept}
+
+
+def _runs(epochs: Iterable[Epoch]) -> Iterator[list[Epoch]]:
+    """Epochs whose rows lie behind each other in one segment, together; one of several extents is alone."""
+    run: list[Epoch] = []
+    for epoch in epochs:
+        if not epoch.rows:
+            continue
+        if run and not _follows(run[-1], epoch):
+            yield run
+            run = []
+        run.append(epoch)
+    if run:
+        yield run
+
+
+def _follows(before: Epoch, after: Epoch) -> bool:
+    if len(before.extents) != 1 or len(after.extents) != 1:
+        return False
+    (one,), (other,) = before.extents, after.extents
+    return one.segment == other.segment and one.offset + one.length == other.offset
 
 
 def read_epochs(

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -289,6 +291,45 @@ class _OpenSegment:
     reads: int = 0
 
 
+class _Joined:
+    """Two buffers as a file that Arrow reads without copying them."""
+
+    closed = False
+
+    def __init__(self, first: pa.Buffer, second: pa.Buffer) -> None:
+        self._parts = [first, second]
+
+    def read_buffer(self, size: int) -> pa.Buffer:
+        # Messages do not go over the border: the first buffer is one, the second begins with one.
+        while len(self._parts) > 1 and not len(self._parts[0]):
+            del self._parts[0]
+        part = self._parts[0]
+        size = min(size, len(part))
+        self._parts[0] = part.slice(size)
+        return part.slice(0, size)
+
+    read = read_buffer
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@contextmanager
+def _telling_damage(path: Path, offset: int) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise ExtentGone(f"segment {path} is gone: its rows were freed") from None
+    except (pa.ArrowInvalid, OSError, EOFError) as problem:
+        raise SegmentError(
+            f"segment {path} cannot be read at {offset}: {problem}; "
+            "run 'slicemill home check', and restore it from a copy"
+        ) from problem
+
+
 class SegmentReader:
     """Reads extents; keeps maps and schemas of the segments that it has read from, within bounds."""
 
@@ -299,16 +340,27 @@ class SegmentReader:
         self._maps = 0
 
     def read(self, folder: Path, extent: Extent) -> pa.Table:
-        try:
+        with _telling_damage(folder / extent.segment, extent.offset):
             segment = self._segment(folder, extent.segment)
             return _decoded(self._buffer(segment, extent), extent.rows, segment.schema)
-        except FileNotFoundError:
-            raise ExtentGone(f"segment {folder / extent.segment} is gone: its rows were freed") from None
-        except (pa.ArrowInvalid, OSError, EOFError) as problem:
-            raise SegmentError(
-                f"segment {folder / extent.segment} cannot be read at {extent.offset}: {problem}; "
-                "run 'slicemill home check', and restore it from a copy"
-            ) from problem
+
+    def columns_of(self, folder: Path, segment: str) -> list[str]:
+        """The names of a segment's columns."""
+        with _telling_damage(folder / segment, 0):
+            return list(self._segment(folder, segment).schema.names)
+
+    def read_columns(self, folder: Path, run: Extent, columns: Collection[str]) -> pa.Table:
+        """Some columns of extents that follow each other, given as one; the others are not decoded."""
+        with _telling_damage(folder / run.segment, run.offset):
+            segment = self._segment(folder, run.segment)
+            source = _Joined(segment.schema.serialize(), self._buffer(segment, run))
+            places = [place for place, name in enumerate(segment.schema.names) if name in columns]
+            options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+            with pa.ipc.open_stream(pa.PythonFile(source, mode="r"), options=options) as stream:
+                table = stream.read_all()
+            if table.num_rows != run.rows:
+                raise EOFError(f"there are {table.num_rows} rows instead of {run.rows}")
+            return table
 
     def _segment(self, folder: Path, name: str) -> _OpenSegment:
         key = (folder, name)
@@ -358,10 +410,14 @@ class SegmentReader:
 _LOCAL_READER = SegmentReader(LOCAL)
 
 
+def reader_of(files: FileSystem) -> SegmentReader:
+    """The reader of a file system; a process has one for its own."""
+    return _LOCAL_READER if files is LOCAL else SegmentReader(files)
+
+
 def read_extent(folder: Path, extent: Extent, files: FileSystem = LOCAL) -> pa.Table:
     """The rows of an extent in a log's folder, as they were appended; ExtentGone if they were freed."""
-    reader = _LOCAL_READER if files is LOCAL else SegmentReader(files)
-    return reader.read(folder, extent)
+    return reader_of(files).read(folder, extent)
 
 
 def _read_schema(files: FileSystem, path: Path) -> pa.Schema:

@@ -18,11 +18,11 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from slicemill.storage.changes import dump_json, encode_schema
+from slicemill.storage.changes import decode_schema, dump_json, encode_schema
 from slicemill.storage.files import FileSystem
 from slicemill.storage.home_state import HomeState
 from slicemill.storage.lines import frame, unframe
-from slicemill.storage.log import EPOCH_COLUMNS, EXTENT_COLUMNS, LogColumns
+from slicemill.storage.log import EPOCH_COLUMNS, EXTENT_COLUMNS, LogColumns, LogEnd
 
 
 class SnapshotDamaged(ValueError):
@@ -43,21 +43,27 @@ def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
         "streams": state.streams,
         "statements": state.statements,
         "tables": state.tables,
+        "alerts": state.alerts,
+        "lives": state.lives,
         "logs": [
             [
                 log.name,
-                encode_schema(log.columns),
+                encode_schema(log.first_columns),
                 log.folder.name,
                 log.first,
                 log.freed,
-                log.head,
-                log.max_ts,
+                *log.end,
                 len(columns.epochs[0]),
                 len(columns.extents[0]),
                 columns.segments,
             ]
             for log, columns in zip(state.logs.values(), dumped, strict=True)
         ],
+        "columns": {
+            log.name: [[first, encode_schema(columns)] for first, columns in log.changes_of_columns]
+            for log in state.logs.values()
+            if log.changes_of_columns
+        },
         "lengths": [len(table) for table in tables],
         "crcs": [crc32(table) for table in tables],
     }
@@ -73,7 +79,8 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
     head: dict[str, Any] = json.loads(content)
     state = HomeState(folder, files, head["epoch"], head["at"])
     state.units, state.streams, state.statements = head["units"], head["streams"], head["statements"]
-    state.tables = head.get("tables", {})
+    state.tables, state.lives = head.get("tables", {}), head.get("lives", {})
+    state.alerts = head.get("alerts", {})
     body = memoryview(data)[end:]
     first_length, second_length = head["lengths"]
     parts = [body[:first_length], body[first_length : first_length + second_length]]
@@ -83,10 +90,14 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
     epoch_at = extent_at = 0
     for name, schema, folder_name, *ends, epoch_count, extent_count, segments in head["logs"]:
         log = state.logs[name] = state.new_log(name, schema, folder_name)
-        log.first, log.freed, log.head, log.max_ts = ends
+        log.first, log.freed, *end = ends
+        log.end = LogEnd(*end)
         log.load(
             LogColumns(_cut(epochs, epoch_at, epoch_count), _cut(extents, extent_at, extent_count), segments)
         )
+        for first, columns in head.get("columns", {}).get(name, ()):
+            log.change_columns(first, decode_schema(columns))
+        state.hold(name)
         epoch_at, extent_at = epoch_at + epoch_count, extent_at + extent_count
     return state
 

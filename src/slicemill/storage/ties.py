@@ -15,7 +15,7 @@ A tie's name ends with the bits that numbers of rows have: the last of them stan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,11 @@ _PREFIX = "_tie_"
 def tie_name(place: int, bits: int) -> str:
     """The column of one of the ties by which rows come, the first one first."""
     return f"{_PREFIX}{place}_{bits}"
+
+
+def has_ties(columns: Iterable[str]) -> bool:
+    """Are there ties among some columns?"""
+    return any(name.startswith(_PREFIX) for name in columns)
 
 
 def ties_of(table: pa.Table) -> list[str]:

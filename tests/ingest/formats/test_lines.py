@@ -170,6 +170,35 @@ def test_either_form(lines: list[str]) -> None:
     assert_as_alone(parser("either", time="c8"), encoded(lines))
 
 
+LISTS = Schema(
+    tuple(Column(name, t.list_of(type_)) for name, type_ in (("i", t.INT), ("s", t.VARCHAR), ("d", t.DOUBLE)))
+)
+usual_lists = st.fixed_dictionaries(
+    {
+        "i": st.none() | st.lists(st.none() | st.integers(-9, 9), max_size=3),
+        "s": st.none() | st.lists(st.none() | st.sampled_from(["a", "b,c", ""]), max_size=3),
+        "d": st.lists(st.floats(-9, 9) | st.integers(-9, 9), max_size=3),
+    }
+)
+odd_lists = st.sampled_from([[1e999], ["7"], "[1, 2]", "x", 5, {}, [[1]], [True], "[1, NaN]"])
+list_lines = usual_lists.map(json.dumps) | st.tuples(usual_lists, st.sampled_from("isd"), odd_lists).map(
+    lambda drawn: json.dumps({**drawn[0], drawn[1]: drawn[2]})
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(lines=st.lists(list_lines, min_size=9, max_size=30))
+def test_lists_in_json(lines: list[str]) -> None:
+    assert_as_alone(parser("json", LISTS), encoded(lines))
+
+
+def test_a_text_is_a_list_where_it_is_one_in_json() -> None:
+    lines = ['"[1, 2]","[""a"", null]",[]', "[1.5],[],[]", "1,a,b"]
+    rows, errors = outcome(parser("csv", LISTS), "\n".join(lines).encode())
+    assert rows == [([1, 2], ["a", None], [])]
+    assert [reason for _, reason in errors] == ["column i: '[1.5]' is no INT[]", "column i: '1' is no INT[]"]
+
+
 def test_a_value_nested_too_deep_for_any_stack_is_no_json() -> None:
     deep = b'{"c6":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
     lines = [deep, *[b'{"c1":1}'] * 10]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from slicemill.esl.types.schema import Column, Kind
+from slicemill.esl.types.schema import Column, Kind, Type
 from slicemill.ingest.formats.checked import Mask, Numbers, ParsedColumns, WantedColumns
 from slicemill.ingest.formats.columns import one_array
 from slicemill.ingest.formats.lines import TextLines
@@ -122,18 +122,26 @@ def _sampled(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataTy
     records = [json_record(lines.text(number)) for number in range(min(_SAMPLED, len(lines)))]
     types: dict[str, pa.DataType] = {}
     for column in columns:
-        spellings = _SAMPLE_TYPES[column.type.kind]
-        found = next(iter(spellings.values()))
-        for record in records:
-            value = None if isinstance(record, BadRow) else record[1].get(column.name)
-            if value is not None:
-                spelling = float if isinstance(value, float) else type(value)
-                if spelling not in spellings:
-                    return None
-                found = spellings[spelling]
-                break
-        types[column.name] = found
+        values = [None if isinstance(record, BadRow) else record[1].get(column.name) for record in records]
+        element = column.type.element
+        if element is not None:
+            if not all(value is None or isinstance(value, list) for value in values):
+                return None
+            values = [one for value in values if isinstance(value, list) for one in value]
+        found = _spelled(values, element or column.type)
+        if found is None:
+            return None
+        types[column.name] = found if element is None else pa.list_(found)
     return types
+
+
+def _spelled(values: Sequence[object], type_: Type) -> pa.DataType | None:
+    """How the first value that is there is spelled."""
+    spellings = _SAMPLE_TYPES[type_.kind]
+    value = next((value for value in values if value is not None), None)
+    if value is None:
+        return next(iter(spellings.values()))
+    return spellings.get(float if isinstance(value, float) else type(value))
 
 
 def _read(lines: TextLines, types: dict[str, pa.DataType], wanted: WantedColumns) -> ParsedColumns | None:
@@ -163,6 +171,9 @@ def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) ->
         array = part.columns[column.name].array
         if pa.types.is_floating(array.type):
             unsure |= ~pc.fill_null(pc.is_finite(array), True).to_numpy(zero_copy_only=False)
+        if pa.types.is_list(array.type) and pa.types.is_floating(array.type.value_type):
+            infinite = pc.invert(pc.fill_null(pc.is_finite(pc.list_flatten(array)), True))
+            unsure[pc.filter(pc.list_parent_indices(array), infinite).to_numpy()] = True
         if array.null_count:
             lowered = lines.data.lower() if lowered is None else lowered
             name = f'"{column.name}"'.encode()

@@ -220,6 +220,22 @@ def _binary(raw: object, type_: Type) -> object:
     return raw if isinstance(raw, bytes) else spelled(raw).encode()
 
 
+def no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _list(raw: object, type_: Type) -> object:
+    """Elements as they are; a text is read as JSON."""
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw, parse_float=JsonNumber, parse_constant=no_constant)
+        except RecursionError:
+            raise ValueError from None
+    if not isinstance(raw, list | tuple) or type_.element is None:
+        raise ValueError
+    return tuple(map(converter(type_.element), raw))
+
+
 _CONVERTERS: dict[Kind, Callable[[object, Type], object]] = {
     Kind.INT: _integer,
     Kind.BIGINT: _integer,
@@ -231,4 +247,5 @@ _CONVERTERS: dict[Kind, Callable[[object, Type], object]] = {
     Kind.TIMESTAMP: _timestamp,
     Kind.DATE: _date,
     Kind.BINARY: _binary,
+    Kind.LIST: _list,
 }

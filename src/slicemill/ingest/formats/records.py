@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from slicemill.ingest.formats.raw_values import JsonNumber
+from slicemill.ingest.formats.raw_values import JsonNumber, no_constant
 
 Record = Mapping[str, object]
 
@@ -41,11 +41,7 @@ def value_of(record: Record, name: str) -> object:
 def json_record(line: str) -> Entry:
     """One JSON object on one line."""
     try:
-        record = json.loads(line, parse_float=JsonNumber, parse_constant=_no_constant)
+        record = json.loads(line, parse_float=JsonNumber, parse_constant=no_constant)
     except (ValueError, RecursionError):
         record = None
     return (line, record) if isinstance(record, dict) else BadRow(line, NO_JSON)
-
-
-def _no_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")

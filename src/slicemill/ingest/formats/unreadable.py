@@ -6,6 +6,9 @@ from pathlib import Path
 
 from slicemill.errors import SlicemillError
 
+# How the reason begins of a bad row that stands for a whole file, with its name in place of a text.
+FILE_LOST = "this file cannot be read"
+
 
 class UnreadableFile(SlicemillError):
     """A file whose content nobody can read: trying again is of no use unless somebody writes to it."""

@@ -83,6 +83,8 @@ def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
         return _within_length(texts, type_)
     if type_.kind is Kind.BINARY:
         return TypedValues(texts.cast(pa.binary()))
+    if type_.kind is Kind.LIST:
+        return by_rule(_objects(texts), type_)
     if type_.kind is Kind.BOOLEAN:
         cast, unsure = _booleans(texts)
         return _by_rule_where(unsure, texts, cast, type_)
@@ -118,6 +120,8 @@ def from_column(column: pa.Array, type_: Type) -> TypedValues:
         column = column.cast(pa.string())
     if pa.types.is_string(column.type):
         return from_texts(column, type_)
+    if type_.element is not None:
+        return _lists(column, type_, type_.element)
     if pa.types.is_timestamp(column.type):
         if type_.kind is Kind.TIMESTAMP:
             return _instants(column, type_)
@@ -130,6 +134,21 @@ def from_column(column: pa.Array, type_: Type) -> TypedValues:
         return by_rule(_objects(column), type_)
     found, failed = _cast_in_pieces(column, type_, cast)
     return _within_length_of(found, failed, column, type_)
+
+
+def _lists(column: pa.Array, type_: Type, element: Type) -> TypedValues:
+    """Lists whose elements are read as a column of their own; where one is bad, list by list."""
+    if pa.types.is_large_list(column.type):
+        column = column.cast(pa.list_(column.type.value_type))
+    if not pa.types.is_list(column.type):
+        return by_rule(_objects(column), type_)
+    elements = from_column(pc.list_flatten(column), element)
+    if elements.bad:
+        return by_rule(_objects(column), type_)
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False))
+    offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
+    mask = column.is_null() if column.null_count else None
+    return TypedValues(pa.ListArray.from_arrays(offsets, elements.array, mask=mask))
 
 
 def by_rule(raw: list[object], type_: Type) -> TypedValues:

@@ -1,0 +1,106 @@
+"""Files of tables: a version of a table's rows, whole, or as what differs from another version.
+
+    tables/item-5f0a….arrow     100 000 rows
+    tables/item-77c1….arrow     parent item-5f0a….arrow; gone: rows 3 and 17 of it; one row more
+
+The rows of a whole file have the numbers from 0 on, those that later ones add go on from there. So one INSERT
+into a large table writes a small file. Each is an Arrow file, and has what else it says in its metadata. A
+version that would be told by too many files, or by too many changes, is written whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.storage.files import FileSystem
+
+_PARENT, _GONE = b"slicemill.parent", b"slicemill.gone"
+_FIRST, _DEPTH, _CHANGES = b"slicemill.first", b"slicemill.depth", b"slicemill.changes"
+
+MOST_FILES = 64
+# A version is written whole when so large a part of its rows has changed since one that is whole.
+_MOST_CHANGED = 0.5
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """What a file says: rows, numbered from `first` on, and which numbers of its parent's are gone.
+
+    `depth` counts the files before it, `changes` the rows that they and it add and take away.
+    """
+
+    rows: pa.Table
+    parent: str | None = None
+    gone: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    first: int = 0
+    depth: int = 0
+    changes: int = 0
+
+    @property
+    def next(self) -> int:
+        """The number that the next row will have."""
+        return self.first + int(self.rows.num_rows)
+
+    def followed_by(self, name: str, gone: Numbers, rows: pa.Table, next_: int) -> TableFile:
+        """What comes after a version that is told by the file `name`, this one."""
+        changes = self.changes + len(gone) + rows.num_rows
+        return TableFile(rows, name, gone, next_, self.depth + 1, changes)
+
+    def is_long(self, rows: int) -> bool:
+        """Is a version of so many rows better written whole?"""
+        return self.depth >= MOST_FILES or self.changes > _MOST_CHANGED * rows
+
+    def encoded(self) -> pa.Buffer:
+        schema = self.rows.schema.remove_metadata()
+        if self.parent is not None:
+            said = {_PARENT: self.parent.encode(), _GONE: self.gone.tobytes()}
+            for key, value in ((_FIRST, self.first), (_DEPTH, self.depth), (_CHANGES, self.changes)):
+                said[key] = str(value).encode()
+            schema = schema.with_metadata(said)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_table(self.rows.combine_chunks().cast(schema))
+        return sink.getvalue()
+
+
+def read_table_file(files: FileSystem, path: Path) -> TableFile:
+    """What a file of a table says."""
+    with pa.ipc.open_file(pa.py_buffer(files.read(path))) as reader:
+        rows = reader.read_all()
+    said = rows.schema.metadata or {}
+    if _PARENT not in said:
+        return TableFile(rows)
+    first, depth, changes = (int(said[key]) for key in (_FIRST, _DEPTH, _CHANGES))
+    gone = np.frombuffer(said[_GONE], np.int64)
+    return TableFile(rows, said[_PARENT].decode(), gone, first, depth, changes)
+
+
+def files_of_versions(files: FileSystem, folder: Path, versions: Iterable[str]) -> set[str]:
+    """The files that some versions are told by; one that is missing ends its row of files."""
+    found: set[str] = set()
+    disk: Any = files  # whichever it is, it can be a key
+    for version in versions:
+        name: str | None = version
+        while name is not None and name not in found:
+            found.add(name)
+            try:
+                name = _parent(disk, folder / name)
+            except FileNotFoundError:
+                name = None
+    return found
+
+
+@lru_cache(maxsize=4 * MOST_FILES)
+def _parent(files: Any, path: Path) -> str | None:
+    """A file is named by its content: what it says once, it says always."""
+    return read_table_file(files, path).parent
