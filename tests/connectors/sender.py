@@ -49,5 +49,14 @@ class Sender:
             while not self._closing.is_set():
                 connection, _ = self._listener.accept()
                 with connection:
+                    if _has_gone(connection):
+                        continue  # it waited its turn in vain: what is sent to it nobody gets
                     while (data := self._orders.get()) is not None:
                         connection.sendall(data)
+
+
+def _has_gone(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False

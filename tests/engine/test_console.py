@@ -77,7 +77,7 @@ def test_a_query_that_means_something_else_by_now_is_told_before_spark_starts(tm
         mill.open()
     told = str(run(home))
     assert f"3:1: error: query dear is kept in {home}, and its WHERE has changed: it was SELECT item" in told
-    assert "hint: DROP QUERY dear first, or give this one another name" in told
+    assert "hint: write CREATE OR REPLACE QUERY, or give this one another name" in told
     with fed_mill(home, Clock(), inline_pool()) as mill:
         mill.execute("DROP QUERY dear")
     # Now it is Spark's turn.

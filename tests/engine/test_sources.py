@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from connectors.sender import Sender, eventually
 from slicemill.engine.live import problems
 from slicemill.engine.mill import Mill
 from slicemill.engine.streams import SourceFailed
 from slicemill.errors import SlicemillError
-from support.engine import Clock, feed_rows, inline_pool, rows_as_table
+from support.engine import Clock, feed_rows, inline_pool, rows_as_table, turn
 
 SECOND = 1_000_000
 HINT = "a number needs its unit: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
@@ -168,6 +171,22 @@ def test_a_source_that_fails_stops_only_what_reads_it_and_is_tried_again_ever_le
         assert stream.error is None and mill.metrics().plain()["failing_sources"] == {}
         mill.drain()
         assert rows(mill, "of_a") == [(1,), (2,)]
+
+
+def test_a_sender_that_is_not_there_is_told_at_once_until_it_is(tmp_path: Path) -> None:
+    sender = Sender()
+    port = sender.port
+    sender.close()
+    clock = Clock(10 * SECOND)
+    with mill_in(tmp_path, clock) as mill:
+        mill.execute(
+            f"CREATE STREAM s (n int) SOURCE 'tcp://127.0.0.1:{port}'; CREATE QUERY q AS SELECT n FROM s"
+        )
+        mill.open()
+        turn(mill)
+        eventually(lambda: problems(mill) == ["s has no sender: Connection refused; it is tried again"])
+        with closing(socket.create_server(("127.0.0.1", port))):
+            eventually(lambda: problems(mill) == [])
 
 
 def test_rows_that_were_handed_over_and_cannot_be_read_are_tried_again_ever_less_often(

@@ -9,10 +9,12 @@ import pytest
 from engine.test_program import BEYOND_UNITS
 from slicemill.esl import bind
 from slicemill.esl.render.expressions import render
+from slicemill.esl.types.catalog import Stream
 from slicemill.esl.types.expression import Expr, children
 from slicemill.plan.build import build_graph
-from slicemill.plan.needs import Need, needs_of
+from slicemill.plan.needs import Need, needed_together, needs_of
 from slicemill.plan.optimize import optimize, share
+from slicemill.plan.planner import Planner
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
 from support.units import run_units
 
@@ -24,7 +26,8 @@ CREATE TABLE names (id int, name varchar);
 
 
 def need(query: str, stream: str = "s") -> Need:
-    return needs_of([stream], optimize(build_graph(bind(STREAMS + query).catalog)))[stream]
+    graph = optimize(build_graph(bind(STREAMS + query).catalog))
+    return needed_together([stream], [needs_of(graph)])[stream]
 
 
 @pytest.mark.parametrize(
@@ -66,13 +69,32 @@ def test_rows_that_no_query_wants_are_not_needed(query: str, condition: str | No
     assert (None if found is None else render(found, "spark").replace("`", "")) == condition
 
 
+def test_conditions_that_cost_more_than_they_save_are_not_tried() -> None:
+    many = ";".join(f"SELECT a FROM s WHERE b = {n}" for n in range(65))
+    assert need(many).condition is None
+    assert need(many.rpartition(";")[0]).condition is not None
+
+
+@pytest.mark.parametrize("case", parameters()[::2])
+def test_what_statements_need_alone_is_what_they_need_together(case: Case) -> None:
+    catalog = prepare(case).catalog
+    plan = Planner().plan(catalog)
+    streams = [name for name, one in catalog.relations.items() if isinstance(one, Stream)]
+    together, by_hand = needed_together(streams, plan.needs), needed_together(streams, [needs_of(plan.graph)])
+    assert {name: found.columns for name, found in together.items()} == {
+        name: found.columns for name, found in by_hand.items()
+    }
+    for name, found in together.items():
+        assert (found.condition is None) == (by_hand[name].condition is None), name
+
+
 def forgetful(runnable: Runnable) -> Runnable:
     """The same input with NULL for all that no query reads."""
     graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
     events = []
     for event in runnable.events:
         stream = runnable.catalog.declared_stream(event.stream)
-        columns = needs_of([stream.name], graph)[stream.name].columns
+        columns = needed_together([stream.name], [needs_of(graph)])[stream.name].columns
         pairs = zip(stream.schema.names, event.row or (), strict=event.row is not None)
         row = tuple(value if name in columns else None for name, value in pairs)
         events.append(event if event.row is None else replace(event, row=row))
@@ -89,8 +111,8 @@ def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
 
 
 def test_the_condition_of_many_queries_is_not_deep() -> None:
-    found = need("".join(f"SELECT a FROM s WHERE b > {n};" for n in range(100))).condition
-    assert found is not None and depth(found) <= 9
+    found = need("".join(f"SELECT a FROM s WHERE b > {n};" for n in range(64))).condition
+    assert found is not None and depth(found) <= 8
 
 
 def depth(expr: Expr) -> int:

@@ -11,7 +11,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.units import cut
 from slicemill.scheduling.adaptive import BatchCost
-from slicemill.scheduling.ideal_times import Written, ideal_time, made_of
+from slicemill.scheduling.ideal_times import MadeOf, Written, ideal_time, made_of
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.time import wall_clock_us
 from slicemill_lab.charts import composites
@@ -45,7 +45,7 @@ def writers(script: str) -> dict[str, Written]:
     found = {}
     for number, unit in enumerate(cut(graph)):
         known = UnitStatistics(cost=BatchCost(10.0**number, 0.01 * 10.0**number))
-        inputs = {graph.streams.get(log, log): log for log in unit.inputs}
+        inputs: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in unit.inputs}
         found |= {log: Written(made_of(root, graph, inputs), known) for root, log in unit.outputs}
     return found
 

@@ -27,11 +27,15 @@ _TICK_NS = 1_000_000_000
 
 
 class CommittedRows(NamedTuple):
-    """Rows that one commit added to a query's results: `_ts` (a timestamp in UTC), then its columns."""
+    """Rows that one commit added to a query's results: `_ts` (a timestamp in UTC), then its columns.
+
+    With a `gap`, some before them are not retained any more; those of a changelog begin anew with its table.
+    """
 
     query: str
     epoch: int
     rows: pa.Table
+    gap: bool = False
 
 
 class Follower:
@@ -74,13 +78,21 @@ class Follower:
         log = reader.logs.get(query)
         if log is None:
             return
+        gap = log.missed(self._cursors[query])
         for epoch in log.epochs(self._cursors[query]):
-            self._cursors[query] = epoch.number
             try:
                 rows = as_results(log.read(epoch))
             except ExtentGone:
-                continue  # freed while we looked: we are further behind than the home keeps
-            yield CommittedRows(query, epoch.number, rows)
+                reader.poll()
+                if reader.logs.get(query) is log and log.freed < epoch.number:
+                    self._cursors[query], gap = epoch.number, True
+                    continue  # it is lost
+                # Freed while we looked: we are further behind than the home keeps.
+                yield from self._new_rows(reader, query)
+                return
+            self._cursors[query] = epoch.number
+            yield CommittedRows(query, epoch.number, rows, gap)
+            gap = False
 
 
 def follow(

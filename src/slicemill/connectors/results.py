@@ -8,18 +8,21 @@ out. Epochs are numbered over the whole home, so those of one query have gaps. T
 query's log; no mill takes part, and one may go on writing meanwhile. `spark.read` gives what the log holds
 now. A query that is dropped and made anew with the same columns goes on with the results of the new one.
 
-Options: `home`, `query`; `reader`, a name under which the home keeps a cursor for this consumer, so that what
-it has not read is not freed (without one, a query that falls behind may find epochs gone, and says so);
-`maxRowsPerTrigger` (an epoch is never split, so a batch may have more).
+With the option `mode` `table`, `spark.read` gives the rows that results which change come to, without `_op`.
+
+Options: `home`, `query`, `mode` (`log` or `table`); `reader`, a name under which the home keeps a cursor for
+this consumer, so that what it has not read is not freed (without one, a query that falls behind may find
+epochs gone, and says so); `maxRowsPerTrigger` (an epoch is never split, so a batch may have more).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.streaming.datasource import (
@@ -30,9 +33,11 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructField, StructType
 
+from slicemill.columns.changes import table_of_now
 from slicemill.connectors.sinks.cursor import READERS, SinkCursor, open_cursor
 from slicemill.errors import SlicemillError, did_you_mean
-from slicemill.storage.arrow_schema import as_results, with_system_columns
+from slicemill.esl.types.schema import OP
+from slicemill.storage.arrow_schema import as_results, from_arrow, with_system_columns
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.log import Epoch, Log, read_epochs
 
@@ -48,16 +53,18 @@ class ResultOptions:
     query: str
     reader: str | None
     max_rows: int | None
+    as_table: bool = False
 
 
 class EpochsPartition(InputPartition):
     """Neighbouring epochs of a log; all that a task needs to read them without looking at the journal."""
 
-    def __init__(self, folder: Path, columns: bytes, epochs: Sequence[Epoch]) -> None:
+    def __init__(self, folder: Path, columns: bytes, epochs: Sequence[Epoch], as_table: bool = False) -> None:
         super().__init__(epochs[0].number)
         self.folder = folder
         self.columns = columns
         self.epochs = tuple(epochs)
+        self.as_table = as_table
 
 
 def result_options(given: Mapping[str, str]) -> ResultOptions:
@@ -69,9 +76,13 @@ def result_options(given: Mapping[str, str]) -> ResultOptions:
     most = options.get("maxrowspertrigger")
     if most is not None and not (most.isdecimal() and int(most)):
         raise SlicemillError(f"maxRowsPerTrigger is an integer above 0, not {most!r}")
+    mode = options.get("mode", "log")
+    if mode not in ("log", "table"):
+        raise SlicemillError(f"mode is log or table, not {mode!r}")
     # Relative to this process: the one that reads offsets and tasks may be elsewhere.
     home = Path(options["home"]).resolve()
-    return ResultOptions(home, options["query"], options.get("reader"), None if most is None else int(most))
+    most_rows = None if most is None else int(most)
+    return ResultOptions(home, options["query"], options.get("reader"), most_rows, mode == "table")
 
 
 def _log_of(home: HomeReader, name: str) -> Log:
@@ -87,6 +98,13 @@ def _shown(table: pa.Table) -> pa.Table:
     # Spark compares schemas to the letter, and its own have neither our metadata nor our nullability.
     plain = pa.schema([pa.field(field.name, field.type) for field in shown.schema])
     return pa.Table.from_arrays(shown.columns, schema=plain)
+
+
+def _now(changes: pa.Table, columns: pa.Schema) -> pa.Table:
+    """The rows that changes come to. Each names the row before it, so that no key is needed to find it."""
+    if OP not in columns.names:
+        return changes
+    return table_of_now(changes, replace(from_arrow(columns), changelog=True))
 
 
 def _partitions(log: Log, epochs: Iterable[Epoch]) -> list[InputPartition]:
@@ -106,6 +124,10 @@ def _batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, EpochsPartition):
         return  # what Spark passes where there is nothing to read
     columns = pa.ipc.read_schema(pa.py_buffer(partition.columns))
+    if partition.as_table:
+        tables = [read_epochs(partition.folder, columns, [epoch]) for epoch in partition.epochs]
+        yield from _shown(_now(pa.concat_tables(tables), columns)).to_batches()
+        return
     for epoch in partition.epochs:
         yield from _shown(read_epochs(partition.folder, columns, [epoch])).to_batches()
 
@@ -120,7 +142,8 @@ class SlicemillSource(DataSource):
     def schema(self) -> StructType:
         options = result_options(self.options)
         columns = _log_of(HomeReader(options.home), options.query).columns
-        shown = _shown(with_system_columns(columns).empty_table()).schema
+        empty = with_system_columns(columns).empty_table()
+        shown = _shown(_now(empty, columns) if options.as_table else empty).schema
         return StructType([StructField(field.name, from_arrow_type(field.type)) for field in shown])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -130,7 +153,20 @@ class SlicemillSource(DataSource):
     # Spark passes the schema by name.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         del schema
-        return ResultStreamReader(result_options(self.options))
+        options = result_options(self.options)
+        if options.as_table:
+            raise SlicemillError("mode table is for spark.read; a stream of changes is read without it")
+        return ResultStreamReader(options)
+
+
+def table_frame(spark: SparkSession, home: Path, query: str) -> DataFrame:
+    """The results of a query as a DataFrame: of a changelog, its table as it is when the frame is first read.
+
+    Spark plans a source once for each frame: ask for a new one to see what has come since.
+    """
+    spark.dataSource.register(SlicemillSource)
+    reader = spark.read.format(FORMAT).option("home", str(home)).option("query", query)
+    return reader.option("mode", "table").load()
 
 
 class ResultReader(DataSourceReader):
@@ -141,7 +177,10 @@ class ResultReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         log = _log_of(HomeReader(self._options.home), self._options.query)
-        return _partitions(log, log.epochs())
+        epochs = log.epochs()
+        if self._options.as_table and epochs:
+            return [EpochsPartition(log.folder, log.columns.serialize().to_pybytes(), epochs, as_table=True)]
+        return _partitions(log, epochs)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _batches(partition)
@@ -158,7 +197,8 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        start = self._log().freed
+        log = self._log()
+        start = -1 if log.base is not None else log.freed
         self._keep_cursor(start)
         return {"epoch": start}
 
@@ -185,7 +225,7 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         log = self._log()
-        if start["epoch"] < log.freed:
+        if log.missed(start["epoch"]) or (start["epoch"] < log.freed and log.base is None):
             raise SlicemillError(
                 f"epochs of {self._options.query} after {start['epoch']}, up to {log.freed}, are freed; "
                 "start with a new checkpoint, and give the option reader to have the home keep a cursor"

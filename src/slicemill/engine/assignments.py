@@ -165,6 +165,13 @@ class Assignments:
         busy = [other.loaded[0] for other in streams if other.loaded is not None]
         return min(self._workers, key=lambda worker: (busy.count(worker), -worker))
 
+    def readable(self, streams: Iterable[RunningStream]) -> list[RunningStream]:
+        """Streams that can be read now. Those of a worker that is busy have to wait until it answers."""
+        loaded = [(stream, stream.loaded) for stream in streams]
+        return [
+            stream for stream, at in loaded if at is None or at[0] not in self._workers or self.is_idle(at[0])
+        ]
+
     def begin_reading(self, stream: RunningStream, worker: int) -> bool:
         """A worker reads a stream from now on; True if it has not done so before."""
         at = (worker, self._workers[worker].incarnation)

@@ -119,7 +119,9 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
             options.metrics.write_text(content, encoding="utf-8")
         if problem is not None:
             raise problem
-        return QUERY_FAILED if any(query.error for query in mill.queries.values()) else status
+        # One that has begun anew after it failed has missed something.
+        lives = [query.life() for query in mill.queries.values()]
+        return QUERY_FAILED if any(life.why is not None for life in lives) else status
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from slicemill.engine.assignments import Assignments
 from slicemill.engine.cause import cause
 from slicemill.engine.pace import POLL_S, ReadingPace
 from slicemill.engine.running_units import Goal, RunningUnits
-from slicemill.engine.streams import RunningStream
+from slicemill.engine.streams import ReplayedRows, RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import (
     CheckpointDone,
@@ -57,8 +57,7 @@ AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # and when it was 
 _UNITS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
 # Workers may take so long to start before it is told that none is there.
-_ALONE_S = 30.0
-_NO_SLOT = "has Spark a free slot for them, and can executors start?"
+_ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
 # A read that has to end fails so often in a row before it is given up: it may only be its worker that died.
 _TRIES = 3
 
@@ -87,11 +86,12 @@ class Dispatcher:
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningUnits([], home.logs, {}, clock())
         self.quantum_s = quantum_s
-        self.between_rounds: Callable[[], None] = lambda: None  # called by the loop
+        self.watermark = watermark
+        self.advance: Callable[[], bool] = lambda: False  # takes the next steps of who reads the past
+        self.between_rounds: list[Callable[[], None]] = []  # called by the loop
         self._pool = pool
         self._home = home
         self._mill = mill
-        self._watermark = watermark
         self._clock = clock
         self._after_run = after_run
         self._assignments = Assignments(pool, mill, sync=home.durable)
@@ -185,22 +185,21 @@ class Dispatcher:
                     self._control.notify_all()
 
     def finish(self, unit: RunningUnit) -> None:
-        """Run a unit, while paused, until it has read all there is, and write its state.
-
-        It need not be one of those that run: its plan may be about to change.
-        """
-        self.catch_up(unit)
-        self._run_while(unit, lambda: unit.unwritten, checkpoint=True)
+        """Run a unit, while paused, until it has read all there is, and write its state; one that reads the
+        past is written as it is. It need not be one of those that run: its plan may be about to change."""
+        if not unit.catching_up:
+            self.catch_up(unit)
+        self.run_while(unit, lambda: unit.unwritten, checkpoint=True)
         self._assignments.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
         """Run a unit, while paused, until it has read all there is; it need not be one of those that run."""
-        self._run_while(unit, lambda: bool(unit.pending()))
+        self.run_while(unit, lambda: unit.has_pending)
 
-    def _run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
+    def run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
         self._visitor = unit
         try:
-            while wanted() and not _stopped(unit):
+            while wanted() and not unit.stopped:
                 self._give_runs({unit: 1.0}, math.inf, checkpoint=checkpoint)
                 self._finish_asked()
         finally:
@@ -209,7 +208,7 @@ class Dispatcher:
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
         """Write the state of units, while paused, so that nobody has to replay what came before."""
         for unit in units:
-            if unit.dirty and not _stopped(unit):
+            if unit.dirty and not unit.stopped:
                 self._give_checkpoint(unit)
                 self._finish_asked()
 
@@ -239,18 +238,21 @@ class Dispatcher:
         with self.paused():
             for stream in self.streams.values():
                 if stream.error is None:
-                    self._end(stream)
+                    self.let_in(stream)
+                    stream.ended = True
+            self.running.wake()  # what is paused too: nothing would be left that could tell of the end
 
-    def _end(self, stream: RunningStream) -> None:
+    def let_in(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
+        """Let rows in that could not be read before, or else all that is held back; while paused."""
         for _ in range(_TRIES):
             self._wait_for_workers()
             worker = self._assignments.reader_of(stream, self.streams.values())
-            self._ask({worker: [self._read_item(stream, worker, flush=True)]})
+            first = self._assignments.begin_reading(stream, worker)
+            self._ask({worker: [stream.item(self._clock(), first=first, flush=not replay, replay=replay)]})
             self._finish_asked()
             if stream.error is None:
-                stream.ended = True
                 return
-        raise SlicemillError(f"{stream.name} could not be ended: {stream.error}")
+        raise SlicemillError(f"{stream.name} could not be {'read' if replay else 'ended'}: {stream.error}")
 
     def run_all(self) -> None:
         """Run until no unit has anything left to do."""
@@ -263,7 +265,7 @@ class Dispatcher:
             self._read_while_wanted(handed_only=True)
             asked = self._give_runs(self._ranked(), self.quantum_s)
             self._finish_asked()
-            return asked
+            return self.advance() or asked
 
     # -- the loop --------------------------------------------------------------------------------------
 
@@ -271,7 +273,8 @@ class Dispatcher:
         try:
             while not self._stop:
                 self._park()
-                self._take(self._pool.wait(self._pace.patience_s(self.streams.values(), self._clock())))
+                readable = self._assignments.readable(self.streams.values())
+                self._take(self._pool.wait(self._pace.patience_s(readable, self._clock())))
                 if not self._assignments:
                     self._miss_workers()
                 elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
@@ -305,8 +308,17 @@ class Dispatcher:
         self._give_reads(handed_only=True)
         self._give()
 
+    def look(self) -> None:
+        """Let others look at what runs, unless somebody is changing it: then another time."""
+        if self._pausing.acquire(blocking=False):
+            try:
+                for look in self.between_rounds:
+                    look()
+            finally:
+                self._pausing.release()
+
     def _give(self) -> None:
-        self.between_rounds()
+        self.look()
         asked = False
         if self._reads_sources and self._pace.is_time:
             asked = self._give_reads()
@@ -397,7 +409,7 @@ class Dispatcher:
                     if done.handed:
                         handed.append(stream)
             elif isinstance(done, RunDone):
-                cost_s += done.cpu_s
+                cost_s += 0.0 if self.running.is_catching_up(done.unit) else done.cpu_s
                 spent(done.seconds)
                 self._ran(done, now, change, finished)
             elif isinstance(done, CheckpointDone):
@@ -414,7 +426,9 @@ class Dispatcher:
         if unit is None or unit.run is None or unit.run.number != done.run:
             return
         unit.run.done.append(done)
-        if unit.run.all_done:
+        if unit.run.all_done and (reasons := unit.reasons_to_repeat()):
+            self._give_up(unit, reasons, change)
+        elif unit.run.all_done:
             finished.append((unit, unit.finish(now, change)))
             for log, samples in (pair for one in finished[-1][1] for pair in one.key_samples.items()):
                 self.running.arrived(log, samples)
@@ -444,7 +458,7 @@ class Dispatcher:
         if run.answered == unit.cells:
             self._give_up(unit, why, change)
 
-    def _give_up(self, unit: RunningUnit, why: str, change: Change) -> None:
+    def _give_up(self, unit: RunningUnit, why: str | Mapping[str, str], change: Change) -> None:
         self._assignments.unload(unit.id)
         unit.abandon(why, change)
         self._given_up.append(unit)
@@ -464,7 +478,7 @@ class Dispatcher:
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
         quantum_s = self.quantum_s if self._assignments.resident else math.inf
-        positions, batches = self.running.ready(self._watermark, now, quantum_s)
+        positions, batches = self.running.ready(self.watermark, now, quantum_s)
         if not len(positions):
             return {}
         within = self.running.within_components(self.chooser.components, positions)
@@ -472,7 +486,7 @@ class Dispatcher:
         shares = batches.rows / batches.pending
         ranked = {self.running.units[positions[i]]: float(shares[i]) for i in chosen}
         self.decisions.add(time.perf_counter() - began)
-        return ranked
+        return self.running.in_turn(ranked, now)
 
     def _give_reads(self, *, every: bool = False, handed_only: bool = False) -> bool:
         now = self._clock()
@@ -483,12 +497,10 @@ class Dispatcher:
                 self._wait_for_workers()
                 worker = self._assignments.reader_of(stream, self.streams.values())
                 if self._assignments.is_idle(worker):
-                    queues.setdefault(worker, []).append(self._read_item(stream, worker))
+                    first = self._assignments.begin_reading(stream, worker)
+                    queues.setdefault(worker, []).append(stream.item(now, first=first))
         self._ask(queues)
         return bool(queues)
-
-    def _read_item(self, stream: RunningStream, worker: int, *, flush: bool = False) -> Item:
-        return stream.item(self._clock(), first=self._assignments.begin_reading(stream, worker), flush=flush)
 
     def _give_runs(
         self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
@@ -510,11 +522,12 @@ class Dispatcher:
             workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
             if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
                 continue
-            if unit.strikes and any(queues[worker] for worker in workers):
-                continue  # one that may have ended a worker goes alone
+            alone = bool(unit.strikes) or unit.catching_up
+            if alone and any(queues[worker] for worker in workers):
+                continue  # one that may have ended a worker goes alone; nobody waits for one that is behind
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = unit.statistics.cost
-            watermarks = {log: self._watermark(log) for log in unit.plan.unit.inputs}
+            watermarks = {log: self.watermark(log) for log in unit.plan.unit.inputs}
             unit.begin(watermarks, self.running.moments(unit, self.streams), now, backlog, share)
             assert unit.run is not None
             self.running.began(unit)
@@ -525,7 +538,7 @@ class Dispatcher:
                 known = self._assignments.take_up(unit, cell, worker)
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
                 load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # that of the slowest cell
-                if unit.strikes:
+                if alone:
                     load_s[worker] = math.inf
         self._ask({worker: queue for worker, queue in queues.items() if queue})
         return any(queues.values())
@@ -534,7 +547,7 @@ class Dispatcher:
         """State is written when workers have nothing else to do."""
         now_s = time.monotonic()
         for unit in self.running.units:
-            if unit.checkpoint_due(now_s) and unit.run is None and not _stopped(unit):
+            if unit.checkpoint_due(now_s) and unit.run is None and not unit.stopped:
                 holders = [self._assignments.holder_of(unit, cell) for cell in range(unit.cells)]
                 if all(worker is None or self._assignments.is_idle(worker) for worker in holders):
                     self._give_checkpoint(unit)
@@ -580,12 +593,8 @@ class Dispatcher:
         assert isinstance(item, RunUnit)
         unit = self._unit(item.unit)
         assert unit is not None
-        return unit.pickled
+        return unit.packed
 
     def _unit(self, unit_id: str) -> RunningUnit | None:
         visitor = self._visitor
         return visitor if visitor is not None and visitor.id == unit_id else self.running.unit(unit_id)
-
-
-def _stopped(unit: RunningUnit) -> bool:
-    return all(log in unit.failed for _, log in unit.plan.unit.outputs)

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from slicemill.connectors.tcp.pump import tcp_status
 from slicemill.engine.mill import Mill
 from slicemill.esl.types.catalog import SourceSpec
 from slicemill.metrics.query_metrics import QueryMetrics
@@ -91,19 +92,27 @@ def all_ended(mill: Mill) -> bool:
 
 
 def problems(mill: Mill) -> list[str]:
-    """What keeps the mill, a source or a sink from going on, and is tried again; queries that stopped."""
+    """What keeps the mill, a source, a sink or an alert from going on; queries that stopped."""
     sources = [
         f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
         for name, stream in mill.streams.items()
         if stream.error is not None
+    ]
+    sources += [
+        f"{name} has no sender: {status.problem}; it is tried again"
+        for name, stream in mill.streams.items()
+        if stream.error is None
+        and (status := tcp_status(mill.home.source_folder(name))) is not None
+        and status.problem is not None
     ]
     sinks = [
         f"sink {sink.name} takes nothing: {sink.error}; it is tried again"
         for sink in mill.sinks.status()
         if sink.error is not None
     ]
+    alerts = [*mill.refreshing.problems(), *mill.alerts.problems()]
     whole = [mill.dispatcher.problem] if mill.dispatcher.problem else []
-    return [*whole, *sources, *sinks, *stopped(mill)]
+    return [*whole, *sources, *sinks, *alerts, *stopped(mill)]
 
 
 def stopped(mill: Mill) -> list[str]:

@@ -41,7 +41,9 @@ class Measuring:
 
     def delivered(self, log: str, rows: int, unit: RunningUnit, results: Sequence[RunDone], now: int) -> None:
         """A run has brought a query rows that can be read since now."""
-        arrivals = tuple(pair for result in results for pair in result.arrivals.get(log, ()))
+        # How long ago rows came says nothing of who reads the past: what it gives is counted, and not timed.
+        timed = () if unit.catching_up else results
+        arrivals = tuple(pair for result in timed for pair in result.arrivals.get(log, ()))
         running = self._dispatcher.running
         warm_s = running.warm_us(unit, now) / US
         self._queries[log].add(rows, arrivals, now / US, running.ideal_time(log), self._record, warm_s)

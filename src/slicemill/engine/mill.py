@@ -10,76 +10,86 @@ with Mill(home="work") as mill:
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import pyarrow as pa
 
+from slicemill.aggregate.interpreter.lookup import evaluate_relation
 from slicemill.columns.rows import plain_rows
-from slicemill.connectors.readers import has_readers
-from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.engine.adapting.placing import Placing
 from slicemill.engine.adapting.replacing import Replacing
-from slicemill.engine.changing.joining import complete_from_of, placed_queries, with_logs, without_log
-from slicemill.engine.changing.statements import KeptStatements, log_warnings, new_entries
-from slicemill.engine.changing.tables import TableVersions
+from slicemill.engine.alerts.runner import AlertRunner
+from slicemill.engine.changing.adding_columns import with_added_columns
+from slicemill.engine.changing.backfill import Backfills
+from slicemill.engine.changing.changelog_tables import ChangelogTables
+from slicemill.engine.changing.collecting import Collector
+from slicemill.engine.changing.handles import handle_of
+from slicemill.engine.changing.lives import QueryLives
+from slicemill.engine.changing.refreshing import Refreshing
+from slicemill.engine.changing.replace_effects import ReplaceEffect, foretold
+from slicemill.engine.changing.replay import replay
+from slicemill.engine.changing.running_catalog import RunningCatalog
+from slicemill.engine.changing.statements import (
+    KeptStatements,
+    log_warnings,
+    new_entries,
+    runs_nothing,
+    user,
+)
+from slicemill.engine.changing.tables import RefusedChange, StagedChanges, TableVersions
 from slicemill.engine.changing.unit_changes import UnitChanges
-from slicemill.engine.changing.views import answer, held_now, passed_by
+from slicemill.engine.changing.versions import QueryVersion, versions_of
+from slicemill.engine.changing.views import answer, held_now
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.measuring import Measuring
-from slicemill.engine.model_view import model_values_of
 from slicemill.engine.query import Query
-from slicemill.engine.running_units import Goal
 from slicemill.engine.session import begin_session, configure, grows, most_workers, worker_count
 from slicemill.engine.spark_ingest import SparkIngest
-from slicemill.engine.state_view import StoredSlice, explained, slices_of
 from slicemill.engine.streams import (
     RunningStream,
     SourceFailed,
-    Supply,
     check_sources,
-    streams_to_read,
 )
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
 from slicemill.errors import SlicemillError
-from slicemill.esl import SourceText, bind
+from slicemill.esl import Bound, EslError, SourceText, bind
+from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.types.catalog import (
-    ERRORS,
-    HELD,
+    AlteredQuery,
+    AlteredStream,
     Catalog,
     DroppedName,
     QueryDefinition,
     Setting,
-    SourceSpec,
     Statement,
-    Stream,
     Table,
     View,
 )
+from slicemill.esl.types.lives import LifeChange
 from slicemill.esl.types.relation import RelationQuery
-from slicemill.metrics.query_metrics import MillMetrics, QueryMetrics
+from slicemill.esl.types.replay import Replay
+from slicemill.metrics.query_metrics import MillMetrics
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.needs import needs_of
-from slicemill.plan.partitions import MOST_CELLS, needed_by_log
+from slicemill.plan.partitions import MOST_CELLS
 from slicemill.plan.placement import AUTO, placement_named
-from slicemill.plan.planner import Plan, Planner
-from slicemill.plan.reads import views_to_answer
 from slicemill.rows import Row
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import policy_named
 from slicemill.storage.changes import Change
 from slicemill.storage.files import unique_name
 from slicemill.storage.home import Home
-from slicemill.storage.retention import epochs_to_free
-from slicemill.time import BEGINNING, END, US, wall_clock_us
+from slicemill.time import BEGINNING, US, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -144,18 +154,14 @@ class Mill:
             raise
         self._borrowed = pool is None
         self._grows = self._borrowed and grows(self.spark.sparkContext)
-        self.catalog = Catalog()
-        self.queries: dict[str, Query] = {}
         self._id = unique_name()
         self._folder = Path(folder)
-        self._poll_ms = poll_ms
-        self._read_sources = read_sources
-        self._keep_us = int(keep_s * US)
         self._clock = clock
-        self._tables = TableVersions(self.home, self._folder, lambda: self.spark)
-        self._opened = self._started = self._closed = False
-        self._planner = Planner()
-        self._plan = Plan(QueryGraph({}), ())
+        self.changelogs = ChangelogTables()
+        self._tables = TableVersions(self.home, self._folder, lambda: self.spark, self.changelogs)
+        self._closed = False
+        # By kind and name: as of how many statements, and which.
+        self._versions: dict[tuple[str, str], tuple[int, list[QueryVersion]]] = {}
         self._collected_s = time.monotonic()
         self.dispatcher = Dispatcher(
             self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
@@ -163,11 +169,36 @@ class Mill:
         self._measuring = Measuring(self.dispatcher, clock)
         self.replacing = Replacing(self.home, self.dispatcher, self._id)
         if cells is None and kind is None:
-            self.dispatcher.between_rounds = Placing(self.replacing, self._pool, clock).look
+            self.dispatcher.between_rounds.append(Placing(self.replacing, self._pool, clock).look)
         cells = cells or self._default_cells()
         self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells, kind)
         self.sinks = SinkRunner(self.home)
+        self.alerts = AlertRunner(self, clock)
+        self.collector = Collector(self.home, self.dispatcher, int(keep_s * US), clock, self.watermark)
+        self.refreshing = Refreshing(lambda: self.catalog, self.refresh, clock)
+        self._changing = threading.RLock()  # one change of tables and declarations at a time
         self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
+        self._running = RunningCatalog(
+            self.home,
+            self._id,
+            self._folder,
+            clock,
+            read_sources,
+            poll_ms,
+            self.dispatcher,
+            self._tables,
+            self._changes,
+            self.sinks,
+            self._ingest,
+            lambda query: handle_of(self, self._measuring, query),
+        )
+        self.lives = QueryLives(self._running, self.watermark)
+        self.dispatcher.between_rounds.append(self.lives.look)
+        self.backfills = Backfills(
+            self.home, self.dispatcher, clock, self._running.replan, lambda: self.graph
+        )
+        self.dispatcher.advance = self.backfills.advance
+        self.dispatcher.between_rounds.append(self.backfills.look)
 
     def _default_cells(self) -> int:
         """Half of the workers: the others read and run what cannot be split."""
@@ -180,9 +211,23 @@ class Mill:
         return self._spark
 
     @property
+    def catalog(self) -> Catalog:
+        """All that is declared."""
+        return self._running.catalog
+
+    @catalog.setter
+    def catalog(self, catalog: Catalog) -> None:
+        self._running.catalog = catalog
+
+    @property
+    def queries(self) -> dict[str, Query]:
+        """The handles of the continuous queries, by name."""
+        return self._running.queries
+
+    @property
     def graph(self) -> QueryGraph:
         """The query graph that runs, shared by all queries."""
-        return self._plan.graph
+        return self._running.plan.graph
 
     @property
     def cells(self) -> int:
@@ -199,26 +244,81 @@ class Mill:
     def execute(self, esl: str | SourceText, by: str | None = None) -> list[Statement]:
         """Run the statements of a script; with a mistake in it, none of them.
 
-        The home remembers `by` whom: the user of this process if nobody is named.
+        The home remembers `by` whom: the user of this process if nobody is named. Rows of tables are changed
+        (INSERT, UPDATE, DELETE, TRUNCATE) when all is declared.
         """
+        with self._changing:
+            return self._execute(esl, by)[0]
+
+    def change_rows(self, esl: str | SourceText, by: str | None = None) -> list[int]:
+        """Run INSERT, UPDATE, DELETE and TRUNCATE, all or none: how many rows each was about.
+
+        Tuples that arrive from now on meet the new rows.
+        """
+        with self._changing:
+            return list(self._execute(esl, by)[1])
+
+    def _execute(self, esl: str | SourceText, by: str | None) -> tuple[list[Statement], Sequence[int]]:
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
         bound = bind(esl, self.catalog, lambda: kept.catalog)
-        catalog, same = kept.agreed(bound)
+        catalog, same, replaced = kept.agreed(bound)
         log_warnings(bound)
         statements = [statement for statement, _ in bound.statements]
-        if all(isinstance(statement, Setting) for statement in statements):
-            self.catalog = catalog  # nothing else changes, so nobody has to wait for a run to end
+        dropped = [statement for statement in statements if isinstance(statement, DroppedName)]
+        staged = self._staged(bound, catalog, dropped)
+        entries = new_entries(bound, self.home.statements, self._clock(), same, by)
+        if all(runs_nothing(statement) for statement in statements):
+            self.catalog = catalog
+        elif replaced:
+            self._running.replace_with(catalog, kept, replaced, entries, bound.source)
+            entries = []
+        elif any(isinstance(statement, (AlteredQuery, AlteredStream)) for statement in statements):
+            catalog, altering = with_added_columns(catalog, bound, entries, self.home)
+            self._running.alter_with(catalog, dropped, kept, altering)
+            entries = []
         else:
-            self._change_to(catalog, [s for s in statements if isinstance(s, DroppedName)])
-        if entries := new_entries(bound, self.home.statements, self._clock(), same, by):
-            self.home.commit(Change(catalog=entries))
+            self._running.change_to(catalog, dropped)
+        alerts = self.alerts.begun(statements)
+        self.home.commit(Change(catalog=entries, alerts=alerts))
+        self.alerts.watch(self.catalog.alerts, alerts)
         self._set(statements)
-        return statements
+        for statement in statements:
+            if isinstance(statement, LifeChange):
+                self.lives.change(statement, user() if by is None else by)
+        if staged.versions:
+            self._tables.adopt(staged)
+            self._running.tables_changed()
+        done = [self._replayed(one) if isinstance(one, Replay) else one for one in statements]
+        return done, staged.counts
+
+    def _replayed(self, statement: Replay) -> Replay:
+        self.open()
+        outcome = replay(statement, self.dispatcher, self.home, self._folder, self._clock())
+        return replace(statement, outcome=outcome)
+
+    def _staged(self, bound: Bound, catalog: Catalog, dropped: Sequence[DroppedName]) -> StagedChanges:
+        """What a text's changes of rows come to; they fail before anything is declared."""
+        gone = [name.name for name in dropped if name.kind == "TABLE"]
+        changes = [change for change, _ in bound.changes]
+
+        def held(view: View) -> Sequence[Row]:
+            return held_now(view, self.home, self.watermark)
+
+        try:
+            return self._tables.stage(changes, catalog, gone, held)
+        except RefusedChange as refused:
+            place = bound.changes[refused.place][1]
+            raise EslError(bound.source, [Diagnostic(refused.message, place, refused.hint)]) from None
+
+    def explain_replace(self, esl: str | SourceText) -> list[ReplaceEffect]:
+        """What statements with OR REPLACE would keep, and what would begin anew; nothing is changed."""
+        return foretold(self._running, esl)
 
     def restore(self) -> list[str]:
         """Declare all that the home keeps; returns what this version cannot read, which stays as it is."""
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
-        self._change_to(kept.catalog, ())
+        self._running.change_to(kept.catalog, ())
+        self.alerts.watch(self.catalog.alerts)
         self._set(kept.settings)
         return kept.unread
 
@@ -247,11 +347,17 @@ class Mill:
         return answer(self.catalog, name, self.held)
 
     def held(self, name: str) -> Sequence[Row]:
-        """The rows of a table, or of a view over a stream, as they are now."""
+        """The rows of a table or view, as they are now."""
         relation = self.catalog.relation(name)
-        if isinstance(relation, View) and not isinstance(relation.query, RelationQuery):
+        if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
+            return evaluate_relation(relation.query, self.catalog, self.held)
+        if isinstance(relation, View):
             return held_now(relation, self.home, self.watermark)
         return self._tables.now(self._table(name))
+
+    def rows_of_table(self, name: str) -> pa.Table:
+        """The rows of a table as they are now, as columns."""
+        return self._tables.columns_now(self._table(name))
 
     def table(self, name: str, rows: Sequence[Row]) -> None:
         """Give a table these rows, in place of its source: tuples that arrive from now on meet them.
@@ -264,11 +370,9 @@ class Mill:
 
     def refresh(self, name: str) -> None:
         """Read the source of a table again: tuples that arrive from now on meet what it holds."""
-        self._tables.refresh(self._table(name))
-        with self.dispatcher.paused():
-            if self._opened:
-                self.dispatcher.admit_handed()
-                self._run_units(self._plan, self.catalog)
+        with self._changing:
+            if self._tables.refresh(self._table(name)):
+                self._running.tables_changed()
 
     def _table(self, name: str) -> Table:
         table = self.catalog.relation(name)
@@ -301,6 +405,14 @@ class Mill:
     def policy(self, name: str) -> None:
         self.dispatcher.chooser.set_policy(name)
 
+    def versions(self, kind: str, name: str) -> list[QueryVersion]:
+        """The definitions that a query, stream, view, aggregate, model or function has had, oldest first."""
+        count = len(self.home.statements)
+        known = self._versions.get((kind, name))
+        if known is None or known[0] != count:
+            known = self._versions[kind, name] = count, versions_of(self.home.statements, kind, name)
+        return known[1]
+
     def set_policy(self, name: str, component: str) -> None:
         """Pick among the units of one component, named by a stream or query in it, by a policy of its own."""
         self.execute(f"SET policy = '{name}' FOR \"{component}\"")
@@ -316,20 +428,16 @@ class Mill:
 
         A unit that went on from its state with some of its queries would pass by the input of the others.
         """
-        with self.dispatcher.paused():
-            if not self._opened:
-                self._changes.note_left_out(self.catalog)
-                self._run_units(self._plan, self.catalog)
-                self._opened = True
+        self._running.open()
 
     def start(self) -> None:
         """Read the sources and run the queries until `stop`, `drain` or `close`."""
-        self._started = True
         self.open()
-        if self._read_sources:
-            self._ingest.start(self.streams, self._poll_ms)
+        self._running.start_reading()
         self.dispatcher.start()
         self.sinks.start()
+        self.alerts.start()
+        self.refreshing.start()
 
     def set_workers(self, count: int | None = None) -> None:
         """Have so many workers from now on, or as many as Spark has slots for now; results do not change.
@@ -349,10 +457,11 @@ class Mill:
 
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
-        self._ingest.stop()
+        self.refreshing.stop()
+        self._running.stop_reading()
         self.dispatcher.stop()
         self.sinks.stop()
-        self._started = False
+        self.alerts.stop()
 
     def check(self) -> None:
         """Raise if running has stopped by itself; of a source that has failed, see its stream's `error`."""
@@ -362,7 +471,7 @@ class Mill:
         """Read all that the sources hold now into the logs, and run nothing."""
         self.open()
         self.dispatcher.read_all()
-        if self._read_sources:
+        if self._running.read_sources:
             self._ingest.read_to_the_end(self.streams)
         check_sources(self.streams.values())
 
@@ -377,6 +486,7 @@ class Mill:
         self.dispatcher.end_streams()
         self.dispatcher.run_all()
         self.sinks.deliver_new()
+        self.alerts.deliver_new()
         check_sources(self.streams.values())
 
     def checkpoint(self) -> None:
@@ -390,6 +500,8 @@ class Mill:
             return
         self._closed = True
         self.stop()
+        if not self._running.opened:  # nobody has begun to meet the rows from before
+            self.home.commit(Change(tables=self._tables.changes()))
         with self.dispatcher.paused():
             if checkpoint:
                 self.dispatcher.checkpoint(self.dispatcher.units.values())
@@ -421,108 +533,11 @@ class Mill:
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _change_to(self, catalog: Catalog, dropped: Sequence[DroppedName]) -> None:
-        """Run what a catalog has; one that is dropped and created again is a new one."""
-        without = self.catalog.copy()
-        for name in dropped:
-            without.add(name)
-        gone = [name.name for name in dropped if name.kind in _COMPUTED and not self._is_declared(name.name)]
-        if any(name.lower() in (*catalog.queries, *catalog.relations) for name in gone):
-            self._adopt(without)
-            self._forget(gone)
-            gone = []
-        self._adopt(catalog)
-        self._forget(gone)
-
-    def _is_declared(self, name: str) -> bool:
-        """Is it a stream whose rows come from outside? They stay: its source is read once only."""
-        return name + ERRORS in self.home.logs
-
-    def _adopt(self, catalog: Catalog) -> None:
-        """Make a new catalog's graph the one that runs."""
-        plan = self._planner.plan(catalog, placed_queries(self.home.units))
-        graph = plan.graph
-        # Before anything is registered: what cannot be placed or opened must not leave half a query behind.
-        read_by = needed_by_log(self._changes.exchanges(unit, graph) for unit in plan.units)
-        sinks = {
-            query.name: open_sink(
-                query.options.sink,
-                query.name,
-                query.schema,
-                folder=self._folder,
-                durable=self.home.durable,
-            )
-            for query in catalog.queries.values()
-            if query.continuous and query.options.sink is not None and query.name not in self.sinks
-        }
-        self._tables.take_up(catalog)
-        wanted = streams_to_read(graph, catalog, self.home, self.streams)
-        fresh = [stream for stream in wanted if stream.name not in self.streams]
-        supplies = {stream.name: self._supply(stream) for stream in fresh}
-        needs = needs_of([*self.streams, *(stream.name for stream in fresh)], graph)
-        if self._ingest.outdated(needs):
-            self._ingest.stop()
-        with self.dispatcher.paused():
-            queries = [one for one in catalog.queries.values() if one.continuous]
-            self.home.commit(with_logs(fresh, queries, self.home))
-            for stream in fresh:
-                self.streams[stream.name] = RunningStream(
-                    stream, self.home, self._id, self._folder, self._clock, supplies[stream.name]
-                )
-            for name, running in self.streams.items():
-                # A new query starts with what arrives from now on: nothing it wants may be left out any more.
-                running.need(needs[name], read_by.get(name, ()))
-            if self._opened:
-                self._run_units(plan, catalog)
-            for query in catalog.queries.values():
-                if not isinstance(query.query, RelationQuery) and query.name not in self.queries:
-                    self.queries[query.name] = self._handle(query)
-            for name, sink in sinks.items():
-                self.sinks.add(name, sink)
-            unasked = {v.name for v in views_to_answer(self.catalog)} - {
-                v.name for v in views_to_answer(catalog)
-            }
-            self.catalog, self._plan = catalog, plan
-            self._forget(unasked)
-        if self._started and self._read_sources:
-            self._ingest.start(self.streams, self._poll_ms)
-
-    def _supply(self, stream: Stream) -> Supply:
-        if not self._read_sources:
-            return Supply.PROGRAM
-        if stream.name.lower() in self._ingest.frames:
-            return Supply.SPARK
-        if stream.source == SourceSpec():
-            return Supply.PROGRAM
-        spool = self.home.source_folder(stream.name)
-        return Supply.READER if has_readers(stream, self._folder, spool) else Supply.SPARK
-
-    def _run_units(self, plan: Plan, catalog: Catalog) -> None:
-        units = self._changes.units_of(plan, catalog)
-        running = {unit.id for unit in units}
-        gone = [unit.id for unit in self.dispatcher.running.units if unit.id not in running]
-        queries = [query for query in catalog.queries.values() if query.continuous]
-        for log, why in ((log, why) for unit in units for log, why in unit.failed.items()):
-            if log in self.queries:
-                self.queries[log].error = why  # one that has failed stays stopped
-        self.dispatcher.replace(units, {query.name: Goal.of(query) for query in queries})
-        if gone:
-            # Its queries are gone, and so is what it kept for them.
-            self.home.commit(Change(dropped_units=gone))
-            self.dispatcher.forget(gone, ())
-
-    def _forget(self, names: Iterable[str]) -> None:
-        """A query's results stay with its handle; its log goes, so that its name is free."""
-        for name in names:
-            query = self.queries.pop(name, None)
-            if query is not None:
-                query.detach()
-            if name in self.home.logs:
-                self.sinks.forget(name)
-                self.home.commit(without_log(name, self.home))
-
     def watermark(self, log: str) -> int:
-        """The watermark of a log: a stream's, or by the unit that writes it."""
+        """The watermark of a log: a stream's, or by the unit that writes it; of one that is paused, as it was
+        then."""
+        if "paused" in (life := self.home.lives.get(log, {})):
+            return int(life["paused"]["watermark"])
         now = self._clock()
         if log in self.streams:
             return self.streams[log].watermark(now)
@@ -542,10 +557,11 @@ class Mill:
             query.error = unit.failed.get(log)
             self._measuring.ran(log, results)
             rows = sum(result.written[log].rows for result in results if log in result.written)
-            if rows and query.error is None:
+            if rows and query.error is None and query.log.hold is None:
                 self._measuring.delivered(log, rows, unit, results, now)
                 query.delivered()
         self.sinks.notify()
+        self.alerts.notify()
         if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:
             self.collect()
             if self._grows and most_workers(self.spark.sparkContext) > len(self._pool.members()):
@@ -554,47 +570,11 @@ class Mill:
     def collect(self) -> None:
         """Free what every unit has read and nobody will ask for again."""
         self._collected_s = time.monotonic()
-        if not self._opened:
+        if not self._running.opened:
             return  # who reads what is not known yet
-        cursors = [*(unit.needed_from for unit in self.dispatcher.units.values()), *self.sinks.cursors()]
-        # A stream says itself what it holds back, and a view what its window holds.
-        views = {view.name: view for view in views_to_answer(self.catalog)}
-        others = {name + HELD for name in self.streams} | views.keys()
-        logs = [log for name, log in self.home.logs.items() if name not in others]
-        # All changes of a table are needed to tell what is in it.
-        kept = {name: END if q.schema.changelog else self._keep_us for name, q in self.queries.items()}
-        freed = epochs_to_free(logs, cursors, kept, self._clock())
-        freed |= passed_by(views.values(), self.home, self.watermark)
-        self.home.commit(Change(freed=freed))
-        self.home.free(self.dispatcher.writers)
+        self.collector.collect(self.catalog, self.streams, [*self.sinks.cursors(), *self.alerts.cursors()])
 
     def lag_rows(self, query: str) -> int:
         """Rows that wait in the logs of the unit that a query belongs to."""
         unit = self.dispatcher.running.writers.get(query)
-        return sum(epoch.rows for epoch in unit.pending()) if unit is not None else 0
-
-    def _handle(self, query: QueryDefinition) -> Query:
-        def stop() -> None:
-            self.execute(f'DROP QUERY "{query.name}"')
-
-        def explain() -> str:
-            words = explained(self._plan.graph, query.name, self.home, self._changes.cells)
-            return words + self._measuring.cells_in_words(query.name)
-
-        def complete_from() -> int | None:
-            return complete_from_of(query.name, self._plan.graph, self.dispatcher.units.values())
-
-        def state() -> list[StoredSlice]:
-            self.checkpoint()
-            return [held for held in slices_of(self.home) if query.name in held.wanted]
-
-        def values() -> list[dict[str, Any]]:
-            self.checkpoint()
-            return model_values_of(self.home, query.name)
-
-        log, counted = self.home.logs[query.name], self._measuring.begin(query)
-
-        def metrics() -> QueryMetrics:
-            return self._measuring.now(counted, self._plan.graph)
-
-        return Query(query.name, query.schema, log, stop, explain, complete_from, state, values, metrics)
+        return unit.rows_left if unit is not None else 0

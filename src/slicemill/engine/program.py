@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,7 +34,6 @@ from slicemill.operators.step import (
     SharedStep,
     Shedding,
     Stateful,
-    StatefulStep,
     Step,
     StepResult,
     WithBytes,
@@ -106,7 +106,6 @@ class UnitProgram:
         self._cell = plan.cell(cell)
         # All cells are given the same, and one of them tells what becomes of it until it comes to a join.
         self._repeats = self._cell.by_time and cell > 0
-        self._stateful: dict[str, StatefulStep | SharedStep] = {}
         self._empty: dict[str, pa.Table] = {}  # by input
         known = states or {}
         # A query that went and came again between two runs starts anew: its nodes have the ids of before.
@@ -126,19 +125,13 @@ class UnitProgram:
         for node_id, sources in self._fed.items():
             self._logs[node_id] = frozenset(log for source in sources for log in self._behind(source))
         self._own = self._own_nodes()
-        # Asking a step what it is takes as long as a run with few rows does.
-        self._controlled: dict[str, LoadControlled] = {}
-        self._keyed: list[Keyed] = []
-        for node_id, controlled in self._steps.items():
-            if isinstance(controlled, LoadControlled):
-                self._controlled[node_id] = controlled
-            if isinstance(controlled, Keyed):
-                self._keyed.append(controlled)
-        stateful = self._stateful.items()
-        self._weighing = [step for _, step in stateful if isinstance(step, Keyed)]
-        self._comparing = {node_id: step for node_id, step in stateful if isinstance(step, Comparing)}
-        self._shedding = {node_id: step for node_id, step in stateful if isinstance(step, Shedding)}
-        self._with_last_words = {node_id: step for node_id, step in stateful if isinstance(step, LastWords)}
+        self._stateful: dict[str, Stateful] = _that_are(self._steps, Stateful)
+        self._controlled: dict[str, LoadControlled] = _that_are(self._steps, LoadControlled)
+        self._keyed: list[Keyed] = list(_that_are(self._steps, Keyed).values())
+        self._weighing: list[Keyed] = list(_that_are(self._stateful, Keyed).values())
+        self._comparing: dict[str, Comparing] = _that_are(self._stateful, Comparing)
+        self._shedding: dict[str, Shedding] = _that_are(self._stateful, Shedding)
+        self._with_last_words: dict[str, LastWords] = _that_are(self._stateful, LastWords)
 
     def _own_nodes(self) -> list[str]:
         """The nodes whose rows no other cell has as well."""
@@ -277,10 +270,15 @@ class UnitProgram:
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         plan = self.plan
         context = StepContext(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers, self._cell)
-        step = step_of(context)
-        if isinstance(step, Stateful):
-            self._stateful[node.id] = step
-        return step
+        return step_of(context)
+
+
+def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
+    """The steps, by node, that have a role. Asking each takes as long as a run with few rows: one of each
+    class is asked."""
+    one_of_each = {type(step): step for step in steps.values()}
+    found = {kind for kind, step in one_of_each.items() if isinstance(step, role)}
+    return {node_id: step for node_id, step in steps.items() if type(step) in found}
 
 
 def _run(step: Step | SharedStep, given: Sequence[StepResult]) -> StepResult | list[StepResult]:

@@ -11,15 +11,20 @@ import pyarrow as pa
 
 from slicemill.columns.changes import table_of_now
 from slicemill.columns.rows import timed_rows
+from slicemill.engine.changing.versions import QueryVersion, version_at
 from slicemill.engine.state_view import StoredSlice
 from slicemill.esl.types.schema import Schema
 from slicemill.metrics.query_metrics import QueryMetrics
+from slicemill.plan.content import quoted
 from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
-from slicemill.storage.log import Epoch, Log
+from slicemill.storage.log import Log
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from slicemill.engine.changing.backfill import BackfillProgress
+    from slicemill.engine.changing.lives import Life
 
 
 class Query:
@@ -30,12 +35,15 @@ class Query:
         name: str,
         schema: Schema,
         log: Log,
-        stop: Callable[[], None],
+        execute: Callable[[str], object],
         explain: Callable[[], str],
         complete_from: Callable[[], int | None],
         state: Callable[[], list[StoredSlice]],
         model_values: Callable[[], list[dict[str, Any]]],
         metrics: Callable[[], QueryMetrics],
+        life: Callable[[], Life],
+        versions: Callable[[], list[QueryVersion]],
+        progress: Callable[[], BackfillProgress | None],
     ) -> None:
         self.name = name
         self.schema = schema
@@ -43,19 +51,41 @@ class Query:
         self.error: str | None = None
         self._subscribers: list[Callable[[pa.Table], None]] = []
         self._kept: pa.Table | None = None
-        self._stop = stop
+        self._execute = execute
         self._explain = explain
         self._complete_from = complete_from
         self._state = state
         self._model_values = model_values
         self._metrics = metrics
+        self._life = life
+        self._versions = versions
+        self._delivered = log.head  # the last epoch that subscribers have
+        self._progress = progress
 
     def to_arrow(self) -> pa.Table:
         """All results that are kept, in timestamp order, with their timestamp, `_ts` (UTC), in front.
 
-        Of results that change, these are all changes; `_op` says what each one does.
+        Of a query that was replaced, these are the results of its definition of now. Of results that change,
+        these are all changes; `_op` says what each one does.
         """
-        return self._read(self.log.epochs()) if self._kept is None else self._kept
+        return self._results(self.log.read_after(self._before())[1]) if self._kept is None else self._kept
+
+    def _before(self) -> int:
+        """The last epoch that may have results of an earlier definition."""
+        return self.versions()[-1].epoch if self.version > 1 else -1
+
+    @property
+    def version(self) -> int:
+        """The number of its definition: 1, and one more each time it is replaced."""
+        return max(1, len(self.versions()))
+
+    def version_at(self, epoch: int) -> int:
+        """The number of the definition whose results an epoch has."""
+        return version_at(self.versions(), epoch)
+
+    def versions(self) -> list[QueryVersion]:
+        """All definitions that it has had, with who and when, the oldest first."""
+        return self._versions()
 
     def newest(self, count: int) -> list[Timed]:
         """The last results, as `rows`; no more is read than has them."""
@@ -64,12 +94,12 @@ class Query:
             epochs = 1
             while epochs < len(self.log) and self.log.rows_after(self.log.newest(epochs) - 1) < count:
                 epochs *= 2
-            table = self._read(self.log.epochs(after=self.log.newest(epochs if count else 0) - 1))
+            first = max(self.log.newest(epochs if count else 0) - 1, self._before())
+            table = self._results(self.log.read_after(first)[1])
         return timed_rows(table.slice(max(0, table.num_rows - count)), self.schema)
 
-    def _read(self, epochs: Sequence[Epoch]) -> pa.Table:
-        parts = [self.log.read(epoch) for epoch in epochs]
-        parts = [part for part in parts if part.num_rows]
+    def _results(self, tables: Sequence[pa.Table]) -> pa.Table:
+        parts = [part for part in tables if part.num_rows]
         empty = with_system_columns(to_arrow(self.schema)).empty_table()
         return as_results(pa.concat_tables(parts) if parts else empty)
 
@@ -98,7 +128,27 @@ class Query:
 
     def stop(self) -> None:
         """Drop the query; its results stay readable through this handle."""
-        self._stop()
+        self._execute(f"DROP QUERY {quoted(self.name)}")
+
+    def pause(self) -> None:
+        """Give no results until `resume`; nothing is missed."""
+        self._execute(f"PAUSE QUERY {quoted(self.name)}")
+
+    def resume(self) -> None:
+        """Go on after a pause, with what has come meanwhile."""
+        self._execute(f"RESUME QUERY {quoted(self.name)}")
+
+    def restart(self) -> None:
+        """Run a query that has failed: from where it stood if that can be, or with what comes from now on."""
+        self._execute(f"RESTART QUERY {quoted(self.name)}")
+
+    def replace(self, select: str) -> None:
+        """Give it another definition, `SELECT …`; state that fits is kept."""
+        self._execute(f"CREATE OR REPLACE QUERY {quoted(self.name)} AS {select}")
+
+    def life(self) -> Life:
+        """Is it running, paused, failed or tried again soon, and why?"""
+        return self._life()
 
     def __enter__(self) -> Query:
         return self
@@ -114,6 +164,10 @@ class Query:
     def metrics(self) -> QueryMetrics:
         """How the query is doing; `plain()` of it is for JSON."""
         return self._metrics()
+
+    def progress(self) -> BackfillProgress | None:
+        """How far a query is that reads the past (FROM BEGINNING); None once it is where its streams are."""
+        return self._progress()
 
     def complete_from(self) -> int | None:
         """The timestamp from which results are those of a query that was always there (S23).
@@ -136,9 +190,9 @@ class Query:
         return self._model_values()
 
     def delivered(self) -> None:
-        """Called by the mill after a commit that added rows to the log."""
-        if self._subscribers:
-            (epoch,) = self.log.epochs(after=self.log.head - 1)
+        """Called by the mill when there is more to read in the log."""
+        last, self._delivered = self._delivered, self.log.head
+        for epoch in self.log.epochs(after=last) if self._subscribers else ():
             table = as_results(self.log.read(epoch))
             self._subscribers = [receive for receive in self._subscribers if _took(receive, table)]
 

@@ -14,17 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.engine.streams import RunningStream
-from slicemill.engine.unit import RunningUnit
-from slicemill.esl.types.catalog import QueryDefinition, TimestampKind
+from slicemill.engine.unit import BACKFILL, RunningUnit
+from slicemill.esl.types.catalog import QueryDefinition
 from slicemill.metrics.due import TimeMoments
 from slicemill.metrics.figures import IdealTime
 from slicemill.metrics.waiting import WaitingRows
 from slicemill.operators.in_turn import Dues, is_reached
 from slicemill.operators.join.heavy import KeySample
-from slicemill.operators.registry import kind_of
 from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.batches import Batches, rows_within
-from slicemill.scheduling.ideal_times import MadeOf, Written, ideal_time, made_of
+from slicemill.scheduling.ideal_times import MadeOf, Written, ideal_time
 from slicemill.scheduling.policies.policy_registry import Policy
 from slicemill.scheduling.portions import Served, UnitFigures, WorkTree
 from slicemill.shedding.control import Backlog
@@ -33,6 +32,11 @@ from slicemill.time import BEGINNING, END
 
 _US = 1_000_000
 _LEAST_WAIT_S = 1e-6
+# Of the time of a worker, what a unit gets that reads the past, however busy the others are.
+LEAST_SHARE = 0.1
+# Of the time of a run that reads the past: it may cost more than a live one where it is cut short for those.
+_PAST_OVERHEAD = 0.5
+_FIRST_ROWS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +84,12 @@ class RunningUnits:
             if any(log in self.writers for log in unit.plan.unit.inputs)
             or any(log in read for _, log in unit.plan.unit.outputs)
         ]
-        self._written = {log: written for unit in units for log, written in _written(unit)}
+        self._written = {
+            log: Written(made_of, unit.statistics) for unit in units for log, made_of in unit.made_of.items()
+        }
         self._joins = np.array([_joins(self._written, unit) for unit in units], np.bool_)
         self._has_joins = bool(self._joins.any())
-        self._windowed = {log for unit in units for log in _released_by_time(unit)}
+        self._windowed = {log for unit in units for log in unit.released_by_time}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
         self._worth = np.zeros(count)
@@ -94,6 +100,12 @@ class RunningUnits:
         self._holds = np.zeros(count, np.bool_)
         self._dues: dict[int, Dues] = {}  # of units with several inputs
         self._free = np.ones(count, np.bool_)
+        self._rest: bool = before is None or before._rest  # units of which nobody wants anything do not run
+        self._catching_up = np.zeros(count, np.bool_)
+        self._usual_rows = np.zeros(count)
+        self._usual_s = np.zeros(count)  # what a run over as many rows as usual takes
+        # Of queries that begin in the past, and have not joined others so far.
+        self.apart = [unit for unit in units if BACKFILL in unit.fields]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
@@ -154,6 +166,12 @@ class RunningUnits:
             known = self._origins[unit.id] = tuple(dict.fromkeys(log for part in found for log in part))
         return known
 
+    def wake(self) -> None:
+        """Run what is paused as well from now on."""
+        self._rest = False
+        for position, unit in enumerate(self.units):
+            self._free[position] = unit.run is None and not unit.stopped
+
     # -- what has changed ------------------------------------------------------------------------------
 
     def refresh(self, now_us: int) -> None:
@@ -205,6 +223,7 @@ class RunningUnits:
             for log in unit.plan.unit.inputs:
                 self._worth_of_row[log][position] = unit.statistics.worth(log)
         self._kept[position] = unit.kept_share
+        self._catching_up[position] = unit.catching_up
         self._count_pending(position, unit)
         dues, inputs = unit.due, unit.plan.unit.inputs
         self._holds[position] = bool(dues) and len(inputs) == 1
@@ -212,9 +231,7 @@ class RunningUnits:
         self._dues.pop(position, None)
         if dues and len(inputs) > 1:
             self._dues[position] = dues
-        self._free[position] = unit.run is None and any(
-            log not in unit.failed for _, log in unit.plan.unit.outputs
-        )
+        self._free[position] = unit.run is None and not (unit.rests if self._rest else unit.stopped)
         watermarks = unit.input_watermarks()
         self._ends_us[position] = np.inf
         if dues and watermarks:
@@ -225,21 +242,30 @@ class RunningUnits:
             self._not_ended[log][position] = watermarks.get(log) != END
         cost = unit.statistics.cost
         self._own[:, position] = cost.overhead, cost.per_row, unit.load_weight
+        self._usual_rows[position] = cost.mean_rows
+        self._usual_s[position] = cost.overhead + cost.per_row * cost.mean_rows
         self._trees[position] = self._tree(unit)
         self.figures.set(position, self.work_tree(position), cost.mean_rows)
 
+    def is_catching_up(self, unit_id: str) -> bool:
+        """Does a unit read the past, and is not yet where its streams are?"""
+        position = self.position.get(unit_id)
+        return position is not None and bool(self._catching_up[position])
+
+    def caught_up(self, unit: RunningUnit) -> None:
+        """A unit has read the past: from now on it is like any other."""
+        self._catching_up[self.position[unit.id]] = False
+
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
         """Of what this table has seen of the logs: what comes later is added when it is seen."""
-        epochs = [
-            (log, epoch)
-            for log in unit.plan.unit.inputs
-            for epoch in unit.new_epochs(log)
-            if epoch.number <= self._heads[log]
-        ]
-        self._epochs[position] = len(epochs)
-        self.rows[position] = sum(epoch.rows for _, epoch in epochs)
-        self._worth[position] = sum(self._worth_of_row[log][position] * epoch.rows for log, epoch in epochs)
-        self._oldest_us[position] = min((epoch.arrival_us for _, epoch in epochs), default=END)
+        waiting = {log: unit.waiting(log, self._heads[log]) for log in unit.plan.unit.inputs}
+        self._epochs[position] = sum(epochs for epochs, _, _ in waiting.values())
+        self.rows[position] = sum(rows for _, rows, _ in waiting.values())
+        self._worth[position] = sum(
+            self._worth_of_row[log][position] * rows for log, (_, rows, _) in waiting.items()
+        )
+        oldest = [arrival_us for _, _, arrival_us in waiting.values() if arrival_us is not None]
+        self._oldest_us[position] = min(oldest, default=END)
 
     # -- what follows ----------------------------------------------------------------------------------
 
@@ -258,8 +284,12 @@ class RunningUnits:
         kept = self._kept[positions]
         pending = np.maximum(kept * self.rows[positions], 1.0)
         overhead, per_row = self._own[:2].take(positions, axis=1)
-        shared_s = quantum_s if len(positions) > 1 else np.inf
-        rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
+        behind = self._catching_up[positions]
+        shared_s = quantum_s if len(positions) - behind.sum() > 1 else np.inf
+        within = rows_within(shared_s, overhead, per_row)
+        if behind.any():
+            within = np.where(behind, self._rows_of_past(positions, quantum_s), within)
+        rows = np.minimum(pending, within)
         worth = rows
         if self._has_joins:
             worth = np.maximum(kept * self._worth[positions], 1.0) * (rows / pending)
@@ -273,6 +303,40 @@ class RunningUnits:
             slack=self._slack(positions, wait, now_us),
             idle=(now_us - self._last_run_us[positions]) / _US,
         )
+
+    def _rows_of_past(self, positions: Positions, quantum_s: float) -> Floats:
+        """How many rows a run may take that reads the past.
+
+        Something live may come at any moment, and must not wait for longer than half of what it takes by
+        itself. What a row takes is learned with few rows first.
+        """
+        if not np.isfinite(quantum_s):
+            return np.full(len(positions), np.inf)
+        live_s = float(self._usual_s[~self._catching_up].max(initial=0.0))
+        overhead, per_row = self._own[:2].take(positions, axis=1)
+        within = rows_within(min(quantum_s, live_s / 2 or quantum_s), overhead, per_row, _PAST_OVERHEAD)
+        return np.minimum(within, np.maximum(_FIRST_ROWS, 2 * self._usual_rows[positions]))
+
+    def in_turn(self, ranked: Mapping[RunningUnit, float], now_us: int) -> dict[RunningUnit, float]:
+        """Units in the order of a policy, with those behind that read the past: they get what others leave.
+
+        One of them that has had less than its least share of the time goes first.
+        """
+        if not self._catching_up.any():
+            return dict(ranked)
+        first: dict[RunningUnit, float] = {}
+        last: dict[RunningUnit, float] = {}
+        live: dict[RunningUnit, float] = {}
+        for unit, share in ranked.items():
+            position = self.position[unit.id]
+            if not self._catching_up[position]:
+                live[unit] = share
+                continue
+            overhead, per_row = self._own[:2, position]
+            took_s = overhead + per_row * share * self.rows[position]
+            idle_s = (now_us - self._last_run_us[position]) / _US
+            (first if idle_s * LEAST_SHARE >= took_s else last)[unit] = share
+        return {**first, **live, **last}
 
     def within_components(
         self, policies: Mapping[str, Policy], positions: Positions
@@ -311,8 +375,9 @@ class RunningUnits:
     def backlog(self, cores: int) -> Backlog:
         """What it takes to do all that waits now, by the costs that policies go by: for the shedder (P38)."""
         overhead, per_row, weight = self._own
-        rows_s = per_row * self.rows
-        certain_s = float(overhead[self.rows > 0].sum() + rows_s[weight == 0].sum())
+        rows = np.where(self._catching_up, 0, self.rows)  # the past is no load: it can wait
+        rows_s = per_row * rows
+        certain_s = float(overhead[rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
     def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
@@ -455,13 +520,6 @@ class RunningUnits:
         return 0.0 if oldest == END else max(0.0, (now_us - oldest) / _US)
 
 
-def _written(unit: RunningUnit) -> Iterator[tuple[str, Written]]:
-    graph = unit.plan.graph
-    inputs = {graph.streams.get(log, log): log for log in unit.plan.unit.inputs}
-    for root, log in unit.plan.unit.outputs:
-        yield log, Written(made_of(root, graph, inputs), unit.statistics)
-
-
 def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
     """The connected parts of the graph (M1): a number for each log; logs of one unit are in one part."""
     found: dict[str, int] = {}
@@ -479,17 +537,3 @@ def _joins(written: Mapping[str, Written], unit: RunningUnit) -> bool:
     """Do its rows make results together with rows of other inputs?"""
     made = [written[log].made_of for _, log in unit.plan.unit.outputs]
     return any(not isinstance(parts, str) and parts.joined for parts in made)
-
-
-def _released_by_time(unit: RunningUnit) -> Iterator[str]:
-    """The logs of a unit whose rows come when a window ends, and not with a row."""
-    graph, nodes = unit.plan.graph, unit.plan.unit.nodes
-    waiting = {
-        node_id
-        for node_id in nodes
-        if len(graph[node_id].inputs) == 1
-        and kind_of(operator := graph[node_id].operator).waits_for_time(operator, TimestampKind.EXTERNAL)
-    }
-    for root, log in unit.plan.unit.outputs:
-        if waiting and not waiting.isdisjoint(graph.ancestors(root)):
-            yield log

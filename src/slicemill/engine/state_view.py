@@ -62,6 +62,16 @@ def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[St
         yield StoredSlice(unit, cell, held.part, held.rows, size, held.earliest, held.latest, wanted)
 
 
+def slices_of_unit(home: Home, unit: str) -> list[StoredSlice]:
+    """The slices of one unit, as of its last checkpoint."""
+    return _looked(home, unit, _inspected(_slices))
+
+
+def cuts_of_unit(home: Home, unit: str) -> list[tuple[int, Cuts]]:
+    """Cell by cell, where the slices of one unit are cut and why."""
+    return _looked(home, unit, _inspected(lambda _, __, cell, state: [(cell, cuts) for cuts in state.cuts()]))
+
+
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
     """Unit by unit and cell by cell, where slices are cut and why."""
     return looked_at(

@@ -11,14 +11,15 @@ import hashlib
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from slicemill.engine.changing.retaining import retained_streams
 from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, HELD, LATE, Catalog, Stream
@@ -84,19 +85,34 @@ def logs_of(stream: Stream) -> dict[str, Any]:
     return logs
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayedRows:
+    """Rows that could not be read before, read or bad again; with them `fields` of the stream are set."""
+
+    handed: HandedRows
+    fields: Mapping[str, Any]
+
+
 class SourceFailed(SlicemillError):
     """Sources that cannot be read now; what does not read them is not concerned."""
 
 
 def streams_to_read(
-    graph: QueryGraph, catalog: Catalog, home: Home, running: Mapping[str, RunningStream]
+    graph: QueryGraph,
+    catalog: Catalog,
+    home: Home,
+    running: Mapping[str, RunningStream],
+    altered: Collection[str] = (),
 ) -> list[Stream]:
-    """The streams that queries read, and those that were read in this home before and are declared."""
+    """The streams that queries read, those that are retained for queries to come, and those that were read
+    in this home before and are declared. Those that are altered have more columns."""
     read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
-    known = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
-    streams = [catalog.declared_stream(name) for name in sorted(read | known)]
+    before = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
+    retained = {stream.name for stream in retained_streams(catalog)}
+    streams = [catalog.declared_stream(name) for name in sorted(read | before | retained)]
     for stream in streams:
-        if stream.name in running and running[stream.name].stream != stream:
+        known = running.get(stream.name)
+        if known is not None and stream.name not in altered and not known.is_of(stream):
             raise SlicemillError(
                 f"{stream.name} was read under another declaration; give the new stream a new name"
             )
@@ -150,6 +166,7 @@ class RunningStream:
         # What the intake says, also where it is not worth a record: when a source was last asked.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
         self._asked = False
+        self._fields_to_set: Mapping[str, Any] = {}  # with the read under way
         self.through_spark: StreamingQuery | None = None  # who reads it, if it comes through Spark
         self._noticed = False
         self._asks = supply is Supply.READER  # it is known to be silent only as far as it has been asked
@@ -172,11 +189,22 @@ class RunningStream:
     def handed_folder(self) -> Path:
         return self._home.source_folder(self.name) / "handed"
 
+    def is_of(self, stream: Stream) -> bool:
+        """Is it declared so? For how long its rows are retained may change."""
+        return replace(self.stream, retain_us=stream.retain_us) == stream
+
+    def declare(self, stream: Stream, changed: Mapping[str, Any]) -> None:
+        """It is declared with another RETAIN, by which its fields have changed, or with more columns."""
+        self.stream = stream
+        fields = {**self.fields, **changed}
+        self.fields = {name: value for name, value in fields.items() if value is not None}
+
     def need(self, need: Need, exchanges: tuple[Exchange, ...] = ()) -> None:
         """From now on this is what queries want of it, and how units with several cells read it."""
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
         spool = self._home.source_folder(self.name)
-        self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed, exchanges)
+        columns = self._home.logs[self.name].columns
+        self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed, columns, exchanges)
         self.pickled = pickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
 
@@ -245,12 +273,15 @@ class RunningStream:
         self._noticed = self._asks = True
         self.next_read_us = 0
 
-    def item(self, now: int, *, first: bool, flush: bool = False) -> ReadStream:
+    def item(
+        self, now: int, *, first: bool, flush: bool = False, replay: ReplayedRows | None = None
+    ) -> ReadStream:
         handed = self._inbox[0] if self._inbox else self._nothing(now)
         held: tuple[Extent, ...] = ()
         if first and self._roles.get("held") is not None:
             held = tuple(e for epoch in self._home.logs[self._roles["held"]].epochs() for e in epoch.extents)
         self.reading_us, self._noticed = now, False
+        self._fields_to_set = {} if replay is None else replay.fields
         return ReadStream(
             self._mill,
             self.name,
@@ -261,9 +292,10 @@ class RunningStream:
             first,
             self.fields,
             held,
-            handed if self.handed and not flush else None,
+            handed if self.handed and not flush and replay is None else None,
             flush,
             None if self._clock is wall_clock_us else now,
+            None if replay is None else replay.handed,
         )
 
     def _nothing(self, now: int) -> HandedRows:
@@ -282,11 +314,12 @@ class RunningStream:
             self._line.arrived(ts, at_us)
         before = self.fields
         # That a stream has ended holds for this mill only: the next one may read on.
-        said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None}
+        said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None, **self._fields_to_set}
         self.fields = {name: value for name, value in said.items() if value is not None}
         if WATERMARK in self.fields:
             self._passed(self.fields[WATERMARK])
-        if done.written or done.offsets != before.get("offsets", {}) or _moved(before, self.fields):
+        moved = done.offsets != before.get("offsets", {}) or _moved(before, self.fields)
+        if done.written or moved or self._fields_to_set:
             change.streams[self.name] = said
         for role, appended in done.written.items():
             change.logs[self._roles[role]] = appended

@@ -20,7 +20,6 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import cloudpickle
 
 from slicemill.connectors.readers import open_readers
 from slicemill.engine.adapting.redistribution import redistributed
@@ -45,6 +44,7 @@ from slicemill.engine.work import (
     failed_item,
 )
 from slicemill.engine.workers.events import WorkerContext
+from slicemill.engine.workers.plan_messages import unpacked
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
@@ -53,7 +53,7 @@ from slicemill.metrics.due import Arrivals, dated
 from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
 from slicemill.operators.cell import HeavyKey
 from slicemill.plan.partitions import Exchange
-from slicemill.storage.arrow_schema import ARRIVAL
+from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.storage.changes import Appended, joined
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.files import StorageFull
@@ -64,7 +64,8 @@ from slicemill.storage.ties import ties_of
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
 _COMPRESSED_ROWS = 2_000
-_COUNT_BYTES_S = 0.5
+# Bytes of state are counted so often, and oftener the less that takes beside the runs: a twentieth at most.
+_COUNT_BYTES_S, _COUNT_BYTES_ANYHOW_S, _RUNS_PER_COUNT = 0.5, 30.0, 20
 
 
 @dataclass(slots=True)
@@ -75,7 +76,18 @@ class LoadedCell:
     run: int
     program: UnitProgram
     bytes: int = 0
-    measured_s: float = -math.inf  # when its bytes were counted
+    counted_s: float = -math.inf  # when its bytes were counted
+    counting_cpu_s: float = 0.0  # what that took, and what runs have taken since
+    ran_cpu_s: float = 0.0
+
+    def count_bytes(self, now_s: float, *, at_once: bool) -> None:
+        """Count the bytes of its state, if that is due."""
+        since_s = now_s - self.counted_s
+        cheap = self.ran_cpu_s >= _RUNS_PER_COUNT * self.counting_cpu_s or since_s >= _COUNT_BYTES_ANYHOW_S
+        if at_once or (since_s >= _COUNT_BYTES_S and cheap):
+            began = time.process_time()
+            self.bytes, self.counted_s, self.ran_cpu_s = self.program.state_bytes(), now_s, 0.0
+            self.counting_cpu_s = time.process_time() - began
 
 
 @dataclass(slots=True)
@@ -135,14 +147,14 @@ class Worker:
         clock.append(time.perf_counter())
         written, arrivals, sampled = {}, {}, {}
         for log, made in outcome.tables.items():
-            if made.num_rows:
+            if made.num_rows and log in item.outputs:
                 table = dated(made, item.moments, item.now_us)
                 written[log] = self._append(item.outputs[log], table, program.schema_of(log), compress=True)
                 arrivals[log] = _arrivals(table)
                 if keys := sampled_keys(table, item.outputs[log].exchanges, program.schema_of(log)):
                     sampled[log] = keys
         files = self._written_state(item.state_folder, program) if item.checkpoint else None
-        cell = self._keep(item, program)
+        cell = self._keep(item, program, time.process_time() - began)
         clock.append(time.perf_counter())
         return RunDone(
             item.unit,
@@ -168,13 +180,12 @@ class Worker:
             sampled,
         )
 
-    def _keep(self, item: RunUnit, program: UnitProgram) -> LoadedCell:
+    def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
         """Put a program back after its run. Counting its bytes takes longer than many a run."""
         known = self._taken or LoadedCell(item.plan, item.run, program)
         known.run = item.run
-        now_s = time.monotonic()
-        if item.dropping or now_s - known.measured_s >= _COUNT_BYTES_S:
-            known.bytes, known.measured_s = program.state_bytes(), now_s
+        known.ran_cpu_s += ran_cpu_s
+        known.count_bytes(time.monotonic(), at_once=bool(item.dropping))
         self.cells[item.mill, item.unit, item.cell] = known
         return known
 
@@ -185,7 +196,7 @@ class Worker:
         self._taken = None
         if item.restore is None:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
-        plan = cast(UnitPlan, cloudpickle.loads(self._plans[item.plan]))
+        plan = unpacked(self._plans[item.plan])
         states = self._restored(item, item.restore, plan)
         program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states, item.cell)
         if item.restore.replay:
@@ -218,6 +229,8 @@ class Worker:
                 spread = self._spread(span, exchange, item.heavy)
                 found[log] = spread.part(item.cell)
                 self._bytes_read += spread.take_bytes()
+            if span.from_ts is not None:
+                found[log] = found[log].filter(pc.greater_equal(found[log].column(TS), span.from_ts))
         return found
 
     def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> SpreadRows:
@@ -243,6 +256,8 @@ class Worker:
         stream = self._opened(item)
         if item.flush:
             found = stream.flush()
+        elif item.replay is not None:
+            found = stream.replay(item.replay, item.announced)
         elif item.handed is not None:
             found = stream.take(item.handed, item.announced)
         else:

@@ -12,7 +12,10 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     placement    {kind, shape, by} which of its cells read a row, and which store it
     joined_on    {input: key}      of joins on one key: what others must be joined on to come here
     heavy        [[hash, home, since, fades, over]]   keys whose rows go to all cells for some time
-    outputs, since, newcomers, failed, statistics, load
+    failed       {log: reason}     queries and streams that are stopped
+    resumable    [log]             of them, those whose state is that of the cursors: all failed together
+    backfill     {query, from, …}  of a query that begins in the past (`changing.backfill`)
+    outputs, since, newcomers, statistics, load
 
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
 the log after it, so a worker that takes a cell over replays the log from `checkpoint.cursors` to `cursors`.
@@ -24,12 +27,12 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pyspark import cloudpickle
-
 from slicemill.engine.adapting.skew import HeavyKeys, SkewedSide
+from slicemill.engine.changing.retaining import WHOLE
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.work import (
@@ -41,6 +44,8 @@ from slicemill.engine.work import (
     RunDone,
     RunUnit,
 )
+from slicemill.engine.workers.plan_messages import packed
+from slicemill.esl.types.catalog import LATE, TimestampKind
 from slicemill.metrics.due import TimeMoments
 from slicemill.operators.cell import HeavyKey
 from slicemill.operators.in_turn import Dues, earliest
@@ -48,12 +53,14 @@ from slicemill.operators.join.heavy import KeySample
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import longest_us
+from slicemill.operators.registry import kind_of
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.joined_inputs import joined_inputs
 from slicemill.plan.needs import columns_read
 from slicemill.plan.overlapping import logs_read
 from slicemill.plan.partitions import Exchange
 from slicemill.plan.placement import PlacementKind, placements_of, restored
+from slicemill.scheduling.ideal_times import MadeOf, made_of
 from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report, merged
@@ -64,6 +71,7 @@ from slicemill.time import BEGINNING, END
 
 # A run takes at most about so many rows of an input: what it holds in memory stays bounded.
 _ROWS_PER_RUN = 1_000_000
+BACKFILL = "backfill"
 # A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
 _STRIKES = 3
 # State is checkpointed after so many rows or seconds since the last checkpoint, whichever comes first.
@@ -117,8 +125,8 @@ class RunningUnit:
         self.plan = replace(plan, exchanges=placement.exchanges)
         self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # how units with several cells read logs
         self.id = plan.unit.id
-        self.pickled: bytes = cloudpickle.dumps(self.plan)
-        self.digest = hashlib.sha256(self.pickled).hexdigest()
+        self.packed = packed(self.plan)
+        self.digest = hashlib.sha256(self.packed).hexdigest()
         self.statistics = UnitStatistics()
         self.statistics.restore(self._field("statistics"))
         self.sheds: dict[str, Report] = {}  # by node
@@ -139,7 +147,7 @@ class RunningUnit:
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
         # By log that it writes, those that this comes from.
-        self._read_by = {log: logs_read(plan.graph, root) for root, log in plan.unit.outputs}
+        self._read_by = logs_read(plan.unit, plan.graph)
 
     def go_on_from(self, before: RunningUnit) -> None:
         """It is that unit, with other cells."""
@@ -165,6 +173,27 @@ class RunningUnit:
     @property
     def failed(self) -> Mapping[str, str]:
         return self._field("failed")
+
+    @property
+    def resumable(self) -> Sequence[str]:
+        """Of what has failed, what can go on from the committed state as if nothing had happened."""
+        found: list[str] = self.fields.get("resumable", [])
+        return found
+
+    @property
+    def stopped(self) -> bool:
+        """Has all that it writes failed?"""
+        return all(log in self.failed for _, log in self.plan.unit.outputs)
+
+    @property
+    def rests(self) -> bool:
+        """Does nobody want anything of it now? All that it writes has failed or is paused."""
+        # What a query gives that is joining others goes nowhere so far, and is wanted all the same.
+        logs = self._home.logs
+        return all(
+            log in self.failed or (log in logs and logs[log].hold is not None)
+            for _, log in self.plan.unit.outputs
+        )
 
     @property
     def since(self) -> Mapping[str, int | None]:
@@ -200,6 +229,41 @@ class RunningUnit:
         """The input watermarks at which something held back comes out: one of them, with all its logs."""
         return tuple(self.fields.get("due", ()))
 
+    @cached_property
+    def made_of(self) -> dict[str, MadeOf]:
+        """By log that it writes, what a row of it is made of."""
+        unit, graph = self.plan.unit, self.plan.graph
+        known: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in unit.inputs}
+        return {log: made_of(root, graph, known) for root, log in unit.outputs}
+
+    @cached_property
+    def released_by_time(self) -> list[str]:
+        """The logs that it writes whose rows come when a window ends, and not with a row."""
+        unit, graph = self.plan.unit, self.plan.graph
+        waiting = {
+            node_id
+            for node_id in unit.nodes
+            if len(graph[node_id].inputs) == 1
+            and kind_of(operator := graph[node_id].operator).waits_for_time(operator, TimestampKind.EXTERNAL)
+        }
+        outputs = unit.outputs if waiting else ()
+        return [log for root, log in outputs if not waiting.isdisjoint(graph.ancestors(root))]
+
+    @property
+    def catching_up(self) -> bool:
+        """Does it read the past, and is not yet where its streams are?"""
+        backfill = self.fields.get(BACKFILL)
+        return backfill is not None and "done" not in backfill
+
+    @property
+    def rows_left(self) -> int:
+        """The rows that it has not read yet."""
+        return sum(self._home.logs[log].rows_after(self.cursor(log)) for log in self.plan.unit.inputs)
+
+    def reads(self, log: str) -> frozenset[str]:
+        """The inputs that one of its outputs comes from."""
+        return self._read_by[log]
+
     @property
     def load_weight(self) -> float:
         """How much those of its queries matter that may give something up under load; 0 if none does."""
@@ -214,6 +278,14 @@ class RunningUnit:
     def pending(self) -> list[Epoch]:
         """Epochs that have come since the last run."""
         return [epoch for log in self.plan.unit.inputs for epoch in self.new_epochs(log)]
+
+    @property
+    def has_pending(self) -> bool:
+        return any(self._home.logs[log].head > self.cursor(log) for log in self.plan.unit.inputs)
+
+    def waiting(self, log: str, upto: int) -> tuple[int, int, int | None]:
+        """Epochs and rows of an input that wait, up to one, and when the first of them arrived."""
+        return self._home.logs[log].waiting(self.cursor(log), upto)
 
     @property
     def needed_from(self) -> Mapping[str, int]:
@@ -237,11 +309,12 @@ class RunningUnit:
 
         `moments` are of the streams that its results come from.
         """
-        epochs = {log: self.new_epochs(log) for log in self.plan.unit.inputs}
+        epochs: dict[str, list[Epoch]] = {}
         marks = dict(watermarks)
-        for log, waiting in epochs.items():
-            taken = _within(waiting, min(share * sum(epoch.rows for epoch in waiting), _ROWS_PER_RUN))
-            left = [epoch.min_ts for epoch in waiting[len(taken) :] if epoch.min_ts is not None]
+        for log in self.plan.unit.inputs:
+            opened, cursor = self._home.logs[log], self.cursor(log)
+            taken, next_ts = opened.take(cursor, min(share * opened.rows_after(cursor), _ROWS_PER_RUN))
+            left = [] if next_ts is None else [next_ts]
             # A log is in order, so its last row tells the time: to all cells, also those that do not get it.
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
             # What is left for the next run is still to come.
@@ -250,7 +323,9 @@ class RunningUnit:
                 # What cells emit at the end depends on the last tuple of all cells: END comes later.
                 marks[log] = max(read)
             epochs[log] = taken
-        dropping = self._load.decide(epochs, self.state_bytes, backlog, now)
+        # What waits since long ago is no load: it is read when there is time for it.
+        behind = self.catching_up
+        dropping = {} if behind else self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
         self.kept_share = shares
         self._runs += 1
@@ -267,6 +342,7 @@ class RunningUnit:
         outputs = {
             log: OutputLog(self._home.logs[log].folder, self.read_by.get(log, ()))
             for _, log in self.plan.unit.outputs
+            if log in self._home.logs  # what a query gives that is joining others goes nowhere
         }
         return RunUnit(
             self._mill,
@@ -315,7 +391,25 @@ class RunningUnit:
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]
-        return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, self._needed[log])
+        from_ts = self._field(BACKFILL).get("from")
+        if all(epoch.min_ts is None or from_ts is None or epoch.min_ts >= from_ts for epoch in epochs):
+            from_ts = None
+        needed, whole = self._needed[log], self._home.streams.get(log.removesuffix(LATE), {}).get(WHOLE)
+        if whole is not None and epochs and epochs[0].number > whole[0]:
+            needed = frozenset()  # a column that is missing came later
+        return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, needed, from_ts)
+
+    def reasons_to_repeat(self) -> dict[str, str]:
+        """Of a run that is done, why it is not committed but done again, by log; empty if it is committed.
+
+        Where all that is left fails, nothing is committed: it can go on from the committed state once what
+        was wrong is mended. Where some of it fails, once more may help; then the others go on without it.
+        """
+        assert self.run is not None
+        errors = {log: why for done in self.run.done for log, why in done.errors.items()}
+        fresh = {log: why for log, why in errors.items() if log not in self.failed}
+        left = [log for _, log in self.plan.unit.outputs if log not in errors and log not in self.failed]
+        return fresh if fresh and (not left or not self.strikes) else {}
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
         """Put what a run has done into a change; returns the answers of its cells."""
@@ -400,20 +494,21 @@ class RunningUnit:
             for node_id, ts in parts[0].latest.items()
         }
 
-    def abandon(self, why: str, change: Change) -> None:
+    def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
         """A run that could not be done: it is tried again, and after some times its queries are stopped.
 
-        A full disk is nobody's fault: that is waited for.
+        A full disk is nobody's fault: that is waited for. `why` may be told by log.
         """
         blameless = self.run is not None and self.run.disk_full
         self.run = None
         self.strikes += 0 if blameless else 1
         if self.strikes >= _STRIKES:
-            self.fail(why, change)
-
-    def fail(self, why: str, change: Change) -> None:
-        stopped = {log: why for _, log in self.plan.unit.outputs if log not in self.failed}
-        change.units.setdefault(self.id, {})["failed"] = {**self.failed, **stopped}
+            self.strikes = 0
+            left = [log for _, log in self.plan.unit.outputs if log not in self.failed]
+            words = why if isinstance(why, str) else next(iter(why.values()))
+            stopped = {log: words if isinstance(why, str) else why.get(log, words) for log in left}
+            fields = change.units.setdefault(self.id, {})
+            fields["failed"], fields["resumable"] = {**self.failed, **stopped}, sorted(stopped)
 
     def _appended(
         self, node_id: str, log: str, parts: Iterable[Appended], run: UnitRun, now: int
@@ -496,18 +591,5 @@ class RunningUnit:
 
     def _columns_needed(self) -> dict[str, frozenset[str]]:
         """The columns that it reads of each declared stream; other logs have all of theirs, always."""
-        graph = self.plan.graph
-        declared, read = {node.id for node in graph.sources}, columns_read(graph)
-        return {log: read[log] if log in declared else frozenset() for log in self.plan.unit.inputs}
-
-
-def _within(epochs: Sequence[Epoch], most_rows: float) -> list[Epoch]:
-    """The first epochs whose rows are no more than that; one at least."""
-    taken: list[Epoch] = []
-    rows = 0
-    for epoch in epochs:
-        if taken and rows + epoch.rows > most_rows:
-            break
-        taken.append(epoch)
-        rows += epoch.rows
-    return taken
+        read = columns_read(self.plan.graph)
+        return {log: read.get(log, frozenset()) for log in self.plan.unit.inputs}

@@ -34,13 +34,17 @@ KeySamples: TypeAlias = Mapping[str, Mapping[str, KeySample]]
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Epochs of a log that a run reads, and the log's watermark behind them."""
+    """Epochs of a log that a run reads, and the log's watermark behind them.
+
+    Rows before `from_ts` do not count, if it is given.
+    """
 
     folder: Path
     columns: pa.Schema
     epochs: tuple[Epoch, ...]
     watermark: int
     needed: frozenset[str]
+    from_ts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,7 @@ class ReadStream:
     handed: HandedRows | None = None
     flush: bool = False  # the stream has ended: nothing is held back any more
     now_us: int | None = None  # the mill's time, where it is not the wall clock's
+    replay: HandedRows | None = None  # rows that could not be read before; the source is not asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from slicemill.errors import counted
+from slicemill.esl.render.words import timestamp_text
 from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.alert import Alert
 from slicemill.esl.types.catalog import (
+    AlteredQuery,
+    AlteredStream,
     DerivedStream,
     DroppedName,
     QueryDefinition,
@@ -16,22 +20,25 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.function import FunctionDefinition
+from slicemill.esl.types.lives import LifeChange
 from slicemill.esl.types.model import ModelDefinition, ModelTemplate
 from slicemill.esl.types.query import SelectQuery
+from slicemill.esl.types.replay import Replay
 from slicemill.esl.types.schema import Schema
-from slicemill.time import format_us
+from slicemill.time import BEGINNING, format_us
 
 
 def describe(statement: Statement) -> tuple[str, str]:
     """The kind of a statement, and what it declares."""
     if isinstance(statement, Stream):
-        return "stream", f"{_declared(statement)}; {_time(statement)}; from {statement.source}"
+        told = f"{_declared(statement)}; {_time(statement)}; from {statement.source}"
+        return "stream", f"{told}{_retained(statement)}"
     if isinstance(statement, DerivedStream):
-        return "stream", f"{_columns(statement.schema)}; from a query"
+        return "stream", f"{_columns(statement.schema)}; from a query{_retained(statement)}"
     if isinstance(statement, Classifier):
         return "classifier", _classifier(statement)
     if isinstance(statement, Table):
-        return "table", f"{_declared(statement)}; from {statement.source}"
+        return "table", f"{_declared(statement)}; {_rows_of(statement)}"
     if isinstance(statement, AggregateDefinition):
         return "aggregate", _aggregate(statement)
     if isinstance(statement, ModelDefinition):
@@ -42,14 +49,23 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "model", f"{statement} gives {columns}: {', '.join(results)}"
     if isinstance(statement, FunctionDefinition):
         return "function", _function(statement)
+    if isinstance(statement, Alert):
+        return "alert", _alert(statement)
+    if isinstance(statement, Replay):
+        return "replay", "bad rows, tried again" if statement.outcome is None else str(statement.outcome)
+    if isinstance(statement, (AlteredQuery, AlteredStream)):
+        return "alter", describe(statement.after)[1]
     if isinstance(statement, DroppedName):
         return "drop", statement.kind.lower()
+    if isinstance(statement, LifeChange):
+        return statement.action.lower(), statement.kind.lower()
     if isinstance(statement, Setting):
         whom = f" for {statement.component}" if statement.component is not None else ""
         return "set", f"{statement.value}{whom}"
     if isinstance(statement, QueryDefinition):
         kind = "query" if statement.continuous else "ad hoc query"
-        return kind, f"{_columns(statement.schema)}{_options(statement)}"
+        told = f"{_columns(statement.schema)}{_options(statement)}{_retained(statement)}"
+        return kind, f"{told}{_begins(statement)}"
     windowed = isinstance(statement.query, SelectQuery)
     return "view", f"{_columns(statement.schema)}; {'of windows' if windowed else 'of tables'}"
 
@@ -66,10 +82,30 @@ def _declared(relation: Stream | Table) -> str:
     )
 
 
+def _rows_of(table: Table) -> str:
+    key = f"key {', '.join(table.key)}; " if table.key else ""
+    if table.owns_rows:
+        return f"{key}rows of its own"
+    if table.materialized is not None:
+        return f"{key}what {table.materialized.name} comes to"
+    again = "" if table.refresh_us is None else f", every {format_us(table.refresh_us)}"
+    return f"{key}from {table.source}{again}"
+
+
 def _time(stream: Stream) -> str:
     if stream.kind is TimestampKind.EXTERNAL:
         return f"ordered by {stream.time_column}"
     return "stamped on arrival" if stream.kind is TimestampKind.INTERNAL else "latent timestamps"
+
+
+def _retained(statement: Stream | DerivedStream | QueryDefinition) -> str:
+    return f"; retained for {format_us(statement.retain_us)}" if statement.retain_us is not None else ""
+
+
+def _begins(query: QueryDefinition) -> str:
+    if query.begins_us is None:
+        return ""
+    return f"; from {'the beginning' if query.begins_us == BEGINNING else timestamp_text(query.begins_us)}"
 
 
 def _classifier(classifier: Classifier) -> str:
@@ -100,6 +136,12 @@ def _function(definition: FunctionDefinition) -> str:
     meant = f"in Python: {definition.external}" if python else definition.body
     given = "rows of " * isinstance(definition.returns, Schema)
     return f"{definition.parameters} gives {given}{definition.returns}; {meant}"
+
+
+def _alert(alert: Alert) -> str:
+    what = f"when {alert.text}" if alert.condition is not None else "each set of rows"
+    held = f" for {format_us(alert.for_us)}" if alert.for_us else ""
+    return f"on {alert.on}, {what}{held}"
 
 
 def _options(query: QueryDefinition) -> str:

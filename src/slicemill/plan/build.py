@@ -14,26 +14,32 @@ from slicemill.esl.types.catalog import (
     TimestampKind,
     View,
 )
+from slicemill.esl.types.changing import schema_below
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.expression import ColumnRef, Expr, as_in_input, columns_of, conjunction, conjuncts
 from slicemill.esl.types.query import Continuous, FrameUnit, JoinKind, QueryInput, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationInput, RelationQuery, SelectItem
-from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
+from slicemill.esl.types.schema import TIMESTAMP, Column, Schema, changelog
 from slicemill.operators.asof.spec import AsOfJoin
 from slicemill.operators.classify.spec import Classify
 from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.group.spec import GroupAggregate
 from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.join_changes.spec import JoinChanges
 from slicemill.operators.lookup.spec import Lookup, Materialize
 from slicemill.operators.operator import Operator
 from slicemill.operators.over.spec import WindowAggregate
+from slicemill.operators.punctuated_join.spec import PunctuatedJoin
 from slicemill.operators.reorder.spec import Reorder
 from slicemill.operators.select.spec import Filter, Project
+from slicemill.operators.session_changes.spec import SessionChanges
 from slicemill.operators.sessions.spec import SessionAggregate
 from slicemill.operators.streams.spec import QueryResults, Scan, Source
 from slicemill.operators.table_call.spec import TableCall
 from slicemill.operators.union.spec import Merge
+from slicemill.operators.unnest.spec import Unnest
+from slicemill.operators.window_changes.spec import WindowChanges
 from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.changing_results import changing_groups, first_rows, projected, told
 from slicemill.plan.reads import as_query, views_to_answer
@@ -162,14 +168,23 @@ class _Builder:
         """Streams are joined first, then each finite relation is looked up; conditions run where they can."""
         if len(select.inputs) == 1:
             node = self._input(select.inputs[0], name)
+            if select.corrections is not None and select.corrections.late is not None:
+                late = self.relation(select.corrections.late.stream)
+                node = self.add(f"{name}: with late tuples", Merge(), (node, late), node.schema, node.kind)
             return node if _counts_rows(select) else self._filter(node, select.where, f"{name}: where")
         pending = list(conjuncts(select.where))
         streams = [entry for entry in select.inputs if not entry.finite]
         node = self._input(streams[0], name)
         outer = next((entry for entry in streams if entry.kind is not JoinKind.INNER), None)
         stream_alias = streams[0].alias
-        if any(entry.as_of is not None for entry in streams):
+        if any(entry.schema.changelog for entry in streams):
+            node = self._changing_join(streams, node, pending, name)
+            stream_alias = ""
+        elif any(entry.as_of is not None for entry in streams):
             node = self._as_of(streams, node, pending, name)
+            stream_alias = ""
+        elif any(entry.closes is not None for entry in streams):
+            node = self._punctuated_join(streams, node, pending, name)
             stream_alias = ""
         elif outer is not None:
             node = self._outer_join(streams, outer, node, pending, name)
@@ -200,8 +215,13 @@ class _Builder:
             below = as_in_input(own) if alias else own
             node = self._filter(node, below, f"{name}: before {entry.alias}")
         schema = Schema((*before, *_qualified(entry.alias, entry.schema)))
-        assert call.query is not None and call.arguments is not None, "it is a call"
-        operator = TableCall(alias, entry.alias, call.relation, call.query, call.arguments)
+        assert call.arguments is not None, "it is a call"
+        operator: TableCall | Unnest
+        if call.query is None:
+            ((_, elements),) = call.arguments
+            operator = Unnest(alias, entry.alias, elements, left=entry.left_on is not None)
+        else:
+            operator = TableCall(alias, entry.alias, call.relation, call.query, call.arguments)
         node = self.add(f"{name}: call {entry.alias}", operator, (node,), schema, node.kind)
         return self._filter(node, _take(pending, schema), f"{name}: of {entry.alias}")
 
@@ -242,6 +262,45 @@ class _Builder:
         join = AsOfJoin((left.alias, right.alias), keys, right.as_of.left, right.as_of.strict, window)
         return self.add(f"{name}: as-of join", join, (first, versions), Schema(columns))
 
+    def _changing_join(self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str) -> Node:
+        """A join of tables that change. Its schema has both keys, if there are two."""
+        inputs = (first, self._input(streams[1], name))
+        both = list(zip(streams, inputs, strict=True))
+        columns = [column for s, i in both for column in _qualified(s.alias, i.schema.own)]
+        places = {
+            column.name: (port, own.name)
+            for port, (s, i) in enumerate(both)
+            for column, own in zip(_qualified(s.alias, i.schema.own), i.schema.own, strict=True)
+        }
+        kind = streams[1].kind
+        condition = _take(pending, Schema(tuple(columns))) if kind is JoinKind.INNER else streams[1].on
+        keys, _ = keys_of(conjuncts(condition), places)
+        schema = changelog(columns, schema_below(streams).key)
+        aliases = (streams[0].alias, streams[1].alias)
+        retracts = (first.schema.changelog, inputs[1].schema.changelog)
+        join = JoinChanges(aliases, keys, condition, kind, retracts)
+        return self.add(f"{name}: join", join, inputs, schema)
+
+    def _punctuated_join(
+        self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str
+    ) -> Node:
+        """Conditions are asked of pairs, and of results: a tuple that closes is there for that, too."""
+        inputs = (first, self._input(streams[1], name))
+        columns = [c for s, i in zip(streams, inputs, strict=True) for c in _qualified(s.alias, i.schema)]
+        places = {
+            c.name: (int(p >= len(first.schema)), c.origin.column) for p, c in enumerate(columns) if c.origin
+        }
+        kind, schema = streams[1].kind, Schema(tuple(columns))
+        condition = _take(pending, schema) if kind is JoinKind.INNER else streams[1].on
+        keys, _ = keys_of(conjuncts(condition), places)
+        closes = [None if entry.closes is None else as_in_input(entry.closes) for entry in streams]
+        lengths = [None if entry.window is None else entry.window.extent for entry in streams]
+        aliases = (streams[0].alias, streams[1].alias)
+        join = PunctuatedJoin(
+            aliases, keys, condition, kind, (closes[0], closes[1]), (lengths[0], lengths[1])
+        )
+        return self.add(f"{name}: join", join, inputs, schema)
+
     def _outer_join(
         self, streams: list[QueryInput], outer: QueryInput, first: Node, pending: list[Expr], name: str
     ) -> Node:
@@ -272,9 +331,29 @@ class _Builder:
             return self.add(f"{name}: aggregate", operator, (node,), schema)
         if select.slide is not None or select.session is not None:
             columns += [Column("window_start", TIMESTAMP), Column("window_end", TIMESTAMP)]
+        if select.session is not None and select.corrections is not None:
+            every = select.corrections.every
+            assert every is not None, "the binder has refused LATE"
+            early = SessionChanges(select.group_by, select.aggregates, select.session, every)
+            schema = changelog((*groups, *columns), select.corrected_key)
+            return self.add(f"{name}: sessions", early, (node,), schema)
         if select.session is not None:
             sessions = SessionAggregate(select.group_by, select.aggregates, select.session)
             return self.add(f"{name}: sessions", sessions, (node,), Schema((*groups, *columns)))
+        if select.corrections is not None:
+            (window,) = (entry.window for entry in windowed)
+            assert window is not None and window.extent is not None and window.slide is not None
+            told_early = WindowChanges(
+                select.group_by,
+                select.aggregates,
+                window.extent,
+                window.slide,
+                select.corrections.every,
+                select.corrections.late,
+                window.grows,
+            )
+            schema = changelog((*groups, *columns), select.corrected_key)
+            return self.add(f"{name}: windows", told_early, (node,), schema)
         single = len(streams) == 1
         windows = tuple(
             (None if single else _time_of(entry).name, entry.window)

@@ -41,7 +41,12 @@ def first_rows(builder: GraphBuilder, select: SelectQuery, node: Node, name: str
     if select.rank is not None:
         assert select.rank.limit is not None, "the binder asks for a limit"
         shown = select.rank.column.name if select.rank.shown else None
-        node = _top(builder, select.rank.by, select.rank.limit, shown, node, name)
+        if select.rank.by.of_one_time and not node.schema.changelog:
+            columns = (*node.schema.own, *((Column(shown, BIGINT),) if shown is not None else ()))
+            at_close = WindowTop(select.rank.by, select.rank.limit, shown)
+            node = builder.add(f"{name}: top", at_close, (node,), Schema(columns))
+        else:
+            node = _top(builder, select.rank.by, select.rank.limit, shown, node, name)
     if select.order is None:
         return node
     if select.slide is not None:

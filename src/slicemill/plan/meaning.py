@@ -51,7 +51,12 @@ def meaning(statement: Statement) -> Parts:
             "source": writer.written(statement.source),
         }
     if isinstance(statement, Table):
-        return {"columns": writer.written(statement.schema)}  # its rows may change
+        # Its rows may change, and where they come from.
+        return {
+            "columns": writer.written(statement.schema),
+            "key": writer.written((statement.key, statement.required)),
+            "query": writer.written(statement.materialized and statement.materialized.name.lower()),
+        }
     return {"definition": writer.written(statement)}
 
 

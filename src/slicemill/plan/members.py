@@ -12,6 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.spec import JoinMember
+from slicemill.operators.models.spec import ModelMember
 from slicemill.operators.operator import SharedOperator, with_members
 from slicemill.operators.part.spec import Part
 from slicemill.plan.units import Unit
@@ -70,6 +72,26 @@ def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
     own = [node for node in unit.stateful_nodes if node in behind and graph[node].owner]
     parts = [node for node in unit.nodes if node in behind and isinstance(graph[node].operator, Part)]
     return [*own, *parts]
+
+
+def serves(before: QueryGraph, after: QueryGraph, name: str) -> bool:
+    """Has what is kept under a name all columns that are read of it from now on?
+
+    Joins and models keep of a row what somebody reads of it.
+    """
+    was, now = _member(before, name), _member(after, name)
+    if not isinstance(was, (JoinMember, ModelMember)) or not isinstance(now, (JoinMember, ModelMember)):
+        return True
+    return set(now.columns) <= set(was.columns)
+
+
+def _member(graph: QueryGraph, name: str) -> object:
+    part = graph.nodes.get(name)
+    if part is None or not isinstance(part.operator, Part):
+        return None
+    shared = graph[part.inputs[0]].operator
+    assert isinstance(shared, SharedOperator), "it is a part of one"
+    return next(member for member in shared.members if member.name == part.operator.member)
 
 
 def _kept(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:

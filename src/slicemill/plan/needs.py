@@ -6,8 +6,9 @@ and not take the stream with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from slicemill.esl.types.catalog import LATE
 from slicemill.esl.types.expression import (
@@ -26,6 +27,8 @@ from slicemill.operators.registry import kind_of
 from slicemill.plan.logs import log_of
 
 _SAFE = {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "isnull", "isnotnull", "like"}
+_REMEMBERED = 1 << 14  # nodes, and what each reads: those of some thousand queries stay as they are
+_MOST_CONDITIONS = 64  # that are tried on each row before it is stored
 _OF_THE_ROW = (ColumnRef, Literal, Call, Cast, Case)
 
 
@@ -36,21 +39,43 @@ class Need:
     condition: Expr | None
     columns: frozenset[str]
 
+    def with_columns(self, names: Iterable[str]) -> Need:
+        return Need(self.condition, self.columns.union(names))
+
     @property
     def read(self) -> frozenset[str]:
         """The columns that the condition looks at."""
         return frozenset() if self.condition is None else columns_of(self.condition)
 
 
-def needs_of(streams: Iterable[str], graph: QueryGraph) -> dict[str, Need]:
-    """What all queries together need of each stream, and of its late tuples."""
+def needs_of(graph: QueryGraph) -> dict[str, Need]:
+    """What a graph needs of each source that it reads."""
     read = columns_read(graph)
-    needs = {}
+    return {node.id: Need(_needed_rows(node.id, graph), read[node.id]) for node in graph.sources}
+
+
+def needed_together(
+    streams: Iterable[str],
+    needs: Iterable[Mapping[str, Need]],
+    whole: Mapping[str, Iterable[str]] | None = None,
+) -> dict[str, Need]:
+    """What all statements, each of which has its needs, need of each stream and of its late tuples.
+
+    Of those that are stored `whole`, with these columns, somebody may want anything later.
+    """
+    wanted: dict[str, list[Need]] = {}
+    for one in needs:
+        for source, need in one.items():
+            wanted.setdefault(source, []).append(need)
+    found = {}
     for stream in streams:
-        late = stream + LATE
-        condition = None if late in graph.nodes else needed_rows(stream, graph)
-        needs[stream] = Need(condition, read.get(stream, frozenset()) | read.get(late, frozenset()))
-    return needs
+        if whole is not None and stream in whole:
+            found[stream] = Need(None, frozenset(whole[stream]))
+            continue
+        own, late = wanted.get(stream, []), wanted.get(stream + LATE, [])
+        columns = frozenset[str]().union(*(need.columns for need in (*own, *late)))
+        found[stream] = Need(None if late else _either(need.condition for need in own), columns)
+    return found
 
 
 def cannot_fail(expr: Expr) -> bool:
@@ -69,21 +94,25 @@ def _is_safe(part: Expr) -> bool:
     return part.function in _SAFE and not periods
 
 
-def needed_rows(stream: str, graph: QueryGraph) -> Expr | None:
-    """The condition that some query has on the stream's rows; None where all rows are needed."""
-    conditions: dict[Expr, None] = {}
-    for node in graph.consumers(stream):
-        for condition in _selections(node, stream, graph):
-            if condition is None or not cannot_fail(condition):
-                return None
-            conditions[condition] = None
-    if not conditions:
-        return Literal(False, BOOLEAN)
-    return _disjunction(list(conditions))
+def _needed_rows(source: str, graph: QueryGraph) -> Expr | None:
+    """The condition that somebody has on the rows of a source; None where all rows are needed."""
+    found = [c for node in graph.consumers(source) for c in _selections(node, source, graph)]
+    return _either(c if c is not None and cannot_fail(c) else None for c in found)
+
+
+def _either(conditions: Iterable[Expr | None]) -> Expr | None:
+    """The condition that some condition holds; None, for all rows, where somebody wants all, or so many
+    would have to be tried that it costs more than it saves."""
+    distinct: dict[Expr, None] = {}
+    for condition in conditions:
+        if condition is None or len(distinct) == _MOST_CONDITIONS:
+            return None
+        distinct[condition] = None
+    return _disjunction(list(distinct)) if distinct else Literal(False, BOOLEAN)
 
 
 def _disjunction(parts: Sequence[Expr]) -> Expr:
-    """The condition that some part holds, as a balanced tree: thousands of queries must not make it deep."""
+    """The condition that some part holds, as a balanced tree: many queries must not make it deep."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -100,26 +129,28 @@ def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None
 
 
 def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
-    """The columns of each node's output that something behind it reads."""
+    """The columns of each source that something behind it reads."""
     read: dict[str, set[str]] = {node.id: set() for node in graph}
     for node in reversed(list(graph)):  # each after all that read it
         if node.inputs and log_of(node, graph) is not None:
             # A log may be read by anybody.
             read[node.id].update(node.schema.names)
         for port, given in enumerate(node.inputs):
-            read[given] |= _columns_taken(node, port, graph[given], read[node.id])
-    return {node_id: frozenset(names) for node_id, names in read.items()}
+            taken = _columns_taken(node, port, frozenset(read[node.id]))
+            names = graph[given].schema.names
+            read[given].update(names if taken is None else taken.intersection(names))
+    return {node.id: frozenset(read[node.id]) for node in graph.sources}
 
 
-def _columns_taken(node: Node, port: int, given: Node, wanted: set[str]) -> set[str]:
-    """What an operator reads of an input, if `wanted` is read of its output."""
-    names = set(given.schema.names)
+@lru_cache(_REMEMBERED)
+def _columns_taken(node: Node, port: int, wanted: frozenset[str]) -> frozenset[str] | None:
+    """What an operator reads of an input, if `wanted` is read of its output; None for all there is."""
     operator, kind = node.operator, kind_of(node.operator)
     if kind.columns_read is None:
-        return names
+        return None
     read = kind.columns_read(operator, port, wanted)
     if not all(isinstance(part, _OF_THE_ROW) for expr in read.exprs for part in walk(expr)):
-        return names
+        return None
     taken = set(read.names).union(*(columns_of(expr) for expr in read.exprs))
     alias = kind.alias(operator, port)
-    return names & {name.removeprefix(f"{alias}.") if alias else name for name in taken}
+    return frozenset(name.removeprefix(f"{alias}.") if alias else name for name in taken)

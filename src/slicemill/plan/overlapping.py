@@ -105,25 +105,27 @@ class _House:
         return saved_by_sharing(one.members, there)
 
 
-def logs_read(graph: QueryGraph, root: str) -> frozenset[str]:
-    """The logs that a result is computed from in its unit: of a node in which others live, its own inputs."""
-    found: set[str] = set()
-    waiting, seen = [root], {root}
-    while waiting:
-        node = graph[waiting.pop()]
-        log = log_of(node, graph)
-        if log is not None and node.id != root:
-            found.add(log)
-            continue
-        sources: Sequence[str] = node.inputs
-        shared = graph[node.inputs[0]] if isinstance(node.operator, Part) else None
-        if isinstance(node.operator, Part) and shared and isinstance(shared.operator, SharedMultiJoin):
-            member = member_of(shared.operator, node.operator)
-            by_name = dict(zip(shared.operator.inputs, shared.inputs, strict=True))
-            sources = [by_name[name] for name in member.inputs]
-        waiting += [source for source in sources if source not in seen]
-        seen.update(sources)
-    return frozenset(found)
+def logs_read(unit: Unit, graph: QueryGraph) -> dict[str, frozenset[str]]:
+    """By log that a unit writes, the inputs that it comes from: of a node in which others live, its own."""
+    behind: dict[str, frozenset[str]] = {}  # by node
+    for node_id in unit.nodes:
+        read = [_given(source, graph, behind) for source in _sources(graph[node_id], graph)]
+        behind[node_id] = read[0] if len(read) == 1 else frozenset().union(*read)
+    return {log: behind[root] for root, log in unit.outputs}
+
+
+def _given(source: str, graph: QueryGraph, behind: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    log = log_of(graph[source], graph)
+    return behind.get(source, frozenset()) if log is None else frozenset([log])
+
+
+def _sources(node: Node, graph: QueryGraph) -> Sequence[str]:
+    shared = graph[node.inputs[0]] if isinstance(node.operator, Part) else None
+    if not isinstance(node.operator, Part) or not shared or not isinstance(shared.operator, SharedMultiJoin):
+        return node.inputs
+    member = member_of(shared.operator, node.operator)
+    by_name = dict(zip(shared.operator.inputs, shared.inputs, strict=True))
+    return [by_name[name] for name in member.inputs]
 
 
 def joined_on(
@@ -276,7 +278,9 @@ def _movable(graph: QueryGraph, node: Node, unit: Unit) -> _Movable | None:
     names = [content_of(graph, source) for source in sources]
     keys: dict[str, Expr] = {}
     if isinstance(join, SharedJoin):
-        if join.counts_rows or join.deadlines or join.judges_rows or len(join.keys[0]) != 1:
+        if join.counts_rows or join.expires_rows or join.deadlines or join.judges_rows:
+            return None
+        if len(join.keys[0]) != 1:
             return None
         ((left,), (right,)) = join.keys
         members = tuple(

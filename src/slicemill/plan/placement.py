@@ -257,7 +257,7 @@ def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placeme
 
 def permitted(unit: Unit, graph: QueryGraph, before: Placement) -> Placement:
     """The placement of before, or the one nearest to it that the queries of now allow."""
-    if before in placements_of(unit, graph, before.cells):
+    if before == ONE_CELL or before in placements_of(unit, graph, before.cells):
         return before
     return chosen(unit, graph, before.cells)
 

@@ -17,7 +17,9 @@ from slicemill.esl.types.catalog import Catalog, DerivedStream, QueryDefinition,
 from slicemill.esl.types.classifier import Classifier
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.operator import SharedOperator, with_members
+from slicemill.plan.apart import is_alone, joining, set_apart, unit_of
 from slicemill.plan.build import build_part
+from slicemill.plan.needs import Need, needs_of
 from slicemill.plan.optimize import optimize, share
 from slicemill.plan.overlapping import NOTHING_RUNS, PlacedQueries, gathered
 from slicemill.plan.reads import as_query, views_to_answer
@@ -26,10 +28,12 @@ from slicemill.plan.units import Unit, cut
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A graph whose operators are shared, and its units, those that feed others first."""
+    """A graph whose operators are shared, its units, those that feed others first, and what each of its
+    statements needs of streams."""
 
     graph: QueryGraph
     units: tuple[Unit, ...]
+    needs: tuple[Mapping[str, Need], ...] = ()
 
 
 @dataclass(slots=True)
@@ -41,8 +45,16 @@ class Planner:
     )  # by kind and name
     _defined: dict[str, Relation | AggregateDefinition] = field(default_factory=dict)
 
-    def plan(self, catalog: Catalog, placed: PlacedQueries = NOTHING_RUNS) -> Plan:
-        """`placed` says what is running, and where: there it stays."""
+    def plan(
+        self,
+        catalog: Catalog,
+        placed: PlacedQueries = NOTHING_RUNS,
+        apart: Mapping[str, bool] | None = None,
+    ) -> Plan:
+        """`placed` says what is running, and where: there it stays.
+
+        Queries `apart` have units of their own (`plan.apart`); True for those that are joining the others.
+        """
         defined = _definitions(catalog)
         if any(defined.get(name) is not found for name, found in self._defined.items()):
             self._known = {}  # something is gone, and its name may stand for something else by now
@@ -52,8 +64,35 @@ class Planner:
             found = known.get(name)
             plan = found[1] if found is not None and found[0] is statement else plan_of(statement, catalog)
             self._known[name] = statement, plan
-        plan = together(plan for _, plan in self._known.values())
-        return Plan(*gathered(plan.graph, plan.units, placed))
+        shared: list[Plan] = []
+        nodes: dict[str, Node] = {}
+        own: list[Unit] = []
+        for statement, plan in self._known.values():
+            name = statement.name
+            is_apart = apart is not None and name in apart and isinstance(statement, QueryDefinition)
+            if apart is None or not is_apart or is_alone(plan.units, name):
+                shared.append(plan)
+                continue
+            nodes_apart, unit = set_apart(plan.graph, plan.units, name)
+            nodes |= nodes_apart
+            own.append(unit)
+            if apart[name]:
+                shared.append(Plan(*joining(plan.graph, plan.units, name)))
+            else:  # what feeds it runs in any case
+                shared.append(without_query(plan, name))
+        plan = together(shared)
+        graph, units = gathered(plan.graph, plan.units, placed)
+        needs = tuple(need for _, plan in self._known.values() for need in plan.needs)
+        return Plan(QueryGraph({**graph.nodes, **nodes}, graph.streams), (*units, *own), needs)
+
+
+def without_query(plan: Plan, query: str) -> Plan:
+    """What the plan of a query has for the streams that it reads."""
+    unit = unit_of(plan.units, query)
+    others = tuple(one for one in plan.units if one is not unit)
+    feeding = {node for one in others for root, _ in one.outputs for node in plan.graph.ancestors(root)}
+    kept = {node.id: node for node in plan.graph if node.id in feeding or node.id not in unit.nodes}
+    return Plan(QueryGraph(kept, plan.graph.streams), others)
 
 
 def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
@@ -63,7 +102,7 @@ def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
     queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}
     alone = replace(catalog, queries=queries)
     graph = share(optimize(build_part(alone, statement)), alone)
-    return Plan(graph, cut(graph))
+    return Plan(graph, cut(graph), (needs_of(graph),))
 
 
 def together(plans: Iterable[Plan]) -> Plan:

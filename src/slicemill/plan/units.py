@@ -9,7 +9,7 @@ where that lets a tuple be read once for all of them:
 | select from bid | all that only select, project or look up tables, of the same logs |
 | aggregates of bid by item | OVER windows, panes and groups of one log that are split by the same keys |
 | joins of open and bid on item = item | window joins that share slices, or one state per stream |
-| q | any other query, alone |
+| q | any other query, alone; so is one over rows that change: it begins with their table, whoever is there |
 
 A unit's id says what its queries have in common, so it lasts while queries come and go. State is kept by the
 ids of stateful nodes, which last as well (`rules.name_by_content`): whoever comes or goes, nodes that stay
@@ -108,6 +108,9 @@ def _between_logs(graph: QueryGraph, root: Node, kept: dict[str, str]) -> tuple[
 
 def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept: dict[str, str]) -> str:
     """The id of the unit that an output belongs to; no two kinds of units have one in common."""
+    if any(graph[node_id].schema.changelog for node_id, log in kept.items() if log in inputs):
+        # Whoever comes reads the log from its base: others have read that already.
+        return quoted(kept[root.id])
     stateful = [graph[node_id] for node_id in keeping_state(graph, nodes)]
     computing = [node for node in stateful if kind_of(node.operator).computes]
     boxes = sorted(node.id for node in stateful if node not in computing)

@@ -24,11 +24,16 @@ _MOST_OVERHEAD = 0.2
 choosing between them can gain."""
 
 
-def rows_within(quantum_s: float, overhead: npt.ArrayLike, per_row: npt.ArrayLike) -> Floats:
+def rows_within(
+    quantum_s: npt.ArrayLike,
+    overhead: npt.ArrayLike,
+    per_row: npt.ArrayLike,
+    most_overhead: float = _MOST_OVERHEAD,
+) -> Floats:
     """How many rows a run may take to end within the quantum, or as soon after it as overhead allows."""
     overhead = np.asarray(overhead, np.float64)
     with np.errstate(divide="ignore"):  # rows that cost nothing
-        found: Floats = (np.maximum(quantum_s, overhead / _MOST_OVERHEAD) - overhead) / per_row
+        found: Floats = (np.maximum(quantum_s, overhead / most_overhead) - overhead) / per_row
     return np.maximum(found, 1.0)
 
 

@@ -34,15 +34,14 @@ class Written(NamedTuple):
     statistics: UnitStatistics
 
 
-def made_of(node_id: str, graph: QueryGraph, inputs: Mapping[str, str]) -> MadeOf:
-    """What a row of a node is made of; `inputs` has the log of each node that is read."""
-    if node_id in inputs:
-        return inputs[node_id]
-    node = graph[node_id]
-    parts = tuple(made_of(given, graph, inputs) for given in node.inputs)
-    if len(parts) == 1:
-        return parts[0]
-    return Together(isinstance(node.operator, (WindowJoin, SharedJoin, SharedMultiJoin)), parts)
+def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf:
+    """What a row of a node is made of; `known` has the log of each node that is read, and remembers."""
+    if node_id not in known:
+        node = graph[node_id]
+        parts = tuple(made_of(given, graph, known) for given in node.inputs)
+        joined = isinstance(node.operator, (WindowJoin, SharedJoin, SharedMultiJoin))
+        known[node_id] = parts[0] if len(parts) == 1 else Together(joined, parts)
+    return known[node_id]
 
 
 def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:

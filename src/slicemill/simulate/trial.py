@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from slicemill.engine.mill import Mill
 from slicemill.engine.unit import RunningUnit
+from slicemill.engine.workers.inline import InlinePool
 from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText
 from slicemill.metrics.stages import Stages, recording
@@ -70,15 +71,19 @@ class TrialSamples:
 
 @contextmanager
 def opened_mill(
-    spark: SparkSession, source: SourceText, clock: Callable[[], int], policy: str = "fcfs"
+    where: SparkSession | InlinePool, source: SourceText, clock: Callable[[], int], policy: str = "fcfs"
 ) -> Iterator[Mill]:
-    """A mill with the queries of a script, in a home that goes with it.
+    """A mill with the queries of a script, on Spark or in this process, in a home that goes with it.
 
-    Its sources are not read, and its sinks get nothing: the rows of a trial are nobody's results. Keyed work
-    is split over all cores, as the cost model has it.
+    Its sources are not read, and its sinks get nothing: the rows of a trial are nobody's results. On Spark
+    keyed work is split over all cores, as the cost model has it.
     """
-    cells = spark.sparkContext.defaultParallelism
-    with Mill(spark, policy=policy, clock=clock, cells=cells, read_sources=False) as mill:
+    if isinstance(where, InlinePool):
+        opened = Mill(pool=where, policy=policy, clock=clock, cells=1, read_sources=False)
+    else:
+        cells = where.sparkContext.defaultParallelism
+        opened = Mill(where, policy=policy, clock=clock, cells=cells, read_sources=False)
+    with opened as mill:
         mill.execute(source)
         for sink in mill.sinks.names():
             mill.sinks.remove(sink)
@@ -107,7 +112,7 @@ class _Runs:
 
 
 def measure(
-    spark: SparkSession,
+    where: SparkSession | InlinePool,
     source: SourceText,
     every_s: float,
     samples: TrialSamples,
@@ -116,7 +121,7 @@ def measure(
 ) -> Costs:
     """Run each unit of a script alone over polls of several sizes. Time is virtual: nobody waits for rows."""
     clock = TrialClock(wall_clock_us())
-    with opened_mill(spark, source, clock) as mill:
+    with opened_mill(where, source, clock) as mill:
         progress("reading rows to measure with", 0.0)
         streams = samples.of(mill)
         found = {unit.id: _Runs() for unit in mill.dispatcher.units.values()}

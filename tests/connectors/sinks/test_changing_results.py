@@ -21,9 +21,11 @@ from slicemill.connectors.sinks.memory import MemoryTable
 from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.sinks.sink import SinkError
+from slicemill.engine.changing.compaction import folded
 from slicemill.esl.types.schema import INT, VARCHAR, Column, Schema, changelog
 from slicemill.rows import Row, Timed
 from slicemill.storage.arrow_schema import as_results
+from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL
 from slicemill.storage.home import Home
 from storage.faulty_files import Crashed, crashes_of
@@ -120,6 +122,35 @@ def test_after_a_crash_of_the_mill_at_any_step_the_table_is_right(
         home.close()
         assert deliver(open_home(home.folder), server.url) == []
         assert table(database) == by_repr(AFTER[committed - 1]), (files.mode, number)
+
+
+def folded_home(folder: Path) -> tuple[Home, Change]:
+    """A home with changes in three epochs, and the change that folds the first two."""
+    home = home_with(folder, "q", COUNTS)
+    for rows in (FIRST, SECOND, THIRD):
+        changes(home, rows)
+    log = home.logs["q"]
+    done = folded(log, COUNTS, log.epochs()[:2])
+    return home, Change(based={"q": (done.upto, done.base)})
+
+
+def test_a_table_that_has_missed_changes_is_replaced_whole_in_one_transaction(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
+    for number, files in enumerate(crashes_of(LOCAL)):
+        database.execute("DROP TABLE IF EXISTS q, slicemill_cursors")
+        home, fold = folded_home(tmp_path / str(number))
+        first = home.logs["q"].epochs()[0].number
+        with closing(open_sink(server.url, "q", COUNTS)) as sink, suppress(Crashed):
+            dying = SinkRunner(home, files=files)
+            dying.add("q", sink)
+            sink.resume(dying._deliveries["q"].cursor.id, -1)
+            sink.deliver(first, first, as_results(home.logs["q"].read(home.logs["q"].epochs()[0])))
+            home.commit(fold)
+            dying.deliver_new()
+        home.close()
+        deliver(open_home(home.folder), server.url)
+        assert table(database) == by_repr(AFTER[-1]), (files.mode, number)
 
 
 def test_a_transaction_that_aborts_leaves_the_table_as_it_was(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
 
 from connectors.sinks.logs import (
     EVERY_TYPE,
@@ -23,9 +24,11 @@ from connectors.sinks.logs import (
     numbers_home,
     pass_by,
 )
-from slicemill.connectors.results import ResultStreamReader, SlicemillSource, result_options
+from slicemill.connectors.results import ResultStreamReader, SlicemillSource, result_options, table_frame
 from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.engine.changing.compaction import folded
 from slicemill.errors import SlicemillError
+from slicemill.esl.types.schema import INT, VARCHAR, Column, changelog
 from slicemill.rows import Timed
 from slicemill.storage.changes import Change
 
@@ -51,6 +54,66 @@ def drained(frame: DataFrame, checkpoint: Path) -> list[int]:
     )
     query.awaitTermination()
     return [n for table in tables for n in table.column("n").to_pylist()]
+
+
+def test_the_table_of_now_is_a_data_frame(registered: SparkSession, tmp_path: Path) -> None:
+    schema = changelog((Column("item", VARCHAR), Column("n", INT)), ("item",))
+    home = home_with(tmp_path, "q", schema)
+    append(home, [Timed(1, ("insert", "a", 1)), Timed(2, ("insert", None, 3))])
+
+    def table() -> set[tuple[object, ...]]:
+        frame = table_frame(registered, home.folder, "q")
+        assert frame.columns == ["_ts", "item", "n"]
+        return set(map(tuple, frame.select("item", "n").collect()))
+
+    assert table() == {("a", 1), (None, 3)}
+    changes = [("update_before", "a", 1), ("update_after", "a", 2), ("delete", None, 3), ("insert", "b", 4)]
+    append(home, [Timed(3, row) for row in changes])
+    assert table() == {("a", 2), ("b", 4)}
+    log = home.logs["q"]
+    done = folded(log, schema, log.epochs())
+    home.commit(Change(based={"q": (done.upto, done.base)}))
+    append(home, [Timed(4, ("delete", "b", 4))])
+    assert table() == {("a", 2)}
+
+
+def test_a_task_folds_the_changes_of_a_table(tmp_path: Path) -> None:
+    schema = changelog((Column("item", VARCHAR), Column("n", INT)), ("item",))
+    home = home_with(tmp_path, "q", schema)
+    source = SlicemillSource({"home": str(home.folder), "query": "q", "mode": "table"})
+    assert source.schema().fieldNames() == ["_ts", "item", "n"]
+    reader = source.reader(source.schema())
+    assert reader.partitions() == []
+    append(home, [Timed(1, ("insert", "a", 1)), Timed(2, ("insert", "b", 3))])
+    append(home, [Timed(3, ("update_before", "a", 1)), Timed(3, ("update_after", "a", 2))])
+    append(home, [Timed(4, ("delete", "b", 3))])
+    (partition,) = pickle.loads(pickle.dumps(reader.partitions()))
+    table = pa.Table.from_batches(reader.read(partition))  # type: ignore[arg-type]
+    assert table.drop_columns(["_ts"]).to_pylist() == [{"item": "a", "n": 2}]
+
+
+def test_a_table_is_no_stream() -> None:
+    source = SlicemillSource({"home": "work", "query": "q", "mode": "table"})
+    with pytest.raises(SlicemillError, match="a stream of changes is read without it"):
+        source.streamReader(StructType())
+    with pytest.raises(SlicemillError, match="mode is log or table"):
+        result_options({"home": "work", "query": "q", "mode": "tables"})
+
+
+def test_a_stream_of_changes_begins_with_the_table_that_they_were_folded_into(
+    registered: SparkSession, tmp_path: Path
+) -> None:
+    schema = changelog((Column("n", INT),), ())
+    home = home_with(tmp_path, "q", schema)
+    append(home, [Timed(1, ("insert", 1)), Timed(2, ("update_before", 1)), Timed(2, ("update_after", 2))])
+    log = home.logs["q"]
+    done = folded(log, schema, log.epochs())
+    home.commit(Change(based={"q": (done.upto, done.base)}))
+    append(home, [Timed(3, ("delete", 2))])
+    frame = (
+        registered.readStream.format("slicemill").option("home", str(home.folder)).option("query", "q").load()
+    )
+    assert drained(frame, tmp_path / "checkpoint") == [2, 2]
 
 
 def test_a_batch_read_gives_the_rows_of_the_log_with_every_type(

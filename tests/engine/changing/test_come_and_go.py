@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from engine.changing.come_and_go import DECLARED, KINDS, RELATIONS, Step, play, sequences
+from engine.changing.catalogue import DECLARED, KINDS, RELATIONS
+from engine.changing.come_and_go import Step, play, sequences
 from slicemill.esl import bind
 from slicemill.operators import registry
 from slicemill.plan.planner import Planner

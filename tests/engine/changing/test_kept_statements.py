@@ -118,7 +118,7 @@ def test_another_query_of_the_same_name_and_columns_is_refused(tmp_path: Path, p
     told = refused(tmp_path, f"{STREAM} {OTHER}\n  CREATE QUERY q AS {after}")
     have = "have" if " and " in part else "has"
     assert f"2:3: error: query q is kept in {tmp_path}, and its {part} {have} changed: it was SELECT" in told
-    assert "hint: DROP QUERY q first, or give this one another name" in told
+    assert "hint: write CREATE OR REPLACE QUERY, or give this one another name" in told
     # Both hints work.
     start(tmp_path, f"{STREAM} {OTHER} CREATE QUERY q AS {before}; CREATE QUERY q2 AS {after}")
     start(tmp_path, "DROP QUERY q", f"{STREAM} {OTHER} CREATE QUERY q AS {after}")
@@ -293,3 +293,23 @@ def test_a_query_cannot_have_the_name_of_what_a_kept_stream_has_beside_its_rows(
     told = refused(tmp_path, OTHER, f"CREATE QUERY {name} AS SELECT k, w AS v, ts FROM r")
     assert f"stream s, kept in {tmp_path}, has rows under the name {name}" in told
     start(tmp_path, OTHER, "CREATE QUERY other AS SELECT k, w AS v, ts FROM r")
+
+
+def test_a_stream_with_more_columns_goes_on_under_another_name_beside_the_old_one(tmp_path: Path) -> None:
+    wider = STREAM.replace("v bigint", "v bigint, w bigint")
+    with fed_mill(tmp_path, Clock(), inline_pool()) as mill:
+        mill.execute(f"{STREAM}CREATE QUERY q AS SELECT k, v FROM s")
+        mill.open()
+        feed_rows(mill, "s", [(1, 10, SECOND)])
+        for statement in (wider, wider.replace("CREATE", "CREATE OR REPLACE")):
+            with pytest.raises(EslError) as caught:
+                mill.execute(statement)
+        assert "hint: give the new stream another name, and read both with UNION ALL" in str(caught.value)
+        mill.execute(
+            f"{wider.replace('STREAM s', 'STREAM s2')}"
+            "CREATE QUERY both AS SELECT k, CAST(NULL AS bigint) AS w FROM s UNION ALL SELECT k, w FROM s2"
+        )
+        feed_rows(mill, "s", [(2, 20, 2 * SECOND)])
+        feed_rows(mill, "s2", [(3, 30, 300, 3 * SECOND)])
+        finish(mill)
+        assert [timed.row for timed in mill.queries["both"].rows()] == [(2, None), (3, 300)]

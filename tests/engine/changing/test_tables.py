@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import pytest
 
 from slicemill.engine.mill import Mill
+from slicemill.engine.workers.plan_messages import unpacked
 from slicemill.errors import SlicemillError
 from slicemill.storage.check import check_home
 from slicemill.time import wall_clock_us
@@ -110,8 +110,8 @@ def test_plans_hold_the_name_of_a_table_and_the_home_one_version(tmp_path: Path)
         for number in (1, 10_000):
             mill.table("t", [(k, f"name {k}") for k in range(number)])
             (unit,) = mill.dispatcher.running.units
-            sizes.append(len(unit.pickled))
-            assert len(pickle.loads(unit.pickled).tables["t"]) == number
+            sizes.append(len(unit.packed))
+            assert len(unpacked(unit.packed).tables["t"]) == number
         assert sizes[0] == sizes[1]
         mill.home.free()
         assert len(list((home / "tables").iterdir())) == 1

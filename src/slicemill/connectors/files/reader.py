@@ -32,7 +32,7 @@ from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import ERRORS, WantedColumns, joined
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import CSV, JSON
-from slicemill.ingest.formats.unreadable import UnreadableFile, unreadable
+from slicemill.ingest.formats.unreadable import FILE_LOST, UnreadableFile, unreadable
 from slicemill.ingest.reader import SourceBatch
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
@@ -195,7 +195,7 @@ class FilesReader:
             self._form.close()
             if time.time_ns() - written_ns < _GROWING_NS:
                 raise
-            return f"this file cannot be read{' any further' if position else ''}: {problem.why}"
+            return f"{FILE_LOST}{' any further' if position else ''}: {problem.why}"
 
     def _batch(self, taken: list[FilePiece], lost: list[tuple[str, str]]) -> SourceBatch:
         pieces = self._form.parse(taken)

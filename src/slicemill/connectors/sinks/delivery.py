@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from slicemill.connectors.sinks.cursor import SinkCursor
-from slicemill.connectors.sinks.sink import Sink, SinkError
+from slicemill.connectors.sinks.sink import Sink, SinkError, TableSink
 from slicemill.storage.arrow_schema import as_results
 from slicemill.storage.log import Epoch, Log
 
@@ -104,9 +104,20 @@ class SinkDelivery:
         # Set again below, after each step that went well.
         self._last = None
         enough = 1 if self.sink.per_epoch else _ROWS_PER_DELIVERY
-        for epochs in ranges(self._log.epochs(after=last), enough):
+        waiting = self._log.epochs(after=last)
+        if isinstance(self.sink, TableSink) and self._log.missed(last) and self._log.base is not None:
+            last = self._begin_anew(self.sink, waiting.pop(0))
+        if other := self._of_other_columns(waiting):
+            last = other[-1].number
+            self.cursor.advance(last)
+        for epochs in ranges(waiting[len(other) :], enough):
             last = self._hand_over(epochs)
         self._last = last
+
+    def _of_other_columns(self, waiting: list[Epoch]) -> list[Epoch]:
+        """What a sink that a query declares has no columns for: results of a definition before it came."""
+        changes = self._log.changes_of_columns if self.name == self.cursor.log else ()
+        return [epoch for epoch in waiting if changes and epoch.number < changes[-1][0]]
 
     def _resumed(self) -> int:
         last = self.sink.resume(self.cursor.id, self.cursor.epoch)
@@ -118,9 +129,10 @@ class SinkDelivery:
             )
         if self.cursor.epoch < last:
             self.cursor.advance(last)
-        if 0 <= last < self._log.freed:
+        if self._log.missed(last):
             gone = f"after {last}, up to {self._log.freed},"
-            self._report(f"sink {self.name}: epochs {gone} are freed; it goes on after them")
+            goes_on = "begins anew with the table" if self._log.base is not None else "goes on after them"
+            self._report(f"sink {self.name}: epochs {gone} are freed; it {goes_on}")
         return last
 
     def _hand_over(self, epochs: list[Epoch]) -> int:
@@ -130,6 +142,11 @@ class SinkDelivery:
         self._rows += table.num_rows
         self.cursor.advance(last)
         return last
+
+    def _begin_anew(self, sink: TableSink, base: Epoch) -> int:
+        sink.replace(base.number, as_results(self._log.read(base)))
+        self.cursor.advance(base.number)
+        return base.number
 
     def _fail(self, problem: Exception) -> None:
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._failures)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.json_values import plain
-from slicemill.esl.types.schema import TIMESTAMP, Kind, Schema
+from slicemill.esl.types.schema import TIMESTAMP, Schema, Type
 from slicemill.storage.arrow_schema import TS, from_arrow
 
 SUFFIX = "jsonl"
@@ -23,19 +23,19 @@ _NO_HEAD: Mapping[str, str] = {}
 
 def encode(table: pa.Table) -> bytes:
     """Rows as objects; JSON has no types for times, decimals and bytes, see `json_values`."""
-    kinds = {TS: TIMESTAMP.kind} | {column.name: column.type.kind for column in from_arrow(table.schema)}
-    columns = [column_values(table.column(name), kind) for name, kind in kinds.items()]
-    return "".join(json_line(row, kinds) for row in zip(*columns, strict=True)).encode()
+    types = {TS: TIMESTAMP} | {column.name: column.type for column in from_arrow(table.schema)}
+    columns = [column_values(table.column(name), type_) for name, type_ in types.items()]
+    return "".join(json_line(row, types) for row in zip(*columns, strict=True)).encode()
 
 
-def json_line(row: Iterable[object], kinds: Mapping[str, Kind], head: Mapping[str, str] = _NO_HEAD) -> str:
-    """A row as one line; `kinds` has its columns, and `head` what stands in front of them."""
-    values = {name: plain(value, kind) for (name, kind), value in zip(kinds.items(), row, strict=True)}
+def json_line(row: Iterable[object], types: Mapping[str, Type], head: Mapping[str, str] = _NO_HEAD) -> str:
+    """A row as one line; `types` has its columns, and `head` what stands in front of them."""
+    values = {name: plain(value, type_) for (name, type_), value in zip(types.items(), row, strict=True)}
     return json.dumps({**head, **values}, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def result_line(query: str, schema: Schema, timed: tuple[int | None, Sequence[object]]) -> str:
     """A result of `slicemill run --json`: which query's, when (not of ad hoc ones), and its columns."""
     ts, row = timed
-    kinds = {TS: TIMESTAMP.kind} | {column.name: column.type.kind for column in schema}
-    return json_line((ts, *row), kinds, {"query": query})
+    types = {TS: TIMESTAMP} | {column.name: column.type for column in schema}
+    return json_line((ts, *row), types, {"query": query})

@@ -9,20 +9,22 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
-from slicemill.esl.types.schema import Kind
+from slicemill.esl.types.schema import TIMESTAMP, Kind, Type
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def plain(value: object, kind: Kind) -> object:
+def plain(value: object, type_: Type) -> object:
     """A value as JSON has it.
 
     Times are ISO 8601 in UTC, intervals microseconds, decimals text with all their digits, bytes base64.
 
-    >>> plain(1_500_000, Kind.TIMESTAMP), plain(float("nan"), Kind.DOUBLE), plain(None, Kind.DATE)
+    >>> plain(1_500_000, TIMESTAMP), plain(float("nan"), Type(Kind.DOUBLE)), plain(None, Type(Kind.DATE))
     ('1970-01-01T00:00:01.500000Z', 'NaN', None)
     """
-    convert = _PLAIN.get(kind)
+    if type_.element is not None and value is not None:
+        return [plain(element, type_.element) for element in cast(tuple[object, ...], value)]
+    convert = _PLAIN.get(type_.kind)
     return value if value is None or convert is None else convert(value)
 
 
@@ -57,7 +59,7 @@ def _bytes(value: object) -> object:
 
 def _period(value: object) -> object:
     begin, end = cast(tuple[int, int], value)
-    return {"begin": plain(begin, Kind.TIMESTAMP), "end": plain(end, Kind.TIMESTAMP)}
+    return {"begin": plain(begin, TIMESTAMP), "end": plain(end, TIMESTAMP)}
 
 
 _PLAIN: dict[Kind, Callable[[object], object]] = {

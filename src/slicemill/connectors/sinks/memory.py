@@ -73,6 +73,10 @@ class MemoryTable:
             self._changes = inserts_of(pa.concat_tables([self._changes, table]), self._schema)
             self._last = last
 
+    def replace(self, last: int, table: pa.Table) -> None:
+        with self._lock:
+            self._changes, self._last = table, last
+
     def close(self) -> None:
         """The rows stay: they are what the sink is for."""
 

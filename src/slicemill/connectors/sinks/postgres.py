@@ -12,7 +12,8 @@ was played back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl, quote, urlencode
@@ -60,6 +61,8 @@ def postgres_type(type_: Type) -> str:
     """
     if type_.kind is Kind.DECIMAL:
         return f"numeric({type_.precision}, {type_.scale})"
+    if type_.element is not None:
+        return f"{postgres_type(type_.element)}[]"
     return _TYPES[type_.kind]
 
 
@@ -139,13 +142,19 @@ class PostgresSink:
             return self._position(self._connection)
 
     def deliver(self, first: int, last: int, table: pa.Table) -> None:
+        with self._moving(first, last) as cursor:
+            self._take(cursor, table)
+
+    @contextmanager
+    def _moving(self, first: int, last: int) -> Iterator[Cursor]:
+        """A transaction that moves the cursor over the epochs `first` … `last`."""
         connection = self._connection
         assert connection is not None, "resume the sink first"
         with connection.transaction(), connection.cursor() as cursor:
             found = self._position(connection)
             if found >= first:
                 raise SinkError(f"{CURSORS} has {self._query} at epoch {found}, so {first} is not next")
-            self._take(cursor, table)
+            yield cursor
             cursor.execute(f"UPDATE {CURSORS} SET epoch = %s WHERE query = %s", [last, self._query])
 
     def _take(self, cursor: Cursor, table: pa.Table) -> None:
@@ -201,6 +210,13 @@ class PostgresTable(PostgresSink):
         self._changes = schema
         self._keys = tuple(column for column in schema.own if column.name in schema.key)
 
+    def replace(self, last: int, table: pa.Table) -> None:
+        from psycopg.sql import SQL
+
+        with self._moving(last, last) as cursor:
+            cursor.execute(SQL("DELETE FROM {}").format(self._target()))
+            _copy(cursor, self._target(), self._columns, table)
+
     def _take(self, cursor: Cursor, table: pa.Table) -> None:
         from psycopg.sql import SQL, Identifier
 
@@ -234,15 +250,21 @@ def _copy(cursor: Cursor, target: Identifier, columns: Sequence[Column], table: 
 
     names = SQL(", ").join(Identifier(column.name) for column in columns)
     values = [
-        [
-            _CONVERT.get(column.type.kind, _same)(value)
-            for value in column_values(table.column(column.name), column.type.kind)
-        ]
+        [_converted(value, column.type) for value in column_values(table.column(column.name), column.type)]
         for column in columns
     ]
     with cursor.copy(SQL("COPY {} ({}) FROM STDIN").format(target, names)) as copy:
         for row in zip(*values, strict=True):
             copy.write_row(row)
+
+
+def _converted(value: object, type_: Type) -> object:
+    if type_.element is not None:
+        element = type_.element
+        return (
+            None if value is None else [_converted(one, element) for one in cast(tuple[object, ...], value)]
+        )
+    return _CONVERT.get(type_.kind, _same)(value)
 
 
 def _make_missing(connection: Connection, table: Identifier, columns: Composable) -> None:

@@ -80,6 +80,16 @@ class SinkRunner:
         for delivery in list(self._deliveries.values()):
             delivery.deliver_new()
 
+    def deliver_rest(self, name: str) -> int:
+        """Hand a sink all that is there, here and now; how many rows it has not taken."""
+        delivery = self._deliveries[name]
+        delivery.deliver_new()
+        return self._home.logs[delivery.cursor.log].rows_after(delivery.cursor.epoch)
+
+    def problem(self, name: str) -> str:
+        """Why a sink takes nothing."""
+        return self._deliveries[name].status().error or "it is still at work"
+
     def notify(self) -> None:
         """Something is new in the result logs."""
         with self._changed:

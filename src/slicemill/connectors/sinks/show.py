@@ -32,6 +32,8 @@ def show_value(value: object, type_: Type) -> str:
         return format_us(value).lower()
     if type_.kind is Kind.PERIOD and isinstance(value, tuple):
         return f"[{show_timestamp(value[0])}, {show_timestamp(value[1])})"
+    if type_.element is not None and isinstance(value, tuple):
+        return f"[{', '.join(show_value(one, type_.element) for one in value)}]"
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)

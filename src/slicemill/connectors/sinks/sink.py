@@ -8,7 +8,7 @@ delivery again, under the same number.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -37,3 +37,14 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of what `resume` has opened; a sink may be resumed after."""
+
+
+@runtime_checkable
+class TableSink(Sink, Protocol):
+    """A sink that holds the table which changes come to."""
+
+    def replace(self, last: int, table: pa.Table) -> None:
+        """Have the rows of the table after epoch `last`, given as inserts, in place of all that is there.
+
+        Changes between what the sink has and this epoch are gone.
+        """

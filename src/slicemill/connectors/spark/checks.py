@@ -61,7 +61,8 @@ def spark_type(type_: Type) -> s.DataType:
         assert type_.precision is not None and type_.scale is not None
         return s.DecimalType(type_.precision, type_.scale)
     if type_.kind not in _SPARK:
-        raise SlicemillError(f"a column of a source cannot be {type_}")
+        hint = "declare it as VARCHAR, and take it apart with split(column, ',')"
+        raise SlicemillError(f"a column of a Spark source cannot be {type_}; {hint}")
     return _SPARK[type_.kind]
 
 

@@ -16,27 +16,32 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
-from slicemill.plan.members import names_of_state, without_outputs
+from slicemill.plan.members import names_of_state, serves, without_outputs
 from slicemill.plan.overlapping import HeldStates, PlacedQueries, joined_on, logs_read
 from slicemill.plan.placement import Placement, PlacementKind, judges_rows
-from slicemill.storage.arrow_schema import to_arrow
+from slicemill.storage.arrow_schema import to_arrow, without_defaults
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
 # Of a unit: logs that it wrote for queries and streams which a start has not declared.
 LEFT_OUT = "left_out"
+# Of a unit: what goes with its state when it begins anew.
+_OF_STATE = frozenset(("due", "failed", "resumable", "newcomers", "latest", "heavy"))
 
 
 def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
-    """The fields of a new unit: it reads epochs that come after those that are in the logs now."""
-    cursors = {log: home.logs[log].head for log in plan.unit.inputs}
+    """The fields of a new unit: it reads epochs that come after those that are in the logs now.
+
+    Of a changelog it reads all: its base, which is the table as it was then, and the changes since.
+    """
+    cursors = _beginnings(plan.unit.inputs, home)
     return {
         "placement": Placement.of(plan.exchanges).plain(),
         "joined_on": joined_on(plan.unit, plan.graph),
         "cursors": cursors,
         "outputs": _written(plan),
-        "since": {log: _newest_ts(logs, home) for log, logs in _read_by(plan).items()},
+        "since": {log: newest_ts(logs, home) for log, logs in logs_read(plan.unit, plan.graph).items()},
         "input_watermarks": {},
         "output_watermarks": {},
         "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
@@ -64,28 +69,51 @@ def without_newcomers(plan: UnitPlan, known: Collection[str]) -> UnitPlan:
     return replace(plan, unit=unit, graph=graph)
 
 
-def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
+def joined(
+    plan: UnitPlan,
+    before: RunningUnit,
+    home: Home,
+    anew: Collection[str] = (),
+    replaced: Collection[str] = (),
+) -> dict[str, Any]:
     """The changed fields of a unit, which has read all epochs, when it gets the members of a plan.
 
-    Queries that come count what comes from now on; joins among them also get what is stored for others, where
-    it serves them (S23).
+    Queries that come, or begin `anew`, count what comes from now on; joins among them also get what is stored
+    for others, where it serves them (S23). One that is `replaced` keeps the state that has the names of
+    before; where all of it is there, it is as complete as it was.
     """
-    graph, written, read = plan.graph, _written(plan), _read_by(plan)
-    known = before.since
+    graph, written, read = plan.graph, _written(plan), logs_read(plan.unit, plan.graph)
+    held = {
+        name
+        for name in _names_held(before.plan, [log for log in replaced if log not in anew])
+        if serves(before.plan.graph, graph, name)
+    }
+    roots = {log: root for root, log in plan.unit.outputs}
+
+    def fresh(log: str) -> list[str]:
+        return [name for name in names_of_state(graph, plan.unit, roots[log]) if name not in held]
+
+    known = {
+        log: ts
+        for log, ts in before.since.items()
+        if log not in anew and not (log in replaced and log in roots and fresh(log))
+    }
+    failed = {log: why for log, why in before.failed.items() if log in written and log not in anew}
     new = frozenset(written).difference(known)
-    since = {log: known[log] if log in known else _newest_ts(read[log], home) for log in written}
+    if new and reads_changes(plan, home):
+        # It is alone in its unit, and what it knew is of no use.
+        gone = dict.fromkeys(before.fields.keys() & _OF_STATE)
+        return {**gone, **new_fields(plan, home), "output_watermarks": before.fields["output_watermarks"]}
+    since = {log: known[log] if log in known else newest_ts(read[log], home) for log in written}
     for log in new:
         passed = _passed(before, read[log])
         if BEGINNING < passed < END:
             since[log] = max(since[log] or passed, passed)
-    members = {log: list(members_behind(graph, root)) for root, log in plan.unit.outputs}
+    members = {log: [one for one in members_behind(graph, roots[log]) if one.name not in held] for log in new}
+    if any(members.values()):
+        members |= {log: list(members_behind(graph, roots[log])) for log in written if log not in new}
     served, since = admitted(members, new, {}, since)
-    alone = {
-        name: (None, None)
-        for root, log in plan.unit.outputs
-        if log in new
-        for name in names_of_state(graph, plan.unit, root)
-    }
+    alone = {name: (None, None) for log in new for name in fresh(log)}
     # Queries of joins may bring other streams, or be the last to read one.
     inputs, checkpoint = plan.unit.inputs, before.fields["checkpoint"]
     cursors = {log: before.cursor(log) for log in inputs}
@@ -102,14 +130,43 @@ def joined(plan: UnitPlan, before: RunningUnit, home: Home) -> dict[str, Any]:
         "outputs": written,
         "since": since,
         "newcomers": {**alone, **served} or None,
-        "failed": {log: why for log, why in before.failed.items() if log in written} or None,
+        "failed": failed or None,
+        "resumable": [log for log in before.resumable if log in failed] or None,
         "output_watermarks": {
             log: ts for log, ts in before.fields["output_watermarks"].items() if log in written
         },
     }
 
 
-def replaced(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+def _names_held(plan: UnitPlan, logs: Collection[str]) -> set[str]:
+    """The names under which a unit keeps state for some of its queries."""
+    return {
+        name
+        for root, log in plan.unit.outputs
+        if log in logs
+        for name in names_of_state(plan.graph, plan.unit, root)
+    }
+
+
+def reads_changes(plan: UnitPlan, home: Home) -> bool:
+    """Is it a unit over a changelog? It has one output only (`plan.units`): nobody else comes to it."""
+    return any(home.logs[log].changes for log in plan.unit.inputs)
+
+
+def _beginnings(logs: Iterable[str], home: Home) -> dict[str, int]:
+    """By input, the last epoch that somebody who is new does not read: none of those of a changelog."""
+    return {log: -1 if home.logs[log].changes else home.logs[log].head for log in logs}
+
+
+def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
+    """The changed fields of a unit all of whose queries have failed, when it lets what has come pass by."""
+    heads = {log: home.logs[log].head for log in unit.plan.unit.inputs}
+    marks = unit.input_watermarks()
+    checkpoint = {"cursors": heads, "input_watermarks": marks, "files": []}
+    return {"cursors": heads, "checkpoint": checkpoint, "due": None, "resumable": None, "newcomers": None}
+
+
+def moved_cells(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """The changed fields of a unit whose new members do not allow its cells, or its heavy keys: its state, of
     that checkpoint, is put where it is from now on (`adapting.replacing`)."""
     was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
@@ -119,13 +176,25 @@ def replaced(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any])
     return {"heavy": None, "checkpoint": {"placement": was.plain(), "heavy": heavy, **checkpoint}}
 
 
-def with_logs(streams: Iterable[Stream], queries: Iterable[QueryDefinition], home: Home) -> Change:
-    """The change by which declared streams and queries get their logs; those that are there must fit."""
+def with_logs(
+    streams: Iterable[Stream],
+    queries: Iterable[QueryDefinition],
+    home: Home,
+    replaced: Collection[str] = (),
+) -> Change:
+    """The change by which declared streams and queries get their logs; those that are there must fit.
+
+    Those of what is replaced may change their columns.
+    """
     logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
     logs |= {query.name: to_arrow(query.schema) for query in queries}
     for name, columns in logs.items():
         known = home.logs.get(name)
-        if known is not None and not known.columns.equals(columns, check_metadata=True):
+        if (
+            known is not None
+            and name not in replaced
+            and not without_defaults(known.columns).equals(columns, check_metadata=True)
+        ):
             raise SlicemillError(
                 f"{name} is kept in {home.folder} with other columns; give the new one another name"
             )
@@ -164,11 +233,6 @@ def _written(plan: UnitPlan) -> list[str]:
     return sorted(log for _, log in plan.unit.outputs)
 
 
-def _read_by(plan: UnitPlan) -> dict[str, frozenset[str]]:
-    """By log that a unit writes, those of its inputs that it comes from."""
-    return {log: logs_read(plan.graph, root) for root, log in plan.unit.outputs}
-
-
 def _passed(before: RunningUnit, logs: Collection[str]) -> int:
     """Up to where a unit has let go of what nobody wanted, of some of its inputs.
 
@@ -176,19 +240,21 @@ def _passed(before: RunningUnit, logs: Collection[str]) -> int:
     that reads it has not passed them.
     """
     marks, passed = before.input_watermarks(), BEGINNING
-    read = [own for own in _read_by(before.plan).values() if all(log in marks for log in own)]
+    together = {before.reads(log) for _, log in before.plan.unit.outputs}
+    read = [own for own in together if all(log in marks for log in own)]
     for log in logs:
         reached = [min(marks[one] for one in own) for own in read if log in own]
         passed = max([passed, *([min(reached)] if reached else [])])
     return passed
 
 
-def _newest_ts(logs: Collection[str], home: Home) -> int | None:
+def newest_ts(logs: Collection[str], home: Home) -> int | None:
     """The greatest timestamp of some inputs: a query that is added now reads all that is later.
 
-    Of a stream, tuples that nobody wanted count too: they are not in its log, and were there.
+    Of a stream, tuples that nobody wanted count too: they are not in its log, and were there. A changelog is
+    read from its beginning.
     """
-    newest = [home.logs[log].max_ts for log in logs]
+    newest = [home.logs[log].max_ts for log in logs if not home.logs[log].changes]
     newest += [newest_tuple(home.streams[log]) for log in logs if log in home.streams]
     return max((ts for ts in newest if ts is not None), default=None)
 
@@ -209,8 +275,18 @@ def placed_queries(units: Mapping[str, Mapping[str, Any]]) -> PlacedQueries:
 
 def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:
     """From when on a query's results are those of one that was always there; None where that never comes."""
-    history = history_us(graph, query)
-    found = [unit.since[query] for unit in units if query in unit.since]
-    if not found or history is None:
+    units = list(units)
+    unit = next((one for one in units if query in one.since), None)
+    if unit is None:
         return None
-    return BEGINNING if found[0] is None else found[0] + history
+    since = unit.since[query]
+    latest = BEGINNING if since is None else since  # None: nothing had come before it
+    for log in unit.reads(query):
+        if graph[graph.streams.get(log, log)].schema.changelog:
+            # It is as if it had come with the table that it reads.
+            table = complete_from_of(log, graph, units)
+            if table is None:
+                return None
+            latest = max(latest, table)
+    history = 0 if latest == BEGINNING else history_us(graph, graph.streams.get(query, query))
+    return None if history is None else latest + history

@@ -19,17 +19,28 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from sqlglot import exp
+
 from slicemill.aggregate.python_source import source_digest
 from slicemill.errors import all_of
 from slicemill.esl import Bound, EslError, SourceText, bind_script
+from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Diagnostic, render
+from slicemill.esl.syntax.grammar.statements import script
+from slicemill.esl.syntax.grammar.windows import duration_of
+from slicemill.esl.syntax.nodes import CreateMode, Option
+from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.alert import Alert
 from slicemill.esl.types.catalog import (
     CALLED,
+    AlteredQuery,
+    AlteredStream,
     Catalog,
     DerivedStream,
     DroppedName,
     QueryDefinition,
+    QueryOptions,
     Setting,
     Statement,
     Stream,
@@ -37,7 +48,10 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.function import FunctionDefinition
+from slicemill.esl.types.lives import LifeChange
 from slicemill.esl.types.model import ModelDefinition, ModelTemplate
+from slicemill.esl.types.replay import Replay
+from slicemill.esl.types.service_level import ServiceLevel
 from slicemill.explain.statements import describe
 from slicemill.plan.content import quoted
 from slicemill.plan.meaning import called_by, changed_parts
@@ -47,9 +61,12 @@ _LOGGER = logging.getLogger("slicemill")
 _RELATION = "relation"
 _QUERY = "query"
 _FUNCTION = "function"
+_ALERT = "alert"
 _CALLED = ("aggregate", "window aggregate", "model")
 _SHOWN = 200
+_DELIVERY = ("weight", "slo", "sink")  # options that are no part of what a query computes
 _MODELS = (ModelDefinition, ModelTemplate)
+_ALTERED = (AlteredQuery, AlteredStream)
 # Of which the words do not matter, where they mean the same.
 _REPLACED_BY_KEPT = (Stream, DerivedStream, View, AggregateDefinition, *_MODELS, FunctionDefinition)
 
@@ -76,10 +93,30 @@ def _key(entry: Entry) -> Key:
     return entry["kind"], entry["name"].lower()
 
 
+def runs_nothing(statement: Statement) -> bool:
+    """Does a statement leave all that runs as it is, so that nobody has to wait for a run to end?"""
+    dropped = isinstance(statement, DroppedName) and statement.kind == "ALERT"
+    return dropped or isinstance(statement, (Alert, LifeChange, Replay, Setting))
+
+
 def log_warnings(bound: Bound) -> None:
     """What in a script is probably not meant as it stands."""
     for warning in bound.warnings:
         _LOGGER.warning("%s", render(bound.source, warning))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacedStatement:
+    """A statement that takes the place of another one, and where it stands."""
+
+    before: Statement
+    after: Statement
+    span: TextSpan
+
+
+def key_of(statement: Statement) -> Key:
+    """The kind and name under which a declaration is in force."""
+    return _kind(statement), statement.name.lower()
 
 
 @dataclass(frozen=True)
@@ -104,7 +141,7 @@ class KeptStatements:
         while bound and waiting:  # one that was replaced may stand before what it is made of
             bound, left = False, []
             for entry in waiting:
-                found = bind_script(SourceText(_declaration(entry)), catalog)
+                found = bind_script(SourceText(declaration(entry)), catalog)
                 if found.diagnostics:
                     left.append(entry)
                 else:
@@ -127,17 +164,27 @@ class KeptStatements:
         """The names of those that this version cannot read."""
         return self._read[2]
 
-    def agreed(self, bound: Bound) -> tuple[Catalog, set[Key]]:
-        """The catalog that a script leaves, and what it says of it that the home has in other words.
+    def without(self, others: Collection[Key]) -> Catalog:
+        """What they declare, of what is in force among some others too."""
+        entries = {key: entry for key, entry in self.entries.items() if key in others}
+        return KeptStatements(entries, self.home, self.logs).catalog
+
+    def agreed(self, bound: Bound) -> tuple[Catalog, dict[Key, str], list[ReplacedStatement]]:
+        """The catalog that a script leaves; of what the home has in other words, the text that stands; and
+        what it says anew with OR REPLACE.
 
         Where only the words differ, what is kept counts: state is found by what it was called when it began.
+        A text that has another RETAIN, weight, slo or sink stands with that.
         Raises EslError where a name means something else by now.
         """
         catalog, entries = bound.catalog.copy(), dict(self.entries)
         dropped: list[DroppedName] = []
-        same: set[Key] = set()
+        same: dict[Key, str] = {}
         problems: list[Diagnostic] = []
-        for statement, span in bound.statements:
+        replaced: list[ReplacedStatement] = []
+        for position, (statement, span) in enumerate(bound.statements):
+            if isinstance(statement, (*_ALTERED, LifeChange, Replay)):
+                continue
             entry = _identity(statement)
             if isinstance(statement, DroppedName):
                 _take({**entry, "text": ""}, entries)
@@ -156,17 +203,36 @@ class KeptStatements:
             before = _declared(key, kept)
             if before is None:
                 continue
+            now = _altered_further_down(statement, catalog)
+            if isinstance(now, Stream) and isinstance(before, Stream):
+                if len(now.schema) == len(before.schema):
+                    statement = now  # the home has the columns that are added further down
+                now = statement
             parts = changed_parts(before, statement)
             if known.get("code") != entry.get("code") and not parts:
                 parts = ["source"]
             if not parts:
-                same.add(key)
-                _keep(before, statement, catalog)
+                same[key] = _standing(known, before, now, text)
+                _keep(before, now, catalog)
+            elif position in bound.replacing and not (
+                isinstance(statement, Stream) and statement.name in self.logs
+            ):
+                if _changes(before) or _changes(statement):
+                    why = f"results of {statement.name} change, and a table of two definitions has no meaning"
+                    problems.append(
+                        Diagnostic(
+                            why, span, f"DROP {describe(before)[0].upper()} {quoted(statement.name)} first"
+                        )
+                    )
+                replaced.append(ReplacedStatement(before, statement, span))
             elif problem := self._refused(before, parts, known["text"], kept):
                 problems.append(Diagnostic(problem[0], span, problem[1]))
         if problems:
             raise EslError(bound.source, problems)
-        return catalog, same
+        if replaced and dropped:
+            why = "DROP and OR REPLACE cannot take effect together"
+            raise EslError(bound.source, [Diagnostic(why, replaced[0].span, "run them one after another")])
+        return catalog, same, replaced
 
     def _taken(self, statement: Statement) -> tuple[str, str] | None:
         """What is wrong with a query under whose name a stream that the script does not have keeps rows."""
@@ -193,9 +259,14 @@ class KeptStatements:
                 f"{kind} {name} is kept in {self.home}, and its {all_of(parts)} {has} changed: it was {was}"
             )
             if isinstance(before, Stream):
-                return message, "give the new stream another name"
-            return message, f"DROP {kind.upper()} {quoted(name)} first, or give this one another name"
-        users = _users(before, kept)
+                return message, (
+                    "give the new stream another name, and read both with UNION ALL; "
+                    "columns are added with ALTER STREAM … ADD COLUMN"
+                )
+            if isinstance(before, Classifier):
+                return message, f"DROP CLASSIFIER {quoted(name)} first, or give this one another name"
+            return message, f"write CREATE OR REPLACE {kind.upper()}, or give this one another name"
+        users = [] if isinstance(before, Alert) else _users(before, kept)
         if not users:
             return None
         message = f"{kind} {name} has changed, and {all_of(users)}, kept in {self.home}, uses it"
@@ -206,43 +277,58 @@ def new_entries(
     bound: Bound,
     known: Iterable[Entry],
     at_us: int,
-    same: Collection[Key] = (),
+    same: Mapping[Key, str] | None = None,
     by: str | None = None,
 ) -> list[dict[str, Any]]:
     """Entries for the statements of a script, without those that are in force already.
 
-    A script is run again at every start, and says nothing new then; `same` it says in other words.
+    A script is run again at every start, and says nothing new then; for what it says in other words, `same`
+    has the text that stands.
     """
-    entries, who = in_force(known), _user() if by is None else by
+    entries, who = in_force(known), user() if by is None else by
     found: list[dict[str, Any]] = []
     for statement, span in bound.statements:
+        if isinstance(statement, (LifeChange, Replay)):
+            continue  # what they change is not written as a statement
         text = bound.source.text[span.start : span.end]
+        if isinstance(statement, AlteredQuery):
+            text = _standing(entries[key_of(statement.after)], statement.before, statement.after, text)
+        elif isinstance(statement, AlteredStream):
+            text = _with_columns(entries[key_of(statement.after)], text)
         entry = {"at": at_us, "by": who, **_identity(statement), "text": text}
-        if not _says_nothing_new(entry, entries, same):
+        if isinstance(statement, _ALTERED):
+            entry["altered"] = True  # it means what it meant
+        elif same and "dropped" not in entry and _key(entry) in entries:
+            entry["text"] = same.get(_key(entry), text)
+            if _key(entry) in same:
+                entry["altered"] = True
+        if not _says_nothing_new(entry, entries):
             found.append(entry)
             _take(entry, entries)
     return found
 
 
-def _says_nothing_new(entry: Entry, entries: Mapping[Key, Entry], same: Collection[Key]) -> bool:
+def _says_nothing_new(entry: Entry, entries: Mapping[Key, Entry]) -> bool:
     if "dropped" in entry:
         return False
-    key = _key(entry)
-    known = entries.get(key)
-    if known is None:
-        return False
-    return key in same or _says(known, entry["text"], entry)
+    known = entries.get(_key(entry))
+    return known is not None and _says(known, entry["text"], entry)
 
 
 def _says(known: Entry, text: str, entry: Entry) -> bool:
     return (known["text"], known.get("code")) == (text, entry.get("code"))
 
 
+def _changes(statement: Statement) -> bool:
+    """Are its results changes of a table?"""
+    return isinstance(statement, (QueryDefinition, DerivedStream)) and statement.schema.changelog
+
+
 def _identity(statement: Statement) -> dict[str, Any]:
     if isinstance(statement, DroppedName):
         if statement.kind in CALLED:
             return {"dropped": list(_CALLED), "name": statement.name}
-        kinds = {"QUERY": _QUERY, "FUNCTION": _FUNCTION}
+        kinds = {"QUERY": _QUERY, "FUNCTION": _FUNCTION, "ALERT": _ALERT}
         return {"dropped": [kinds.get(statement.kind, _RELATION)], "name": statement.name}
     found: dict[str, Any] = {"kind": _kind(statement), "name": statement.name}
     if isinstance(statement, (AggregateDefinition, FunctionDefinition)) and statement.external is not None:
@@ -257,15 +343,18 @@ def _kind(statement: Statement) -> str:
         return "window aggregate" if statement.window else "aggregate"
     kinds: dict[type, str] = {
         QueryDefinition: _QUERY,
+        AlteredQuery: _QUERY,
+        AlteredStream: _RELATION,
         ModelDefinition: "model",
         ModelTemplate: "model",
         FunctionDefinition: _FUNCTION,
+        Alert: _ALERT,
         Setting: "setting",
     }
     return kinds.get(type(statement), _RELATION)
 
 
-def _declaration(entry: Entry) -> str:
+def declaration(entry: Entry) -> str:
     """The text of an entry; a SELECT without a name has got one."""
     text: str = entry["text"]
     bare = entry["kind"] == _QUERY and not text.upper().startswith("CREATE")
@@ -280,10 +369,23 @@ def _declared(key: Key, catalog: Catalog) -> Statement | None:
         _RELATION: catalog.relations.get(name),
         "model": catalog.models.get(name),
         _FUNCTION: catalog.functions.get(name),
+        _ALERT: catalog.alerts.get(name),
         "aggregate": base,
         "window aggregate": window,
     }
     return found.get(kind)
+
+
+def _altered_further_down(statement: Statement, catalog: Catalog) -> Statement:
+    """A query or stream as the script leaves it, where nothing but ALTER has changed it there."""
+    if isinstance(statement, Stream):
+        found = catalog.relations.get(statement.name.lower())
+        same = isinstance(found, Stream) and found.schema.columns[: len(statement.schema)]
+        return found if isinstance(found, Stream) and same == statement.schema.columns else statement
+    now = catalog.queries.get(statement.name.lower())
+    if isinstance(statement, QueryDefinition) and now is not None and now.query is statement.query:
+        return now
+    return statement
 
 
 def _keep(before: Statement, statement: Statement, catalog: Catalog) -> None:
@@ -291,9 +393,64 @@ def _keep(before: Statement, statement: Statement, catalog: Catalog) -> None:
     if _declared((_kind(statement), statement.name.lower()), catalog) is not statement:
         return  # dropped, or declared anew, further below
     if isinstance(before, QueryDefinition) and isinstance(statement, QueryDefinition):
-        catalog.add(replace(before, options=statement.options))
+        catalog.add(replace(before, options=statement.options, retain_us=statement.retain_us))
+    elif isinstance(before, Stream) and isinstance(statement, Stream):
+        catalog.add(replace(before, retain_us=statement.retain_us, units=statement.units))
+    elif isinstance(before, DerivedStream) and isinstance(statement, DerivedStream):
+        catalog.add(replace(before, retain_us=statement.retain_us))
     elif isinstance(before, _REPLACED_BY_KEPT):
         catalog.add(before)
+
+
+def _standing(known: Entry, before: Statement, after: Statement, said: str) -> str:
+    """The text that stands for a statement from now on, which says the same as before in other words.
+
+    It is that of before, with what may change: a RETAIN, how a query is run and delivered, and what the
+    numbers of a source count.
+    """
+    if isinstance(before, Stream) and isinstance(after, Stream) and before.units != after.units:
+        return said
+    text: str = known["text"]
+    (node,), _ = script(SourceText(declaration(known)))
+    made, printed = node.this if isinstance(node, CreateMode) else node, to_esl(node)
+    retain_us = getattr(after, "retain_us", None)
+    if getattr(before, "retain_us", None) != retain_us:
+        made.set("retain", None if retain_us is None else duration_of(retain_us))
+    if isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition):
+        for name in _DELIVERY:
+            value = getattr(after.options, name)
+            if getattr(before.options, name) != value:
+                _set_option(made, name, None if value == getattr(QueryOptions(), name) else value)
+    altered = to_esl(node)
+    return text if altered == printed else altered
+
+
+def _with_columns(known: Entry, said: str) -> str:
+    """The text of a stream with the columns that an ALTER STREAM adds, as far as it has not got them.
+
+    Their defaults are for rows from before: those are told by the log.
+    """
+    ((node,), _), ((alter,), _) = script(SourceText(declaration(known))), script(SourceText(said))
+    made = node.this if isinstance(node, CreateMode) else node
+    names = {column.this.name.lower() for column in made.args["columns"]}
+    added = [column for column in alter.args["columns"] if column.this.name.lower() not in names]
+    for column in added:
+        column.set("default", None)
+    made.set("columns", [*made.args["columns"], *added])
+    text: str = known["text"]
+    return to_esl(node) if added else text
+
+
+def _set_option(made: exp.Expression, name: str, value: float | str | ServiceLevel | None) -> None:
+    """Give the node of a CREATE QUERY an option, at its place if it has it; None takes it away."""
+    options: list[Option] = list(made.args.get("options") or ())
+    place = next((at for at, one in enumerate(options) if one.this.name.lower() == name), len(options))
+    text = f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+    number = isinstance(value, float) and text.replace(".", "").isdecimal()
+    literal = exp.Literal.number(text) if number else exp.Literal.string(text)
+    made_option = Option(this=exp.Identifier(this=name, quoted=False), value=literal)
+    options[place : place + 1] = [] if value is None else [made_option]
+    made.set("options", options or None)
 
 
 def _users(statement: Statement, kept: Catalog) -> list[str]:
@@ -322,7 +479,8 @@ def _called_by(definition: AggregateDefinition, kept: Catalog) -> set[str]:
     return {kept.declared_as(name).lower() for name in called_by(definition)}
 
 
-def _user() -> str:
+def user() -> str:
+    """The user of this process."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

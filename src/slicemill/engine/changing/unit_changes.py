@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from slicemill.engine.changing.backfill import beginnings, catch_up_feeding, fields_from_the_past
 from slicemill.engine.changing.joining import (
     LEFT_OUT,
     joined,
     keep_announced,
+    moved_cells,
     new_fields,
-    replaced,
+    passed_by_all,
+    reads_changes,
     without_names,
     without_newcomers,
 )
@@ -23,7 +27,7 @@ from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
-from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.catalog import JOINING, Catalog
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.content import quoted
 from slicemill.plan.partitions import Exchange, needed_by_log
@@ -38,6 +42,22 @@ _LOGGER = logging.getLogger("slicemill")
 
 
 @dataclass(slots=True)
+class PreparedUnits:
+    """Units that are about to change: their plans with the units of before, and what is to be committed."""
+
+    plan: Plan
+    catalog: Catalog
+    parts: list[tuple[UnitPlan, RunningUnit | None]] = field(default_factory=list)
+    change: Change = field(default_factory=Change)
+    changed: set[str] = field(default_factory=set)
+    gone: list[str] = field(default_factory=list)
+
+    def set_fields(self, unit: str, fields: dict[str, Any]) -> None:
+        self.change.units[unit] = fields
+        self.changed.add(unit)
+
+
+@dataclass(slots=True)
 class UnitChanges:
     """Makes the units of a plan; `cells` is how many ways a new one is split, `placement` how, if not the
     cheapest way."""
@@ -49,16 +69,44 @@ class UnitChanges:
     cells: int
     placement: PlacementKind | None = None
 
-    def units_of(self, plan: Plan, catalog: Catalog) -> list[RunningUnit]:
-        """The units that are to run from now on; while paused."""
-        units: list[RunningUnit] = []
+    def prepare(
+        self, plan: Plan, catalog: Catalog, anew: Collection[str] = (), replaced: Collection[str] = ()
+    ) -> PreparedUnits:
+        """Work on what has arrived as far as it goes, and say what is to be committed; while paused.
+
+        Those of `anew` begin with what comes now. Those of `replaced` have another definition, and keep the
+        state that fits it. Nothing has changed until `commit`: a crash leaves all as it was.
+        """
+        prepared, past = PreparedUnits(plan, catalog), beginnings(catalog)
+        current: list[RunningUnit] = []  # as they are before the change, for others to be fed by
         for part in self._plans(plan, catalog):
             running = self.dispatcher.running.unit(part.unit.id)
-            if running is None or not running.plan.does_the_same(part):
-                running = self._changed(part, running, units)
-            units.append(running)
-        # Nobody needs the rows from before any more.
-        self.home.commit(Change(tables=self.tables.changes()))
+            begins = any(log in anew for _, log in part.unit.outputs)
+            if part.unit.id in past and part.unit.id not in self.home.units:
+                fields = fields_from_the_past(part, self.home, past[part.unit.id], catalog)
+                prepared.set_fields(part.unit.id, fields)
+            elif running is None or begins or not running.plan.does_the_same(part):
+                running = self._prepare_one(part, running, current, prepared, anew, replaced)
+            prepared.parts.append((part, running))
+            current += [running] if running is not None else []
+        kept = {part.unit.id for part, _ in prepared.parts}
+        prepared.gone = [unit.id for unit in self.dispatcher.running.units if unit.id not in kept]
+        return prepared
+
+    def commit(self, prepared: PreparedUnits, others: Change) -> list[RunningUnit]:
+        """Commit a change of units, with others, as one record, and give the units that run from now on."""
+        change = replace(
+            others,
+            units={**others.units, **prepared.change.units},
+            dropped_units=[unit for unit in prepared.gone if unit in self.home.units],
+            # Nobody needs the rows from before any more.
+            tables={**others.tables, **self.tables.changes()},
+        )
+        self.home.commit(change)
+        units = [
+            running if running is not None and part.unit.id not in prepared.changed else self._begun(part)
+            for part, running in prepared.parts
+        ]
         read_by = needed_by_log(unit.plan.exchanges for unit in units)
         for unit in units:
             unit.read_by = read_by
@@ -101,20 +149,32 @@ class UnitChanges:
             found.append(UnitPlan(unit, graph, catalog, tables, self.exchanges(unit, graph)))
         return found
 
-    def _changed(
-        self, plan: UnitPlan, running: RunningUnit | None, before: Sequence[RunningUnit]
-    ) -> RunningUnit:
-        """The unit of a plan: changed, or new and starting from now; `before` are those that may feed it."""
+    def _prepare_one(
+        self,
+        plan: UnitPlan,
+        running: RunningUnit | None,
+        feeding: Sequence[RunningUnit],
+        prepared: PreparedUnits,
+        anew: Collection[str],
+        replaced: Collection[str],
+    ) -> RunningUnit | None:
+        """The unit of a plan as it was before, if it was: changed, or new and starting from now."""
         unit_id = plan.unit.id
-        logs = {log: to_arrow(plan.graph[node].schema) for node, log in plan.unit.outputs}
-        created = {log: columns for log, columns in logs.items() if log not in self.home.logs}
+        created = {
+            log: to_arrow(plan.graph[node].schema)
+            for node, log in plan.unit.outputs
+            if log not in self.home.logs and not log.endswith(JOINING)
+        }
+        # A log without rows does no harm where the rest is never committed.
+        self.home.commit(Change(created=created))
         if unit_id not in self.home.units:
-            self._catch_up(before, plan.unit.inputs)
-            self.home.commit(Change(created=created, units={unit_id: new_fields(plan, self.home)}))
-        else:
-            self.home.commit(Change(created=created))
-            self._take_back(unit_id, logs)
-            self._change_members(plan, running, before)
+            self._catch_up(feeding, plan.unit.inputs)
+            prepared.set_fields(unit_id, new_fields(plan, self.home))
+            return None
+        self._take_back(unit_id, {log for _, log in plan.unit.outputs})
+        return self._change_members(plan, running, feeding, prepared, anew, replaced)
+
+    def _begun(self, plan: UnitPlan) -> RunningUnit:
         unit = self._running(plan)
         keep_announced(unit, self.dispatcher.streams)
         return unit
@@ -140,33 +200,37 @@ class UnitChanges:
             )
 
     def _change_members(
-        self, plan: UnitPlan, running: RunningUnit | None, feeding: Sequence[RunningUnit]
-    ) -> None:
-        """Queries come to a unit, or leave it, or its tables change: its state is written as it was before,
-        so that a replay never has to know both."""
-        fields = self.home.units[plan.unit.id]
+        self,
+        plan: UnitPlan,
+        running: RunningUnit | None,
+        feeding: Sequence[RunningUnit],
+        prepared: PreparedUnits,
+        anew: Collection[str],
+        replaced: Collection[str],
+    ) -> RunningUnit:
+        """Queries come to a unit, leave it, or are others, or its tables change: its state is written as it
+        was before, so that a replay never has to know both."""
+        unit_id = plan.unit.id
+        fields = self.home.units[unit_id]
         written = sorted(log for _, log in plan.unit.outputs)
         tables = self.tables.seen_so_far(plan.tables)
         if running is None and fields["outputs"] == written and tables == plan.tables:
-            return
+            return self._begun(plan)
         before = running
         if before is None:
             known = without_newcomers(plan, fields["outputs"])
-            before = self._running(replace(known, tables=tables))
-            keep_announced(before, self.dispatcher.streams)
+            before = self._begun(replace(known, tables=tables))
         self._catch_up(feeding, plan.unit.inputs)
+        if before is running and before.catching_up:
+            # It meets what tables hold when it reads: nobody waits until it has read all of the past.
+            self.dispatcher.checkpoint([before])
         self.dispatcher.finish(before)
-        changed = joined(plan, before, self.home)
-        self.home.commit(
-            Change(units={plan.unit.id: changed | replaced(plan, before, changed["checkpoint"])})
-        )
+        if before.stopped and before.pending() and not reads_changes(plan, self.home):
+            # Whoever comes must not read what came before: what could have gone on begins anew.
+            self.home.commit(Change(units={unit_id: passed_by_all(before, self.home)}))
+        changed = joined(plan, before, self.home, anew, replaced)
+        prepared.set_fields(unit_id, changed | moved_cells(plan, before, changed["checkpoint"]))
+        return before
 
     def _catch_up(self, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
-        """Let all that has arrived get to some logs."""
-        wanted, feeding = set(logs), []
-        for unit in reversed(units):
-            if any(log in wanted for _, log in unit.plan.unit.outputs):
-                wanted.update(unit.plan.unit.inputs)
-                feeding.append(unit)
-        for unit in reversed(feeding):
-            self.dispatcher.catch_up(unit)
+        catch_up_feeding(self.dispatcher, units, logs)

@@ -7,8 +7,8 @@
 Joins of the same streams on the same equalities become one node, in whatever order FROM names them. One that
 is not all there is between logs is rewritten where it stands, for itself alone. Where storing joined tuples
 is cheaper (`operators.multijoin.form`), the join is left to `split_joins`, unless it may give up old rows
-under load: a tree has no ages of them. Windows that count rows are left as they are: which rows are the last
-ones at a timestamp depends on the order of FROM.
+under load, or rows expire: a tree has neither ages nor lives of them. Windows that count rows are left as
+they are: which rows are the last ones at a timestamp depends on the order of FROM.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) ->
             continue
         member = joined_member(graph, node, join)
         forms = forms_of_member(member)
-        if forms is not None and forms.use_tree and not always and join.limit is None:
+        expires = any(window.expires is not None for window in join.windows)
+        if forms is not None and forms.use_tree and not (always or join.limit or expires):
             continue
         member = replace(member, why=forms.why if forms is not None else "")
         sources = [input_of(graph, node, join, port)[0] for port in range(len(node.inputs))]

@@ -17,6 +17,7 @@ from slicemill.operators.part.spec import Part
 from slicemill.operators.select.spec import Filter, Project
 from slicemill.operators.streams.spec import QueryResults, Scan
 from slicemill.operators.table_call.spec import TableCall
+from slicemill.operators.unnest.spec import Unnest
 from slicemill.plan.content import digest, quoted, short
 from slicemill.plan.logs import log_of
 
@@ -91,7 +92,7 @@ def between_logs(graph: QueryGraph, node: Node) -> bool:
 def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
     if isinstance(node.operator, Lookup):
         return isinstance(graph[node.inputs[1]].operator, Scan)
-    return isinstance(node.operator, (Filter, Project, TableCall, WholeWindows, QueryResults))
+    return isinstance(node.operator, (Filter, Project, TableCall, Unnest, WholeWindows, QueryResults))
 
 
 def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""A mill on a cluster one of whose executors is killed; `make test-slow` kills more, under the corpus too."""
+"""A mill on a cluster in one process tree, one of whose executors is killed (`make test-slow`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Response times as a mill reports them, beside a measurement from outside.
+"""Response times as a mill reports them, beside a measurement from outside (`make test-slow`).
 
 One process stamps tuples and sends them, another one reads results as they are committed. The mill counts
 from the arrival at its reader to the moment at which a subscriber can read: the two differ by the way from

@@ -1,0 +1,1 @@
+"""Alerts: conditions over figures, and rows of queries, told to webhooks."""

@@ -1,0 +1,67 @@
+"""Collecting: results and rows of streams that every unit has read and nobody will ask for again go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from slicemill.engine.changing.compaction import Compactor
+from slicemill.engine.changing.retaining import kept_us
+from slicemill.engine.changing.views import passed_by
+from slicemill.engine.dispatcher import Dispatcher
+from slicemill.esl.types.catalog import HELD, Catalog
+from slicemill.esl.types.schema import Schema
+from slicemill.plan.reads import views_to_answer
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
+from slicemill.storage.retention import epochs_to_free
+
+
+class Collector:
+    """`keep_us` is how long results can be read after all who follow them have them."""
+
+    def __init__(
+        self,
+        home: Home,
+        dispatcher: Dispatcher,
+        keep_us: int,
+        clock: Callable[[], int],
+        watermark: Callable[[str], int],
+    ) -> None:
+        self.keep_us = keep_us
+        self.compactor = Compactor(home.durable)
+        self._home = home
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._watermark = watermark
+
+    def collect(self, catalog: Catalog, streams: Iterable[str], readers: Iterable[Mapping[str, int]]) -> None:
+        """Free what nobody needs, and of changelogs fold it: one record says both.
+
+        `readers` have their cursors, by log, beside the units.
+        """
+        home = self._home
+        running = self._dispatcher.units
+        needed = [*(unit.needed_from for unit in running.values()), *readers]
+        # Who is not declared now, and comes back, must not have missed a change.
+        away = [fields["checkpoint"]["cursors"] for unit, fields in home.units.items() if unit not in running]
+        needed += [
+            {log: at for log, at in cursors.items() if log in home.logs and home.logs[log].changes}
+            for cursors in away
+        ]
+        # A stream says itself what it holds back, and a view what its window holds.
+        views = {view.name: view for view in views_to_answer(catalog)}
+        others = {name + HELD for name in streams} | views.keys()
+        logs = [log for name, log in home.logs.items() if name not in others]
+        freed = epochs_to_free(logs, needed, kept_us(catalog, self.keep_us), self._clock())
+        changing = changelogs_of(catalog)
+        based = self.compactor.look(home.logs, changing, freed)
+        freed = {name: first for name, first in freed.items() if not home.logs[name].changes}
+        freed |= passed_by(views.values(), home, self._watermark)
+        home.commit(Change(freed=freed, based=based))
+        home.free(self._dispatcher.writers)
+
+
+def changelogs_of(catalog: Catalog) -> Mapping[str, Schema]:
+    """The queries and derived streams whose results change, by the names of their logs."""
+    known = (*catalog.queries.values(), *catalog.relations.values())
+    return {one.name: one.schema for one in known if one.schema.changelog}

@@ -1,0 +1,200 @@
+"""Lives of queries and streams: paused, resumed, and tried again after they have failed.
+
+    "lives": {"hot": {"paused": {"epoch": 16, "max_ts": 5000, "watermark": 4000, "at": …, "by": "ann"},
+                      "tries": {"count": 2, "failed_us": …, "next_us": …, "began_us": …, "why": "…"}}}
+
+**Paused.** A log that is paused ends, for all who read it, at the epoch of its pause, and its watermark
+stands still: sinks, subscribers, units that read it and whoever asks get nothing more. What writes it goes on
+as long as somebody wants something else of the same unit; a unit of which all is paused stands still itself.
+Either way nothing is missed: on RESUME all that is in the log comes out at once, or the unit goes on where it
+stood. So results are the same rows in the same order as if it had never been paused.
+
+**Failed.** Where all that a unit writes has failed together, the run that failed was not committed: it is run
+again from the committed state, and nothing is lost. A query that failed beside others that went on begins
+anew with what comes from then on, and `complete_from` says from when on its results are whole. Between two
+tries the pauses double; after the last try it stays stopped until RESTART.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from slicemill.engine.changing.running_catalog import RunningCatalog
+from slicemill.engine.unit import BACKFILL, RunningUnit
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.lives import LifeAction, LifeChange
+from slicemill.plan.content import quoted
+from slicemill.storage.changes import Change
+from slicemill.time import BEGINNING, US
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
+MOST_TRIES = 8
+# Who has run for so long has left its earlier failures behind.
+STEADY_S = 600.0
+_LOOK_US = US // 5
+
+
+class LifeState(StrEnum):
+    RUNNING = "running"
+    BACKFILLING = "backfilling"  # it reads the past (`changing.backfill`)
+    PAUSED = "paused"
+    FAILED = "failed"  # for good, until RESTART
+    RESTARTING = "restarting"  # failed, and tried again soon
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How a query or stream is: why it failed last, how often in a row, when it is tried again (µs)."""
+
+    state: LifeState
+    why: str | None = None
+    failures: int = 0
+    next_try_us: int | None = None
+    paused_us: int | None = None
+    paused_by: str | None = None
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "state": self.state.value,
+            "why": self.why,
+            "failures": self.failures,
+            "next_try_us": self.next_try_us,
+            "paused_us": self.paused_us,
+            "paused_by": self.paused_by,
+        }
+
+
+@dataclass(slots=True)
+class QueryLives:
+    """Changes the lives of what a catalog runs; `watermark` returns that of a log."""
+
+    running: RunningCatalog
+    watermark: Callable[[str], int]
+    _looked_us: int = 0
+
+    def of(self, name: str) -> Life:
+        """How a query or stream is now."""
+        life = self.running.home.lives.get(name, {})
+        tries, paused = life.get("tries", {}), life.get("paused")
+        written = [fields for fields in self.running.home.units.values() if name in fields["outputs"]]
+        why = next((fields.get("failed", {}).get(name) for fields in written), None)
+        next_us = tries.get("next_us") if why is not None else None
+        past = any(BACKFILL in fields and "done" not in fields[BACKFILL] for fields in written)
+        state = LifeState.BACKFILLING if past else LifeState.RUNNING
+        if paused is not None:
+            state = LifeState.PAUSED
+        elif why is not None:
+            # One that has just failed is told when it is looked at next.
+            known = "failed_us" in tries
+            state = LifeState.FAILED if known and next_us is None else LifeState.RESTARTING
+        since, by = (paused["at"], paused["by"]) if paused is not None else (None, None)
+        return Life(state, why or tries.get("why"), tries.get("count", 0), next_us, since, by)
+
+    def change(self, statement: LifeChange, by: str) -> None:
+        """Do what a statement says; what is so already stays so."""
+        name = statement.name
+        with self.running.dispatcher.paused():
+            if statement.action is LifeAction.PAUSE:
+                self._pause(name, by)
+            elif statement.action is LifeAction.RESUME:
+                self._resume(name)
+            else:
+                self._restart_now(name, statement.kind)
+
+    def look(self) -> None:
+        """Try again what has failed and has waited long enough; called often."""
+        now_us = self.running.clock()
+        if 0 <= now_us - self._looked_us < _LOOK_US:
+            return
+        self._looked_us = now_us
+        units = self.running.dispatcher.running.units
+        for log, why in [found for unit in units for found in unit.failed.items()]:
+            unit = self._writer(log)
+            if unit is None or log not in unit.failed:
+                continue  # it goes on with another one
+            tries = self.running.home.lives.get(log, {}).get("tries", {})
+            if "failed_us" not in tries:
+                self._note_failure(log, why, tries, now_us)
+            elif tries["next_us"] is not None and tries["next_us"] <= now_us:
+                self._again(log)
+
+    def _pause(self, name: str, by: str) -> None:
+        home = self.running.home
+        if "paused" in home.lives.get(name, {}):
+            return
+        log = home.logs.get(name)
+        if log is None:
+            raise SlicemillError(f"{name} has no rows so far: nothing reads it, so there is nothing to pause")
+        known = name in self.running.dispatcher.streams or self._writer(name) is not None
+        paused = {
+            "epoch": log.end.epoch,
+            "max_ts": log.end.max_ts,
+            "watermark": self.watermark(name) if known else BEGINNING,
+            "at": self.running.clock(),
+            "by": by,
+        }
+        home.commit(Change(lives={name: {"paused": paused}}))
+        self._look_again()
+
+    def _resume(self, name: str) -> None:
+        if "paused" not in self.running.home.lives.get(name, {}):
+            return
+        self.running.home.commit(Change(lives={name: {"paused": None}}))
+        self._look_again()
+        if (query := self.running.queries.get(name)) is not None:
+            query.delivered()
+        self.running.sinks.notify()
+
+    def _restart_now(self, name: str, kind: str) -> None:
+        unit = self._writer(name)
+        if unit is None or name not in unit.failed:
+            raise SlicemillError(
+                f"{kind.lower()} {name} has not failed, so there is nothing to restart; "
+                f"DROP {kind} {quoted(name)} and CREATE it to begin anew"
+            )
+        self._again(name)
+        self.running.home.commit(Change(lives={name: {"tries": None}}))
+
+    def _note_failure(self, log: str, why: str, tries: dict[str, Any], now_us: int) -> None:
+        """Say when it is tried again; the pauses double."""
+        steady = now_us - tries.get("began_us", now_us) > STEADY_S * US
+        count = 1 if steady else tries.get("count", 0) + 1
+        pause_s = min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S)
+        next_us = now_us + int(pause_s * US) if count <= MOST_TRIES else None
+        noted = {"count": count, "failed_us": now_us, "next_us": next_us, "why": why}
+        self.running.home.commit(Change(lives={log: {"tries": noted}}))
+
+    def _again(self, log: str) -> None:
+        """Run what has failed: from the committed state where that is whole, or without state."""
+        unit = self._writer(log)
+        assert unit is not None, "it has failed"
+        home, now_us = self.running.home, self.running.clock()
+        logs = list(unit.resumable) if log in unit.resumable else [log]
+        began: dict[str, dict[str, Any]] = {}
+        for one in logs:
+            known = home.lives.get(one, {}).get("tries", {})
+            began[one] = {
+                "tries": {"count": known.get("count", 1), "why": known.get("why"), "began_us": now_us}
+            }
+        if log in unit.resumable:
+            left = {one: why for one, why in unit.failed.items() if one not in logs}
+            home.commit(Change(units={unit.id: {"failed": left or None, "resumable": None}}, lives=began))
+            for one in logs:
+                if (query := self.running.queries.get(one)) is not None:
+                    query.error = None
+            self._look_again()
+        else:
+            self.running.begin_anew(logs)
+            home.commit(Change(lives=began))
+
+    def _writer(self, log: str) -> RunningUnit | None:
+        return self.running.dispatcher.running.writers.get(log)
+
+    def _look_again(self) -> None:
+        """Have the dispatcher see which units can run."""
+        dispatcher = self.running.dispatcher
+        dispatcher.replace(dispatcher.running.units)
+        dispatcher.notify()

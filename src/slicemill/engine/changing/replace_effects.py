@@ -1,0 +1,124 @@
+"""EXPLAIN REPLACE: what a replacement would keep, what would begin anew, and from when results are whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from slicemill.engine.changing.joining import complete_from_of, newest_ts
+from slicemill.engine.changing.replacements import Replacement, with_users
+from slicemill.engine.changing.running_catalog import RunningCatalog
+from slicemill.engine.changing.statements import KeptStatements, in_force, new_entries
+from slicemill.esl import SourceText, bind
+from slicemill.esl.types.catalog import Catalog
+from slicemill.plan.history import history_us
+from slicemill.plan.members import names_of_state, serves
+from slicemill.plan.overlapping import logs_read
+from slicemill.plan.planner import Plan
+from slicemill.time import BEGINNING
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceEffect:
+    """What a replacement does to one query or stream: `effect` is keeps, begins anew, ends, or a question
+    that it answers."""
+
+    name: str
+    effect: str
+    what: str
+
+
+def foretold(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffect]:
+    """What statements with OR REPLACE would do; nothing is changed."""
+    home = running.home
+    kept = KeptStatements.of(home.statements, home.folder, home.logs)
+    bound = bind(esl, running.catalog, lambda: kept.catalog)
+    catalog, same, replaced = kept.agreed(bound)
+    entries = new_entries(bound, home.statements, 0, same)
+    if replaced:
+        after = in_force([*home.statements, *entries])
+        catalog, replacing = with_users(catalog, replaced, after, bound.source)
+        return effects_of(running, running.planned(catalog), catalog, replacing)
+    new = {entry["name"] for entry in entries}
+    names = [statement.name for statement, _ in bound.statements]
+    return [
+        ReplaceEffect(name, "begins anew", "it is new")
+        if name in new
+        else ReplaceEffect(name, "keeps", "everything: it means what it meant")
+        for name in names
+    ]
+
+
+def effects_of(
+    running: RunningCatalog, plan: Plan, catalog: Catalog, replacing: Replacement
+) -> list[ReplaceEffect]:
+    """The effects, query by query; `plan` is that of the catalog which is to come."""
+    found: list[ReplaceEffect] = []
+    causes = {key[1]: cause for key, cause in replacing.because.items()}
+    for name in sorted(replacing.logs):
+        if name.lower() in causes:
+            found.append(ReplaceEffect(name, "is bound again", f"it uses {causes[name.lower()]}"))
+        found += _state_effects(running, plan, name, name in replacing.anew)
+        found += _columns_effect(running, catalog, name)
+    others = sorted({key[1] for key in replacing.because} - {name.lower() for name in replacing.logs})
+    found += [ReplaceEffect(name, "is bound again", f"it uses {causes[name]}") for name in others]
+    return found or [ReplaceEffect("", "keeps", "everything: nothing that runs uses what is replaced")]
+
+
+def _state_effects(running: RunningCatalog, plan: Plan, name: str, anew: bool) -> list[ReplaceEffect]:
+    was, now = _names(running.plan, name), _names(plan, name)
+    unit = running.dispatcher.running.writers.get(name)
+    anew = anew or (unit is not None and name in unit.failed)
+    kept = [one for one in now[1] if one in was[1] and serves(running.plan.graph, plan.graph, one)]
+    kept = kept if was[0] == now[0] and not anew else []
+    fresh = [one for one in now[1] if one not in kept]
+    gone = [one for one in was[1] if one not in kept]
+    found = [ReplaceEffect(name, "keeps", _words(plan, one)) for one in kept]
+    found += [ReplaceEffect(name, "begins anew", _words(plan, one)) for one in fresh]
+    found += [ReplaceEffect(name, "ends", _words(running.plan, one)) for one in gone]
+    if not now[1]:
+        found.append(ReplaceEffect(name, "keeps", "nothing: it has no state"))
+    return [*found, ReplaceEffect(name, "complete from", _complete(running, plan, name, not fresh))]
+
+
+def _names(plan: Plan, name: str) -> tuple[str, list[str]]:
+    """The unit of a log in a plan, and the names of its state there."""
+    for unit in plan.units:
+        for root, log in unit.outputs:
+            if log == name:
+                return unit.id, names_of_state(plan.graph, unit, root)
+    return "", []
+
+
+def _words(plan: Plan, node: str) -> str:
+    return plan.graph[node].label or node
+
+
+def _complete(running: RunningCatalog, plan: Plan, name: str, kept: bool) -> str:
+    if kept:
+        known = complete_from_of(name, running.plan.graph, running.dispatcher.units.values())
+        words = "the beginning" if known == BEGINNING else "no time that can be told"
+        return "as before: " + (_moment(known) if known not in (None, BEGINNING) else words)
+    unit, root = next((unit, root) for unit in plan.units for root, log in unit.outputs if log == name)
+    length = history_us(plan.graph, root)
+    logs = [log for log in logs_read(unit, plan.graph)[name] if log in running.home.logs]
+    newest = newest_ts(logs, running.home)
+    if length is None:
+        return "no time that can be told: it counts rows, or never forgets"
+    return "now" if newest is None else f"{_moment(newest + length)}, if it takes effect now"
+
+
+def _moment(us: int | None) -> str:
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us or 0)).isoformat()
+    except OverflowError:
+        return f"{us} µs"
+
+
+def _columns_effect(running: RunningCatalog, catalog: Catalog, name: str) -> list[ReplaceEffect]:
+    before, after = (
+        one.queries.get(name.lower()) or one.relation(name) for one in (running.catalog, catalog)
+    )
+    if before is None or after is None or before.schema == after.schema:
+        return []
+    return [ReplaceEffect(name, "columns", f"{before.schema} become {after.schema}")]

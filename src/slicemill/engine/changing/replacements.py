@@ -1,0 +1,167 @@
+"""Replacements: what CREATE OR REPLACE changes, and what is made of it.
+
+All that uses what is replaced is bound again, in the same step. What is computed from the rows of a stream
+that is replaced begins anew: its windows hold rows of the old definition. So does what calls a function or an
+aggregate in Python, of which nobody knows what has changed. For the rest, state has names by its content
+(`plan.rules.name_by_content`): what has the name of before is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.engine.changing.statements import Entry, Key, ReplacedStatement, declaration, key_of
+from slicemill.esl import EslError, SourceText, bind_script
+from slicemill.esl.syntax.errors import Diagnostic
+from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.catalog import Catalog, DerivedStream, QueryDefinition, Statement, View, relations_of
+from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.function import FunctionDefinition
+from slicemill.explain.statements import describe
+from slicemill.plan.meaning import called_by
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """`logs` of queries and streams that have another meaning; those of `anew` keep no state of before.
+
+    `because` are those whose own words stayed, with what they use that was replaced; `entries` are the
+    statements of all of it, for the journal. `widened` are the columns of the logs of `altered` streams.
+    """
+
+    logs: frozenset[str] = frozenset()
+    anew: frozenset[str] = frozenset()
+    because: Mapping[Key, str] = field(default_factory=dict)
+    entries: Sequence[dict[str, Any]] = ()
+    altered: frozenset[str] = frozenset()
+    widened: Mapping[str, pa.Schema] = field(default_factory=dict)
+
+
+NOTHING_REPLACED = Replacement()
+
+
+def with_users(
+    catalog: Catalog, replaced: Sequence[ReplacedStatement], entries: Mapping[Key, Entry], source: SourceText
+) -> tuple[Catalog, Replacement]:
+    """The catalog in which all that uses what is replaced is bound anew, and what that changes.
+
+    `entries` are the statements in force. Raises EslError where something could not be bound any more.
+    """
+    own = {key_of(one.after) for one in replaced}
+    logs = {one.after.name for one in replaced if _computes(one.after)}
+    anew: set[str] = set()
+    because: dict[Key, str] = {}
+    problems: list[Diagnostic] = []
+    for one in replaced:
+        others = {one.after.name.lower()} if isinstance(one.after, (DerivedStream, Classifier)) else set()
+        unknown = _is_unknown(one.after) or _is_unknown(one.before)
+        for user in _in_order(catalog.all_users(one.after, partial(_aggregates_calling, catalog))):
+            key = key_of(user)
+            if key in own or key not in entries:
+                continue
+            bound = bind_script(SourceText(declaration(entries[key])), without_statement(user, catalog))
+            if bound.diagnostics:
+                problems.append(_unbindable(user, one, bound.diagnostics[0]))
+                continue
+            if getattr(user, "schema", None) is not None and user.schema.changelog:  # type: ignore[union-attr]
+                problems.append(_changing(user, one))
+                continue
+            catalog = bound.catalog
+            because[key] = one.after.name
+            if not _computes(user):
+                continue
+            logs.add(user.name)
+            if unknown or others.intersection(map(str.lower, _read_by(user))):
+                anew.add(user.name)
+            if isinstance(user, (DerivedStream, Classifier)):
+                others.add(user.name.lower())
+    if problems:
+        raise EslError(source, problems)
+    return catalog, Replacement(frozenset(logs), frozenset(anew), because)
+
+
+def _unbindable(user: Statement, one: ReplacedStatement, why: Diagnostic) -> Diagnostic:
+    what = f"{describe(user)[0]} {user.name}"
+    return Diagnostic(
+        f"{what} uses {one.after.name}, and would not be right any more: {why.message}",
+        one.span,
+        f"replace {what} in the same text, behind this, or drop it first",
+    )
+
+
+def _changing(user: Statement, one: ReplacedStatement) -> Diagnostic:
+    what = f"{describe(user)[0]} {user.name}"
+    return Diagnostic(
+        f"{what} uses {one.after.name}, and its results change: a table of two definitions has no meaning",
+        one.span,
+        f"drop {what} first",
+    )
+
+
+def _computes(statement: Statement) -> bool:
+    """Has it rows of its own, in a log?"""
+    if isinstance(statement, QueryDefinition):
+        return statement.continuous
+    return isinstance(statement, (DerivedStream, Classifier))
+
+
+def _is_unknown(statement: Statement) -> bool:
+    """Does its content not tell what it does?"""
+    if isinstance(statement, FunctionDefinition):
+        return True  # those who call it have no trace of it
+    return isinstance(statement, AggregateDefinition) and statement.external is not None
+
+
+def _read_by(statement: Statement) -> Iterator[str]:
+    if isinstance(statement, (DerivedStream, View, QueryDefinition)):
+        yield from relations_of(statement.query)
+    elif isinstance(statement, Classifier):
+        yield from (*(entry.stream for entry in statement.inputs), statement.training)
+
+
+def _in_order(users: Sequence[Statement]) -> list[Statement]:
+    """What others are made of first: functions, aggregates, then relations as they read each other."""
+    found: list[Statement] = [one for one in users if isinstance(one, FunctionDefinition)]
+    found += [one for one in users if not _reads(one) and not isinstance(one, FunctionDefinition)]
+    left = [one for one in users if _reads(one)]
+    while left:
+        names = {one.name.lower() for one in left if not isinstance(one, QueryDefinition)}
+        ready = [one for one in left if names.isdisjoint(map(str.lower, _read_by(one)))]
+        assert ready, "no relation reads itself"
+        found += ready
+        left = [one for one in left if all(one is not other for other in ready)]
+    return found
+
+
+def _reads(statement: Statement) -> bool:
+    return isinstance(statement, (DerivedStream, View, QueryDefinition, Classifier))
+
+
+def _aggregates_calling(catalog: Catalog, statement: Statement) -> list[Statement]:
+    if not isinstance(statement, AggregateDefinition):
+        return []
+    defined = (*catalog.base_aggregates.values(), *catalog.window_aggregates.values())
+    wanted = statement.name.lower()
+    return [
+        one for one in defined if wanted in {catalog.declared_as(name).lower() for name in called_by(one)}
+    ]
+
+
+def without_statement(statement: Statement, catalog: Catalog) -> Catalog:
+    """The catalog in which the name of a statement is free."""
+    without, name = catalog.copy(), statement.name.lower()
+    if isinstance(statement, QueryDefinition):
+        without.queries.pop(name, None)
+    elif isinstance(statement, FunctionDefinition):
+        without.functions.pop(name, None)
+    elif isinstance(statement, AggregateDefinition):
+        (without.window_aggregates if statement.window else without.base_aggregates).pop(name, None)
+    else:
+        without.relations.pop(name, None)
+    without.forget_calls(statement)
+    return without

@@ -1,0 +1,348 @@
+"""The catalog that runs: from one set of statements to the next, with its plan, units, streams and sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from slicemill.connectors.readers import has_readers
+from slicemill.connectors.sinks.registry import open_sink
+from slicemill.connectors.sinks.runner import SinkRunner
+from slicemill.engine.changing.adding_columns import always_stored, refuse_lost_state
+from slicemill.engine.changing.backfill import queries_apart
+from slicemill.engine.changing.joining import placed_queries, with_logs, without_log
+from slicemill.engine.changing.replacements import NOTHING_REPLACED, Replacement, with_users
+from slicemill.engine.changing.retaining import WHOLE, retained_streams, wholeness
+from slicemill.engine.changing.statements import KeptStatements, ReplacedStatement, in_force
+from slicemill.engine.changing.tables import TableVersions
+from slicemill.engine.changing.unit_changes import PreparedUnits, UnitChanges
+from slicemill.engine.dispatcher import Dispatcher
+from slicemill.engine.query import Query
+from slicemill.engine.running_units import Goal
+from slicemill.engine.spark_ingest import SparkIngest
+from slicemill.engine.streams import RunningStream, Supply, streams_to_read
+from slicemill.errors import SlicemillError
+from slicemill.esl import SourceText
+from slicemill.esl.types.catalog import (
+    ERRORS,
+    Catalog,
+    DerivedStream,
+    DroppedName,
+    QueryDefinition,
+    SourceSpec,
+    Stream,
+)
+from slicemill.esl.types.classifier import Classifier
+from slicemill.esl.types.relation import RelationQuery
+from slicemill.operators.graph import QueryGraph
+from slicemill.plan.needs import needed_together
+from slicemill.plan.partitions import needed_by_log
+from slicemill.plan.planner import Plan, Planner
+from slicemill.plan.reads import views_to_answer
+from slicemill.storage.arrow_schema import to_arrow
+from slicemill.storage.changes import Change
+from slicemill.storage.home import Home
+
+_COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
+
+
+@dataclass(slots=True)
+class RunningCatalog:
+    """What is declared, and what runs for it.
+
+    `mill` is the id under which units and readers write, `handle` makes the handle of a new query. Before
+    `open` nothing runs: a unit that went on with some of its queries would pass by the input of the others.
+    """
+
+    home: Home
+    mill: str
+    folder: Path
+    clock: Callable[[], int]
+    read_sources: bool
+    poll_ms: int
+    dispatcher: Dispatcher
+    tables: TableVersions
+    changes: UnitChanges
+    sinks: SinkRunner
+    ingest: SparkIngest
+    handle: Callable[[QueryDefinition], Query]
+    catalog: Catalog = field(default_factory=Catalog)
+    plan: Plan = field(default_factory=lambda: Plan(QueryGraph({}), ()))
+    queries: dict[str, Query] = field(default_factory=dict)
+    opened: bool = False
+    reading: bool = False  # sources are read until `stop_reading`
+    planner: Planner = field(default_factory=Planner)
+
+    def open(self) -> None:
+        """Take up the units where they were, once all is registered that belongs to them."""
+        with self.dispatcher.paused():
+            if not self.opened:
+                self.changes.note_left_out(self.catalog)
+                self._run_units(self.plan, self.catalog)
+                self.opened = True
+
+    def start_reading(self) -> None:
+        self.reading = self.read_sources
+        if self.reading:
+            self.ingest.start(self.dispatcher.streams, self.poll_ms)
+
+    def stop_reading(self) -> None:
+        self.reading = False
+        self.ingest.stop()
+
+    def change_to(
+        self, catalog: Catalog, dropped: Sequence[DroppedName], replacing: Replacement = NOTHING_REPLACED
+    ) -> None:
+        """Run what a catalog has; one that is dropped and created again is a new one.
+
+        What is replaced or altered takes effect with one record, which has its statements as well.
+        """
+        without = self.catalog.copy()
+        for name in dropped:
+            without.add(name)
+        gone = [name.name for name in dropped if name.kind in _COMPUTED and not self._is_declared(name.name)]
+        tables = [name.name for name in dropped if name.kind == "TABLE"]
+        if any(name.lower() in (*catalog.queries, *catalog.relations) for name in gone):
+            self._adopt(without)
+            self._forget(gone)
+            gone = []
+        self._adopt(catalog, tables, replacing)
+        self._forget(gone)
+
+    def replace_with(
+        self,
+        catalog: Catalog,
+        kept: KeptStatements,
+        replaced: list[ReplacedStatement],
+        entries: list[dict[str, Any]],
+        source: SourceText,
+    ) -> None:
+        """Change definitions at one point of the journal, with all that uses them."""
+        after = in_force([*self.home.statements, *entries])
+        catalog, replacing = with_users(catalog, replaced, after, source)
+        self._take_up(kept.without(after.keys()))
+        said = {(entry.get("kind"), entry["name"].lower()) for entry in entries}
+        again = [
+            {**after[key], "at": entries[0]["at"], "by": entries[0]["by"], "because": name}
+            for key, name in replacing.because.items()
+            if key not in said
+        ]
+        self.change_to(catalog, (), replace(replacing, entries=[*entries, *again]))
+
+    def alter_with(
+        self, catalog: Catalog, dropped: Sequence[DroppedName], kept: KeptStatements, altering: Replacement
+    ) -> None:
+        """Change how queries are run, and which columns streams have."""
+        if altering.altered:
+            after = in_force([*self.home.statements, *altering.entries])
+            self._take_up(kept.without(after.keys()))
+        self.change_to(catalog, dropped, altering)
+
+    def _take_up(self, catalog: Catalog) -> None:
+        """Let what is to be changed run as it was, if it does not: its state is that of before."""
+        if not self.opened:
+            self.change_to(catalog, ())
+            self.open()
+
+    def tables_changed(self) -> None:
+        """Tuples that arrive from now on meet the new rows of tables; those before met the old ones."""
+        with self.dispatcher.paused():
+            if self.opened:
+                self.dispatcher.admit_handed()
+                self._run_units(self.plan, self.catalog)
+            elif not self.home.units:  # nothing has arrived that should meet the rows from before
+                self.home.commit(Change(tables=self.tables.changes()))
+
+    def begin_anew(self, logs: Collection[str]) -> None:
+        """Let queries and streams that have failed start without state, with what comes from now on."""
+        with self.dispatcher.paused():
+            self.dispatcher.admit_handed()
+            self._run_units(self.plan, self.catalog, logs)
+
+    def replan(self) -> None:
+        """Run the same in other units, as the journal says of who began in the past; while paused."""
+        plan = self.planned(self.catalog)
+        read_by = needed_by_log(self.changes.exchanges(unit, plan.graph) for unit in plan.units)
+        for name, stream in self.dispatcher.streams.items():
+            stream.need(stream.plan.need, read_by.get(name, ()))
+        self.plan = plan
+        self._run_units(plan, self.catalog)
+
+    def planned(self, catalog: Catalog) -> Plan:
+        """The plan of a catalog, beside what runs."""
+        apart = queries_apart(catalog, self.home)
+        return self.planner.plan(catalog, placed_queries(self.home.units), apart)
+
+    def _is_declared(self, name: str) -> bool:
+        """Is it a stream whose rows come from outside? They stay: its source is read once only."""
+        return name + ERRORS in self.home.logs
+
+    def _adopt(
+        self,
+        catalog: Catalog,
+        dropped_tables: Sequence[str] = (),
+        replacing: Replacement = NOTHING_REPLACED,
+    ) -> None:
+        """Make a new catalog's graph the one that runs."""
+        plan = self.planned(catalog)
+        if replacing.altered:
+            refuse_lost_state(self.plan, plan)
+        graph, streams = plan.graph, self.dispatcher.streams
+        # Before anything is registered: what cannot be placed or opened must not leave half a query behind.
+        read_by = needed_by_log(self.changes.exchanges(unit, graph) for unit in plan.units)
+        otherwise = self._served_otherwise(catalog)
+        sinks = {
+            query.name: open_sink(
+                query.options.sink,
+                query.name,
+                query.schema,
+                folder=self.folder,
+                durable=self.home.durable,
+            )
+            for query in catalog.queries.values()
+            if query.continuous
+            and query.options.sink is not None
+            and (query.name not in self.sinks or query.name in otherwise)
+        }
+        self.tables.take_up(catalog, dropped_tables)
+        wanted = streams_to_read(graph, catalog, self.home, streams, replacing.altered)
+        fresh = [stream for stream in wanted if stream.name not in streams]
+        altered = [stream for stream in wanted if stream.name in replacing.altered & streams.keys()]
+        supplies = {stream.name: self._supply(stream) for stream in (*fresh, *altered)}
+        whole = {stream.name: stream.schema.names for stream in retained_streams(catalog)}
+        needs = needed_together([*streams, *(stream.name for stream in fresh)], plan.needs, whole)
+        needs = always_stored(needs, self.home, replacing.widened)
+        if self.ingest.outdated(needs):
+            self.ingest.stop()
+        with self.dispatcher.paused():
+            kept = {*replacing.logs, *replacing.widened}
+            self.home.commit(with_logs(fresh, self._new_queries(catalog), self.home, kept))
+            self._retain(wanted)
+            for stream in fresh:
+                streams[stream.name] = RunningStream(
+                    stream, self.home, self.mill, self.folder, self.clock, supplies[stream.name]
+                )
+            prepared = self._prepared(plan, catalog, replacing) if self.opened else None
+            self._settle(otherwise)
+            change = Change(catalog=list(replacing.entries), widened=dict(replacing.widened))
+            if prepared is not None:
+                self._run(prepared, replace(change, columns=self._columns(catalog)))
+            else:
+                self.home.commit(change)
+            for name, running in streams.items():
+                # A new query starts with what arrives from now on: nothing it wants may be left out any more.
+                running.need(needs[name], read_by.get(name, ()))
+            for stream in altered:
+                streams[stream.name].lost()  # what is held back is taken up anew, with the new columns
+            for query in catalog.queries.values():
+                if isinstance(query.query, RelationQuery):
+                    continue
+                if query.name not in self.queries:
+                    self.queries[query.name] = self.handle(query)
+                self.queries[query.name].schema = query.schema
+            for name in otherwise:
+                self.sinks.remove(name)
+            for name, sink in sinks.items():
+                self.sinks.add(name, sink)
+            unasked = {v.name for v in views_to_answer(self.catalog)} - {
+                v.name for v in views_to_answer(catalog)
+            }
+            self.catalog, self.plan = catalog, plan
+            self._forget(unasked)
+        if self.reading:
+            self.ingest.start(streams, self.poll_ms)
+
+    def _retain(self, declared: Sequence[Stream]) -> None:
+        """Streams are stored whole from now on, or as queries need them, as their declarations say."""
+        changed = wholeness(declared, self.home)
+        if any(fields[WHOLE] for fields in changed.values()):
+            self.dispatcher.admit_handed()  # what came before may lack columns
+            changed = wholeness(declared, self.home)
+        self.home.commit(Change(streams=changed))
+        for stream in declared:
+            running = self.dispatcher.streams.get(stream.name)
+            if running is not None:
+                running.declare(stream, changed.get(stream.name, {}))
+
+    def _supply(self, stream: Stream) -> Supply:
+        if not self.read_sources:
+            return Supply.PROGRAM
+        if stream.name.lower() in self.ingest.frames:
+            return Supply.SPARK
+        if stream.source == SourceSpec():
+            return Supply.PROGRAM
+        spool = self.home.source_folder(stream.name)
+        return Supply.READER if has_readers(stream, self.folder, spool) else Supply.SPARK
+
+    def _served_otherwise(self, catalog: Catalog) -> list[str]:
+        """The queries whose results go to another sink from now on, or to none, or have other columns."""
+        return [
+            name
+            for name, query in catalog.queries.items()
+            if (known := self.catalog.queries.get(name)) is not None
+            and query.name in self.sinks
+            and (known.options.sink, known.schema) != (query.options.sink, query.schema)
+        ]
+
+    def _settle(self, names: Iterable[str]) -> None:
+        """Let sinks that are about to go have all results so far; what they do not get, nobody would."""
+        for name in names:
+            left = self.sinks.deliver_rest(name)
+            if left:
+                raise SlicemillError(
+                    f"the sink of {name} does not take the {left} rows that it has yet to get: "
+                    f"{self.sinks.problem(name)}; try again when it does, or DROP QUERY {name} first"
+                )
+
+    def _new_queries(self, catalog: Catalog) -> list[QueryDefinition]:
+        """The continuous queries that are not what they were: of the others all is known."""
+        known = self.catalog.queries
+        return [one for name, one in catalog.queries.items() if one.continuous and known.get(name) is not one]
+
+    def _columns(self, catalog: Catalog) -> dict[str, pa.Schema]:
+        """The logs of what is replaced whose rows have other columns from now on."""
+        computed: list[QueryDefinition | DerivedStream | Classifier] = [
+            *self._new_queries(catalog),
+            *(one for one in catalog.relations.values() if isinstance(one, (DerivedStream, Classifier))),
+        ]
+        found = {one.name: to_arrow(one.schema) for one in computed if one.name in self.home.logs}
+        return {
+            name: columns
+            for name, columns in found.items()
+            if not self.home.logs[name].columns.equals(columns, check_metadata=True)
+        }
+
+    def _prepared(self, plan: Plan, catalog: Catalog, replacing: Replacement) -> PreparedUnits:
+        if replacing.logs or replacing.altered:
+            self.dispatcher.admit_handed()
+        failed = {log for unit in self.dispatcher.running.units for log in unit.failed}
+        anew = {*replacing.anew, *(failed & replacing.logs)}
+        return self.changes.prepare(plan, catalog, anew, replacing.logs)
+
+    def _run_units(self, plan: Plan, catalog: Catalog, anew: Collection[str] = ()) -> None:
+        self._run(self.changes.prepare(plan, catalog, anew), Change())
+
+    def _run(self, prepared: PreparedUnits, change: Change) -> None:
+        """Commit a change, and run the units that it leaves."""
+        units = self.changes.commit(prepared, change)
+        queries = [query for query in prepared.catalog.queries.values() if query.continuous]
+        failed = {log: why for unit in units for log, why in unit.failed.items()}
+        for name, query in self.queries.items():
+            query.error = failed.get(name)
+        self.dispatcher.replace(units, {query.name: Goal.of(query) for query in queries})
+        if prepared.gone:
+            self.dispatcher.forget(prepared.gone, ())
+
+    def _forget(self, names: Iterable[str]) -> None:
+        """A query's results stay with its handle; its log goes, so that its name is free."""
+        for name in names:
+            query = self.queries.pop(name, None)
+            if query is not None:
+                query.detach()
+            if name in self.home.logs:
+                self.sinks.forget(name)
+                self.home.commit(without_log(name, self.home))

@@ -1,0 +1,71 @@
+"""REFRESH EVERY: sources are read again by the clock; one that fails leaves the rows as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from slicemill import EslError, Mill
+from slicemill.engine.live import problems
+from slicemill.time import US
+from support.engine import Clock, feed_rows, finish, inline_pool
+
+_SCRIPT = """
+CREATE STREAM s (id bigint, ts timestamp) ORDER BY ts;
+CREATE TABLE item (id bigint PRIMARY KEY, name varchar)
+  USING csv OPTIONS (path 'item.csv') REFRESH EVERY 10 MINUTES;
+CREATE QUERY named AS SELECT s.id, i.name FROM s, item AS i WHERE s.id = i.id;
+"""
+_MINUTE = 60 * US
+
+
+def test_rows_are_taken_when_they_are_due_and_not_before(tmp_path: Path) -> None:
+    clock, source = Clock(0), tmp_path / "item.csv"
+    source.write_text("1,one\n")
+    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock) as mill:
+        mill.execute(_SCRIPT)
+        mill.open()
+        mill.refreshing.look()
+        feed_rows(mill, "s", [(1, 1)])
+        source.write_text("1,two\n")
+        clock.now = 10 * _MINUTE - 1
+        mill.refreshing.look()
+        feed_rows(mill, "s", [(1, 2)])
+        clock.now += 1
+        mill.refreshing.look()
+        assert list(mill.held("item")) == [(1, "two")]
+        feed_rows(mill, "s", [(1, 3)])
+        finish(mill)
+        assert [timed.row for timed in mill.queries["named"].rows()] == [(1, "one"), (1, "one"), (1, "two")]
+
+
+def test_a_source_that_fails_keeps_the_rows_is_told_and_tried_again(tmp_path: Path) -> None:
+    clock, source = Clock(0), tmp_path / "item.csv"
+    source.write_text("1,one\n")
+    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock) as mill:
+        mill.execute(_SCRIPT)
+        mill.open()
+        mill.refreshing.look()
+        for content in (None, "1,one\n1,again\n"):
+            if content is None:
+                source.unlink()
+            else:
+                source.write_text(content)
+            clock.now += 10 * _MINUTE
+            mill.refreshing.look()
+            assert list(mill.held("item")) == [(1, "one")]
+            assert [one for one in problems(mill) if "table item keeps its rows" in one]
+        source.write_text("2,two\n")
+        clock.now += 8 * US
+        mill.refreshing.look()
+        assert list(mill.held("item")) == [(2, "two")]
+        assert problems(mill) == []
+
+
+def test_only_a_table_with_a_source_is_refreshed(tmp_path: Path) -> None:
+    with Mill(home=tmp_path / "home", pool=inline_pool(1)) as mill:
+        with pytest.raises(EslError, match="only a table with a SOURCE"):
+            mill.execute("CREATE TABLE t (a int) REFRESH EVERY 1 MINUTE")
+        with pytest.raises(EslError, match="once a second at most"):
+            mill.execute("CREATE TABLE t (a int) SOURCE 'x.csv' REFRESH EVERY 10 MILLISECONDS")

@@ -1,0 +1,28 @@
+"""Plans travel node by node: a query that comes to many others costs what its own nodes do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slicemill.engine.workers import plan_messages
+from slicemill.engine.workers.plan_messages import packed, unpacked
+from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+
+STREAM = "CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts;"
+
+
+def test_only_the_nodes_of_a_new_query_are_packed(tmp_path: Path) -> None:
+    with fed_mill(tmp_path, Clock(), inline_pool()) as mill:
+        mill.execute(STREAM)
+        mill.execute(";".join(f"CREATE QUERY q{n} AS SELECT v FROM s WHERE k = {n}" for n in range(30)))
+        mill.open()
+        before = plan_messages._packed_node.cache_info().misses
+        mill.execute("CREATE QUERY other AS SELECT k FROM s WHERE v = 5")
+        (unit,) = mill.dispatcher.running.units
+        own = mill.graph.ancestors("other") - mill.graph.ancestors("q0")
+        assert plan_messages._packed_node.cache_info().misses - before == len(own)
+        assert unpacked(unit.packed) == unit.plan and packed(unit.plan) == unit.packed
+        feed_rows(mill, "s", [(3, 5, 0), (4, 6, 1)])
+        finish(mill)
+        assert [timed.row for timed in mill.queries["other"].rows()] == [(3,)]
+        assert [timed.row for timed in mill.queries["q4"].rows()] == [(6,)]
