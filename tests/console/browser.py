@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, ViewportSize, sync_playwright
 
 from slicemill.server.http.console_files import FOLDER
 
@@ -20,6 +20,14 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+# A page that is told so takes itself to be hidden, or to be seen again.
+HIDE = """hidden => {
+  const value = hidden ? "hidden" : "visible";
+  Object.defineProperty(document, "visibilityState", { value, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+LAPTOP: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 800}
 AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 

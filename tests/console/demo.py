@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +15,18 @@ from slicemill.server.service import MillService
 from support.engine import inline_pool
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-MODELS = """
+EXTRAS = """
 CREATE MODEL volatility(x REAL) AS sqrt(sum(x^2)/n - (sum(x)/n)^2);
 CREATE QUERY price_volatility AS
   SELECT channel, volatility(price) OVER (PARTITION BY channel ROWS 99 PRECEDING) AS v FROM bid;
+CREATE QUERY first_bids AS
+  SELECT A.id, A.item, B.price FROM auction AS A, bid AS B WHERE A.id = B.auction WINDOW 10 SECONDS;
+CREATE QUERY quick_bids AS
+  SELECT A.id, A.seller, B.price FROM auction AS A, bid AS B WHERE A.id = B.auction WINDOW 3 SECONDS;
+CREATE QUERY strict WITH (slo = 'p99 < 1 ms') AS SELECT auction, price FROM bid WHERE price > 900000;
+CREATE QUERY runs_of_channels WITH (memory = '60 tuples') AS
+  SELECT S.channel, VALID(S) FROM bid(channel) AS S RANGE 20 SECONDS SLIDES 5 SECONDS;
+CREATE ALERT bids_stopped ON bid WHEN silence > INTERVAL 1 MINUTE WEBHOOK 'https://example.org/alerts';
 """
 
 
@@ -28,14 +38,28 @@ def auction(rate: int = 250) -> str:
     return ";\n".join(parts)
 
 
+def thousand() -> str:
+    """A thousand queries over one stream."""
+    bids = auction(20).split(";\n")[2]
+    queries = (f"CREATE QUERY many{n:04} AS SELECT auction FROM bid WHERE price > {n}" for n in range(1000))
+    return ";\n".join((bids, *queries))
+
+
 @contextmanager
 def console_server(home: Path, esl: str = "", *, port: int = 0, tokens: bool = False) -> Iterator[str]:
     """The URL of a server over a mill that runs; with tokens, those of its home count."""
     with Mill(home=home, pool=inline_pool(), cells=2) as mill:
-        mill.restore()
         if esl:
             mill.execute(esl)
+        mill.restore()
         mill.start()
         access = Access(home if tokens else None)
         with serving(MillService(mill), Listening(port=port), access) as url:
             yield url
+
+
+if __name__ == "__main__":  # a process of its own: its address, then work until it is ended
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with console_server(Path(sys.argv[1]), auction(50)) as address:
+        print(address, flush=True)
+        signal.pause()

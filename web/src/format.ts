@@ -73,3 +73,8 @@ function trim(text: string): string {
 export function plural(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
+
+/** A service level in short: p99 < 2 s. */
+export function level(text: string): string {
+  return text.replace(/ milliseconds?\b/g, " ms").replace(/ seconds?\b/g, " s").replace(/ minutes?\b/g, " min");
+}

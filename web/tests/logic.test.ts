@@ -2,13 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cutEvents } from "../src/api/live-events";
 import { diffLines } from "../src/components/diff";
-import { columnsOf, EXAMPLES, wordsOf } from "../src/components/esl-words";
-import { litWith, smooth, thickness } from "../src/components/graph-layout";
-import { fitting, layOut } from "../src/components/slice-chain";
+import type { GraphArc, GraphBody, GraphNode } from "../src/api/client";
+import { EXAMPLES, offersAt, relationsRead } from "../src/components/esl-words";
+import { collapse, litWith, load, place, smooth, thickness } from "../src/components/graph-layout";
+import { chartPlan, numbersOf } from "../src/components/chart-plan";
+import { cellsOverWorkers, cutTracks, fitting, layOut } from "../src/components/slice-chain";
 import { bytes, count, milliseconds, moment, percent, plural, rate, span } from "../src/format";
 import { byPolicy } from "../src/state/before-after";
 import { keyMeaning } from "../src/state/keys";
 import { hashOf, parseHash } from "../src/state/router";
+import { explainReplacements, quoted, replacing, statementsOf } from "../src/state/statements";
 
 test("numbers are short, and nothing is a dash", () => {
   assert.deepEqual([count(1234), count(12345), count(2.5e6), count(null), count(NaN)], ["1,234", "12.3 k", "2.5 M", "–", "–"]);
@@ -43,17 +46,72 @@ test("lines that are gone and new are told apart", () => {
   assert.deepEqual(diffLines("", "a"), [{ kind: "added", text: "a" }]);
 });
 
-test("columns of declarations are known, with types that have numbers", () => {
-  assert.deepEqual(columnsOf('CREATE STREAM s (id bigint, state char(2), "a b" decimal(9, 2), ts timestamp) ORDER BY ts'), [
-    "id",
-    "state",
-    "a b",
-    "ts",
-  ]);
-  assert.deepEqual(columnsOf("CREATE QUERY q AS SELECT 1"), []);
-  const words = wordsOf([{ kind: "relation", name: "s", text: "CREATE STREAM s (x int)", by: "", at: "" }]);
-  assert.deepEqual([words.relations[0]?.name, words.columns], ["s", [{ name: "x", of: "s" }]]);
+const WORDS = {
+  keywords: ["SELECT", "FROM"],
+  types: ["INT"],
+  functions: [{ name: "count", call: "count(any)" }],
+  relations: [
+    { name: "bid", kind: "stream", columns: [{ name: "price", type: "BIGINT" }] },
+    { name: "sale", kind: "stream", columns: [{ name: "sum", type: "INT" }] },
+  ],
+};
+
+test("the editor offers columns of what is read, and of an alias behind its point", () => {
+  const labels = (before: string, text = before): string[] => offersAt(before, text, WORDS).map((offer) => offer.label);
+  assert.deepEqual(labels("SELECT * FROM b"), ["bid", "sale"]);
+  assert.deepEqual(labels("SELECT S.", "SELECT S. FROM bid AS B, sale [RANGE 5 SECONDS] AS S"), ["sum"]);
+  assert.deepEqual(labels("SELECT bid."), ["price"]);
+  assert.equal(labels("SELECT p", "SELECT p FROM sale")[0], "sum");
+  assert.ok(labels("SELECT p").includes("price") && labels("SELECT c").includes("count"));
+  assert.deepEqual([...relationsRead("SELECT 1 FROM sale", WORDS).keys()], ["sale"]);
   assert.ok(EXAMPLES.every((example) => example.text.trim().endsWith(";")));
+});
+
+test("answers are drawn over time, as bars by name, or by row", () => {
+  const column = (name: string, type: string) => ({ name, type });
+  const rows = [{ t: "2026-01-01T00:00:00Z", who: "a", n: 1 }, { t: "2026-01-01T00:00:01Z", who: "b", n: "2.5" }];
+  const number = column("n", "int64");
+  assert.deepEqual(chartPlan([column("t", "timestamp[us, tz=UTC]"), number], rows), { kind: "time", x: "t", ys: ["n"] });
+  assert.equal(chartPlan([column("who", "string"), number], rows)?.kind, "bars");
+  assert.equal(chartPlan([number], rows)?.kind, "rows");
+  assert.equal(chartPlan([column("who", "string")], rows), null);
+  assert.deepEqual(numbersOf([...rows, { n: null }], "n"), [1, 2.5, null]);
+});
+
+test("names are quoted as ESL has them", () => {
+  assert.equal(quoted('a "b"'), '"a ""b"""');
+});
+
+test("a replacement is written from the statement, and asked about before it is run", () => {
+  const text = replacing("CREATE QUERY q AS SELECT ';' AS x FROM s");
+  assert.equal(text, "CREATE OR REPLACE QUERY q AS SELECT ';' AS x FROM s;\n");
+  assert.equal(replacing(text), text);
+  assert.equal(explainReplacements(`-- another; filter\n${text}SHOW QUERIES`), "EXPLAIN REPLACE QUERY q AS SELECT ';' AS x FROM s");
+  assert.equal(explainReplacements("CREATE QUERY q AS SELECT 1"), "");
+  assert.deepEqual(statementsOf("a - b; -- c; d\ne;"), ["a - b", "-- c; d\ne"]);
+});
+
+test("what only comes of a collapsed node is hidden, what others lead to stays", () => {
+  const node = (id: string) => ({ id }) as GraphNode;
+  const arc = (source: string, target: string) => ({ source, target }) as GraphArc;
+  const graph = {
+    nodes: ["a", "b", "c", "d", "e"].map(node),
+    arcs: [arc("a", "b"), arc("b", "c"), arc("b", "d"), arc("a", "d"), arc("d", "e")],
+  } as GraphBody;
+  const { graph: shown, hidden } = collapse(graph, new Set(["b"]));
+  assert.deepEqual(shown.nodes.map((one) => one.id), ["a", "b", "d", "e"]);
+  assert.deepEqual([...hidden], [["b", 1]]);
+  assert.equal(collapse(graph, new Set()).graph, graph);
+  assert.ok(load(0) === 0 && load(0.25) === 0.5 && load(4) === 1);
+});
+
+test("streams stand in one column, and arcs end at their nodes", () => {
+  const node = (id: string) => ({ id }) as GraphNode;
+  const arc = (source: string, target: string) => ({ source, target }) as GraphArc;
+  const placed = place({ nodes: ["s", "t", "f", "j"].map(node), arcs: [arc("s", "f"), arc("f", "j"), arc("t", "j")] } as GraphBody);
+  const x = Object.fromEntries(placed.nodes.map((one) => [one.node.id, Math.round(one.x)]));
+  assert.equal(x.s, x.t);
+  assert.ok(x.s! < x.f! && x.f! < x.j! && x.s! >= 0);
 });
 
 test("a node lights what it is made of and what is made of it", () => {
@@ -66,7 +124,7 @@ test("a node lights what it is made of and what is made of it", () => {
   }));
   assert.deepEqual([...litWith("b", arcs)].sort(), ["a", "b", "c"]);
   assert.ok(thickness(1000) > thickness(10) && thickness(1e12) <= 9);
-  assert.equal(smooth([{ x: 0, y: 0 }, { x: 1, y: 1 }]), "M0.0,0.0L1.0,1.0");
+  assert.equal(smooth([{ x: 0, y: 0 }, { x: 1, y: 1 }]), "M0.0,0.0C0.5,0.0 0.5,1.0 1.0,1.0");
 });
 
 test("slices lie by age, and queries reach as far back as their rows", () => {
@@ -80,12 +138,17 @@ test("slices lie by age, and queries reach as far back as their rows", () => {
     latest_us: latest * 1e6,
     wanted,
   });
-  const found = layOut({ unit: "u", cells: 1, queries: [], cuts: [], slices: [slice(0, 50, { far: 5, near: 0 }), slice(50, 60, { far: 5, near: 5 })] });
+  const found = layOut({ unit: "u", cells: 1, queries: [], cuts: [], moves: [], reaches: { near: 10 }, slices: [slice(0, 50, { far: 5, near: 2 }), slice(50, 60, { far: 5, near: 5 })] });
   assert.deepEqual(found.reaches, [
     { query: "far", age: 60, rows: 10 },
-    { query: "near", age: 10, rows: 5 },
+    { query: "near", age: 10, rows: 7 },
   ]);
   assert.deepEqual([found.oldestAge, found.lanes.length], [60, 1]);
+  const chain = { unit: "u", cells: 2, queries: [], cuts: [], slices: [slice(0, 9, {}), { ...slice(0, 9, {}), cell: 1, worker: 0 }], moves: [], reaches: {} };
+  assert.deepEqual(cellsOverWorkers(chain).map((one) => [one.worker, one.cells.map((cell) => cell.cell)]), [["0", [1]], ["1", [0]]]);
+  const move = (at_s: number, used: number[]) => ({ at_s, cell: 0, part: "input 0", used });
+  const [track] = cutTracks({ ...chain, moves: [move(1, [5]), move(2, [5, 9])] });
+  assert.deepEqual(track?.points, [{ at: 1, ages: [5] }, { at: 2, ages: [5, 9] }]);
   assert.equal(fitting(30, "a long text", "short"), "");
 });
 

@@ -1,4 +1,4 @@
-"""Pictures of every page in both themes, into docs/pictures/console; `make screenshots` calls it."""
+"""Pictures of every page, in both themes and on a phone, into docs/pictures/console (`make screenshots`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from console.browser import browser  # noqa: E402
-from console.demo import MODELS, auction, console_server  # noqa: E402
+from console.browser import LAPTOP, PHONE, browser  # noqa: E402
+from console.demo import EXTRAS, auction, console_server  # noqa: E402
 
 PAGES = {
     "overview": "#/overview",
@@ -29,7 +29,7 @@ PAGES = {
     "settings": "#/settings",
 }
 WARM_UP_S = 30
-DRAFT = """-- The dearest bids of each channel, twice a second
+DRAFT = """-- The dearest bids of each channel, every two seconds
 CREATE QUERY dearest AS
   SELECT channel, max(price) AS highest, count(*) AS bids
   FROM bid [RANGE 10 SECONDS SLIDE 2 SECONDS]
@@ -41,30 +41,29 @@ def take(folder: Path, only: list[str]) -> None:
     with (
         tempfile.TemporaryDirectory() as home,
         browser() as chrome,
-        console_server(Path(home), auction(400) + MODELS) as url,
+        console_server(Path(home), auction(400) + EXTRAS) as url,
     ):
         time.sleep(WARM_UP_S)
-        for theme in ("light", "dark"):
-            page = chrome.new_page(viewport={"width": 1280, "height": 800}, color_scheme=theme)
+        looks = {
+            theme: chrome.new_context(viewport=LAPTOP, color_scheme=theme) for theme in ("light", "dark")
+        }
+        looks["phone"] = chrome.new_context(viewport=PHONE)
+        for look, context in looks.items():
+            page = context.new_page()
             page.goto(url)
             page.evaluate("draft => sessionStorage.setItem('slicemill-draft', draft)", DRAFT)
             for name, place in PAGES.items():
                 if not only or name in only:
                     page.goto(f"{url}/{place}")
                     page.wait_for_timeout(3500)
-                    _save(page.screenshot(), folder / f"{name}-{theme}.png")
+                    whole = name == "query" and look != "phone"  # its charts are below its results
+                    _save(page.screenshot(full_page=whole), folder / f"{name}-{look}.png")
             page.close()
-            if not only or "phone" in only:
-                phone = chrome.new_page(viewport={"width": 390, "height": 800}, color_scheme=theme)
-                phone.goto(url)
-                phone.wait_for_timeout(2500)
-                _save(phone.screenshot(), folder / f"phone-{theme}.png")
-                phone.close()
 
 
 def _save(png: bytes, path: Path) -> None:
-    """With 128 colours: pages are flat, and files stay small."""
-    Image.open(io.BytesIO(png)).convert("RGB").quantize(128, method=Image.Quantize.MAXCOVERAGE).save(
+    """With 256 colours: pages are flat, and files stay small."""
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT).save(
         path, optimize=True
     )
     print(f"{path.name}: {path.stat().st_size // 1000} kB")

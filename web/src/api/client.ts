@@ -7,7 +7,6 @@ export type Overview = Schemas["Overview"];
 export type QueryLine = Schemas["QueryLine"];
 export type StreamFigures = Schemas["StreamFigures"];
 export type QueryEntry = Schemas["QueryEntry"];
-export type CatalogEntry = Schemas["CatalogEntry"];
 export type FigureColumns = Schemas["FigureColumns"];
 export type MillHistory = Schemas["MillHistory"];
 export type GraphBody = Schemas["GraphBody"];
@@ -20,10 +19,12 @@ export type Policies = Schemas["Policies"];
 export type PlanAnswer = Schemas["PlanAnswer"];
 export type TokenLine = Schemas["TokenLine"];
 export type ModelPicture = Schemas["ModelPicture"];
-export type StatementVersion = Schemas["StatementVersion"];
+export type QueryVersion = Schemas["VersionEntry"];
 export type RequestProblem = Schemas["RequestProblem"];
 export type Answer = Schemas["AnswerBody"];
 export type PlanPreview = Schemas["PlanPreview"];
+export type AlertEntry = Schemas["AlertEntry"];
+export type EditorWords = Schemas["EditorWords"];
 export type Row = Record<string, unknown>;
 
 /** The server refused; `problems` says why, for statements with places. */
@@ -82,15 +83,17 @@ export const api = {
   query: (name: string, signal?: AbortSignal) => get<QueryEntry>(`/v1/queries/${part(name)}`, signal),
   line: (name: string, signal?: AbortSignal) => get<QueryLine>(`/v1/queries/${part(name)}/line`, signal),
   versions: (name: string, signal?: AbortSignal) =>
-    get<StatementVersion[]>(`/v1/queries/${part(name)}/versions`, signal),
+    get<QueryVersion[]>(`/v1/queries/${part(name)}/versions`, signal).then((found) => found.reverse()),
   history: (name: string, signal?: AbortSignal) => get<FigureColumns>(`/v1/history/${part(name)}`, signal),
   millHistory: (signal?: AbortSignal) => get<MillHistory>("/v1/history", signal),
-  catalog: (signal?: AbortSignal) => get<CatalogEntry[]>("/v1/catalog", signal),
+  words: (signal?: AbortSignal) => get<EditorWords>("/v1/words", signal),
+  explain: async (name: string, signal?: AbortSignal) => (await request(`/v1/queries/${part(name)}/explain`, { signal })).text(),
   graph: (options: Record<string, string>, signal?: AbortSignal) =>
     get<GraphBody>(`/v1/graph?${new URLSearchParams(options)}`, signal),
   components: (signal?: AbortSignal) => get<ComponentLine[]>("/v1/graph/components", signal),
   chains: (signal?: AbortSignal) => get<SliceChain[]>("/v1/slices", signal),
   slices: (query: string, signal?: AbortSignal) => get<SliceChain[]>(`/v1/slices/${part(query)}`, signal),
+  alerts: (signal?: AbortSignal) => get<AlertEntry[]>("/v1/alerts", signal),
   policies: (signal?: AbortSignal) => get<Policies>("/v1/policies", signal),
   simulate: (body: Schemas["PlanRequest"]) => post<PlanAnswer>("/v1/simulate", body),
   models: (signal?: AbortSignal) => get<ModelPicture[]>("/v1/models", signal),
@@ -114,9 +117,4 @@ export function save(blob: Blob, name: string): void {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-}
-
-/** A name as ESL has it, in quotes. */
-export function quoted(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`;
 }

@@ -3,42 +3,44 @@ import { autocompletion, type Completion, type CompletionContext, type Completio
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 import { HighlightStyle, StreamLanguage, syntaxHighlighting } from "@codemirror/language";
 import { linter, lintGutter, type Diagnostic } from "@codemirror/lint";
-import { EditorState, type Text } from "@codemirror/state";
+import { Compartment, EditorState, type Text } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "preact/hooks";
-import { api, type RequestProblem } from "../api/client";
-import { FUNCTIONS, KEYWORDS, TYPES, type CatalogWords } from "./esl-words";
+import { api, type EditorWords, type RequestProblem } from "../api/client";
+import { offersAt } from "./esl-words";
 
-const words = (list: string[]): Set<string> => new Set(list.map((word) => word.toLowerCase()));
-const keywords = words(KEYWORDS);
-const types = words(TYPES);
-const functions = words(FUNCTIONS);
-
-const esl = StreamLanguage.define({
-  name: "esl",
-  token(stream) {
-    if (stream.eatSpace()) return null;
-    if (stream.match("--")) {
-      stream.skipToEnd();
-      return "comment";
-    }
-    if (stream.match(/^'(?:[^']|'')*'?/)) return "string";
-    if (stream.match(/^"(?:[^"]|"")*"?/)) return "variableName";
-    if (stream.match(/^\d+(?:\.\d+)?/)) return "number";
-    const word = stream.match(/^[A-Za-z_]\w*/);
-    if (word && typeof word === "object") {
-      const text = word[0]!.toLowerCase();
-      if (keywords.has(text)) return "keyword";
-      if (types.has(text)) return "typeName";
-      return functions.has(text) ? "function" : "variableName";
-    }
-    stream.next();
-    return "operator";
-  },
-  tokenTable: { function: tags.function(tags.variableName) },
-  languageData: { commentTokens: { line: "--" } },
-});
+/** ESL for CodeMirror, with the words that are known. */
+function language(known: EditorWords): StreamLanguage<unknown> {
+  const set = (list: string[]): Set<string> => new Set(list.map((word) => word.toLowerCase()));
+  const keywords = set(known.keywords);
+  const types = set(known.types);
+  const functions = set(known.functions.map((one) => one.name));
+  return StreamLanguage.define({
+    name: "esl",
+    token(stream) {
+      if (stream.eatSpace()) return null;
+      if (stream.match("--")) {
+        stream.skipToEnd();
+        return "comment";
+      }
+      if (stream.match(/^'(?:[^']|'')*'?/)) return "string";
+      if (stream.match(/^"(?:[^"]|"")*"?/)) return "variableName";
+      if (stream.match(/^\d+(?:\.\d+)?/)) return "number";
+      const word = stream.match(/^[A-Za-z_]\w*/);
+      if (word && typeof word === "object") {
+        const text = word[0]!.toLowerCase();
+        if (functions.has(text) && stream.match(/^\s*\(/, false)) return "function";
+        if (keywords.has(text)) return "keyword";
+        return types.has(text) ? "typeName" : "variableName";
+      }
+      stream.next();
+      return "operator";
+    },
+    tokenTable: { function: tags.function(tags.variableName) },
+    languageData: { commentTokens: { line: "--" } },
+  });
+}
 
 const look = HighlightStyle.define([
   { tag: tags.keyword, color: "var(--accent)", fontWeight: "600" },
@@ -50,7 +52,7 @@ const look = HighlightStyle.define([
 ]);
 
 const frame = EditorView.theme({
-  "&": { fontSize: "13px", minHeight: "260px", backgroundColor: "var(--paper)", color: "var(--ink)" },
+  "&": { fontSize: "13px", minHeight: "max(260px, 44vh)", backgroundColor: "var(--paper)", color: "var(--ink)" },
   ".cm-content": { fontFamily: "var(--mono)", padding: "10px 0", caretColor: "var(--ink)" },
   ".cm-scroller": { maxHeight: "60vh" },
   ".cm-gutters": { backgroundColor: "var(--paper)", color: "var(--soft)", border: "none" },
@@ -82,17 +84,19 @@ export function diagnosticOf(problem: RequestProblem, doc: Text): Diagnostic {
 
 interface EditorProps {
   text: string;
-  catalog: CatalogWords;
+  words: EditorWords;
   onChange: (text: string) => void;
-  onProblems: (problems: RequestProblem[]) => void;
+  /** A text has been checked, and has these problems. */
+  onChecked: (text: string, problems: RequestProblem[]) => void;
   onRun: () => void;
 }
 
-export function EslEditor({ text, catalog, onChange, onProblems, onRun }: EditorProps) {
+export function EslEditor({ text, words, onChange, onChecked, onRun }: EditorProps) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
-  const now = useRef({ catalog, onChange, onProblems, onRun });
-  now.current = { catalog, onChange, onProblems, onRun };
+  const spoken = useRef(new Compartment());
+  const now = useRef({ words, onChange, onChecked, onRun });
+  now.current = { words, onChange, onChecked, onRun };
 
   useEffect(() => {
     // In a root of its own, styles need no permission to stand in the page.
@@ -100,13 +104,12 @@ export function EslEditor({ text, catalog, onChange, onProblems, onRun }: Editor
     const checked = linter(
       async (shown) => {
         const written = shown.state.doc.toString();
-        if (!written.trim()) return [];
-        const found = await api.check(written).catch(() => null);
+        const found = written.trim() ? await api.check(written).catch(() => null) : { errors: [] };
         if (found === null || shown.state.doc.toString() !== written) return [];
-        now.current.onProblems(found.errors);
+        now.current.onChecked(written, found.errors);
         return found.errors.map((problem) => diagnosticOf(problem, shown.state.doc));
       },
-      { delay: 350 },
+      { delay: 300 },
     );
     const run = (): boolean => {
       now.current.onRun();
@@ -122,12 +125,12 @@ export function EslEditor({ text, catalog, onChange, onProblems, onRun }: Editor
           history(),
           drawSelection(),
           highlightActiveLine(),
-          esl,
+          spoken.current.of(language(words)),
           syntaxHighlighting(look),
           frame,
           checked,
           lintGutter(),
-          autocompletion({ override: [(context) => complete(context, now.current.catalog)] }),
+          autocompletion({ override: [(context) => complete(context, now.current.words)] }),
           keymap.of([{ key: "Mod-Enter", run }, ...defaultKeymap, ...historyKeymap, indentWithTab]),
           EditorView.lineWrapping,
           EditorView.contentAttributes.of({ "aria-label": "Statements in ESL" }),
@@ -140,6 +143,7 @@ export function EslEditor({ text, catalog, onChange, onProblems, onRun }: Editor
     view.current = made;
     return () => made.destroy();
   }, []);
+  useEffect(() => view.current?.dispatch({ effects: spoken.current.reconfigure(language(words)) }), [words]);
   useEffect(() => {
     const shown = view.current;
     if (shown && shown.state.doc.toString() !== text) {
@@ -149,15 +153,19 @@ export function EslEditor({ text, catalog, onChange, onProblems, onRun }: Editor
   return <div class="editor" ref={host} />;
 }
 
-function complete(context: CompletionContext, catalog: CatalogWords): CompletionResult | null {
+const ICONS = { keyword: "keyword", type: "type", function: "function", relation: "class", column: "property" };
+
+function complete(context: CompletionContext, words: EditorWords): CompletionResult | null {
   const word = context.matchBefore(/\w+/);
-  if (!word && !context.explicit) return null;
-  const options: Completion[] = [
-    ...catalog.columns.map(({ name, of }) => ({ label: name, type: "property", detail: of, boost: 3 })),
-    ...catalog.relations.map(({ name, kind }) => ({ label: name, type: "class", detail: kind, boost: 2 })),
-    ...FUNCTIONS.map((label) => ({ label, type: "function", apply: `${label}(` })),
-    ...KEYWORDS.map((label) => ({ label, type: "keyword" })),
-    ...TYPES.map((label) => ({ label, type: "type" })),
-  ];
+  const before = context.state.sliceDoc(Math.max(0, context.pos - 200), context.pos);
+  if (!word && !context.explicit && !before.endsWith(".")) return null;
+  const offers = offersAt(before, context.state.doc.toString(), words);
+  const options: Completion[] = offers.map(({ label, kind, detail, boost }) => ({
+    label,
+    type: ICONS[kind],
+    detail,
+    boost,
+    ...(kind === "function" ? { apply: `${label}(` } : {}),
+  }));
   return { from: word ? word.from : context.pos, options, validFor: /^\w*$/ };
 }

@@ -1,46 +1,57 @@
-// What the editor knows of ESL: its words, and what a catalog lets one write.
-import type { CatalogEntry } from "../api/client";
+// What the editor knows of ESL: the words that the server has told, and what may stand at a place.
+import type { EditorWords } from "../api/client";
 
-export const KEYWORDS = (
-  "SELECT FROM WHERE GROUP BY HAVING CREATE DROP STREAM QUERY TABLE VIEW AGGREGATE MODEL FUNCTION CLASSIFIER AS WITH " +
-  "ORDER SKEW SOURCE USING OPTIONS UNION JOIN LEFT ON WINDOW RANGE SLIDE SLIDES ROWS PRECEDING UNBOUNDED OVER PARTITION " +
-  "AND OR NOT IN IS NULL LIKE BETWEEN CASE WHEN THEN ELSE END CAST INTERVAL SECOND SECONDS MINUTE MINUTES HOUR HOURS DAY " +
-  "DAYS MILLISECONDS SET FOR SHOW DESCRIBE EXPLAIN QUERIES STREAMS TABLES STATEMENTS SETTINGS INSERT INTO VALUES UPDATE " +
-  "INITIALIZE ITERATE TERMINATE RETURN RETURNS LANGUAGE WHILE VALID LIMIT DISTINCT TRUE FALSE LATE"
-).split(" ");
-export const TYPES = "int bigint smallint double real float varchar char boolean timestamp date decimal".split(" ");
-export const FUNCTIONS = "count sum avg min max abs round floor ceil upper lower length substring coalesce window_start window_end".split(" ");
+export const NO_WORDS: EditorWords = { keywords: [], types: [], functions: [], relations: [] };
 
-export interface CatalogWords {
-  relations: { name: string; kind: string }[];
-  columns: { name: string; of: string }[];
+export interface Offer {
+  label: string;
+  kind: "keyword" | "type" | "function" | "relation" | "column";
+  detail: string;
+  boost: number;
 }
 
-/** The names that are declared, and the columns that declarations list. */
-export function wordsOf(catalog: CatalogEntry[]): CatalogWords {
-  const relations = catalog.filter((entry) => entry.kind !== "setting").map(({ name, kind }) => ({ name, kind }));
-  const columns = catalog.flatMap((entry) => columnsOf(entry.text).map((name) => ({ name, of: entry.name })));
-  return { relations, columns };
-}
-
-/** The columns that a CREATE STREAM or CREATE TABLE lists. */
-export function columnsOf(text: string): string[] {
-  const found = /^\s*CREATE\s+(?:STREAM|TABLE)\s+(?:"[^"]*"|\w+)\s*\(/i.exec(text);
-  if (!found) return [];
-  const parts: string[] = [];
-  let depth = 0;
-  let start = found[0].length;
-  for (let at = start; at < text.length; at++) {
-    const letter = text[at];
-    if (letter === "(") depth++;
-    else if (letter === ")" && depth > 0) depth--;
-    else if ((letter === "," || letter === ")") && depth === 0) {
-      parts.push(text.slice(start, at));
-      start = at + 1;
-      if (letter === ")") break;
-    }
+/** What can be written next, behind `before`; `text` is all that is written, and says what is read. */
+export function offersAt(before: string, text: string, words: EditorWords): Offer[] {
+  const dotted = /(?:"([^"]+)"|(\w+))\.\w*$/.exec(before);
+  const read = relationsRead(text, words);
+  if (dotted) {
+    const name = (dotted[1] ?? dotted[2] ?? "").toLowerCase();
+    const known = read.get(name) ?? words.relations.find((one) => one.name.toLowerCase() === name);
+    return columnsOf(known ? [known] : [], 3);
   }
-  return parts.map((part) => /^\s*(?:"([^"]*)"|(\w+))/.exec(part)).flatMap((name) => name?.[1] ?? name?.[2] ?? []);
+  const relations = words.relations.map(({ name, kind }): Offer => ({ label: name, kind: "relation", detail: kind, boost: 2 }));
+  if (/\b(?:from|join|stream|query|table|view|describe|explain)\s+\w*$/i.test(before)) return relations;
+  const ours = [...new Set(read.values())];
+  return [
+    ...columnsOf(ours.length ? ours : words.relations, 3),
+    ...relations,
+    ...words.functions.map(({ name, call }): Offer => ({ label: name, kind: "function", detail: call.slice(name.length), boost: 1 })),
+    ...words.keywords.map((label): Offer => ({ label, kind: "keyword", detail: "", boost: 0 })),
+    ...words.types.map((label): Offer => ({ label: label.toLowerCase(), kind: "type", detail: "", boost: -1 })),
+  ];
+}
+
+type Relation = EditorWords["relations"][number];
+
+function columnsOf(relations: Relation[], boost: number): Offer[] {
+  const found = new Map<string, Offer>();
+  for (const relation of relations)
+    for (const { name, type } of relation.columns)
+      if (!found.has(name)) found.set(name, { label: name, kind: "column", detail: `${relation.name} ${type.toLowerCase()}`, boost });
+  return [...found.values()];
+}
+
+/** The relations that a text names, by name and by alias, in lower case. */
+export function relationsRead(text: string, words: EditorWords): Map<string, Relation> {
+  const found = new Map<string, Relation>();
+  for (const relation of words.relations) {
+    const name = relation.name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    const used = new RegExp(`\\b(?:from|join)\\b[^;]*?\\b${name}\\b(?:\\s*\\[[^\\]]*\\])?(?:\\s+as\\s+(\\w+))?`, "i").exec(text);
+    if (!used) continue;
+    found.set(relation.name.toLowerCase(), relation);
+    if (used[1]) found.set(used[1].toLowerCase(), relation);
+  }
+  return found;
 }
 
 export interface Example {
@@ -78,6 +89,21 @@ CREATE QUERY first_minute_bids AS
   FROM auction AS A, bid AS B
   WHERE A.id = B.auction
   WINDOW 60 SECONDS;`,
+  },
+  {
+    title: "Patterns of change: EMIT CHANGES",
+    text: `CREATE QUERY dearest AS
+  SELECT channel, max(price) AS highest, count(*) AS bids
+  FROM bid
+  GROUP BY channel
+  EMIT CHANGES;`,
+  },
+  {
+    title: "A budget: keep up by dropping whole windows",
+    text: `CREATE QUERY per_channel WITH (lag = '2 s', shedding = 'windows', keep = 0.2) AS
+  SELECT channel, count(*) AS bids, avg(price) AS mean
+  FROM bid [RANGE 2 SECONDS SLIDE 2 SECONDS]
+  GROUP BY channel;`,
   },
   {
     title: "Ask once: the dearest bids so far",

@@ -3,19 +3,36 @@ import { memo } from "preact/compat";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { GraphBody } from "../api/client";
 import { moment, rate } from "../format";
-import { litWith, NODE_HEIGHT, NODE_WIDTH, place, shapeOf, thickness, type Placed, type PlacedArc, type PlacedNode } from "./graph-layout";
+import {
+  litWith,
+  load,
+  NODE_HEIGHT,
+  NODE_WIDTH,
+  place,
+  shapeOf,
+  thickness,
+  type PlacedArc,
+  type PlacedNode,
+} from "./graph-layout";
 
-const BUSY = 0.25;
 const WAITING_S = 1;
-const LETTERS = 25;
+const LETTERS = 20;
+const STEP = 60;
 
 interface GraphViewProps {
   graph: GraphBody;
+  /** By node that is collapsed, how many are hidden behind it. */
+  hidden: ReadonlyMap<string, number>;
   chosen: string | null;
   onChoose: (id: string | null) => void;
 }
 
-export function GraphView({ graph, chosen, onChoose }: GraphViewProps) {
+export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphViewProps) {
+  const from = useRef<{ x: number; y: number } | null>(null);
+  // While it is moved by hand, figures wait: drawing them anew takes longer than a frame.
+  const kept = useRef(newest);
+  if (!from.current || shapeOf(kept.current) !== shapeOf(newest)) kept.current = newest;
+  const graph = kept.current;
   const shape = shapeOf(graph);
   const placed = useMemo(() => place(graph), [shape]);
   const figures = useMemo(() => new Map(graph.nodes.map((node) => [node.id, node])), [graph]);
@@ -38,7 +55,7 @@ export function GraphView({ graph, chosen, onChoose }: GraphViewProps) {
   };
   const fit = (): void => {
     const { clientWidth, clientHeight } = canvas.current!;
-    const scale = Math.min(1.15, Math.max(0.3, Math.min(clientWidth / placed.width, clientHeight / placed.height)));
+    const scale = Math.min(1.15, Math.max(0.42, Math.min(clientWidth / placed.width, clientHeight / placed.height)));
     view.current = {
       scale,
       x: Math.max(0, (clientWidth - placed.width * scale) / 2),
@@ -55,25 +72,34 @@ export function GraphView({ graph, chosen, onChoose }: GraphViewProps) {
       const { left, top } = host.getBoundingClientRect();
       zoom(Math.exp(-event.deltaY / 500), event.clientX - left, event.clientY - top);
     };
-    let from: { x: number; y: number } | null = null;
     const pressed = (event: PointerEvent): void => {
-      from = { x: event.clientX - view.current.x, y: event.clientY - view.current.y };
+      from.current = { x: event.clientX - view.current.x, y: event.clientY - view.current.y };
     };
     const moved = (event: PointerEvent): void => {
-      if (!from || !event.buttons) return;
+      if (!from.current || !event.buttons) return;
       host.classList.add("dragged");
-      view.current = { ...view.current, x: event.clientX - from.x, y: event.clientY - from.y };
+      view.current = { ...view.current, x: event.clientX - from.current.x, y: event.clientY - from.current.y };
       move();
     };
     const released = (): void => {
-      from = null;
+      from.current = null;
       host.classList.remove("dragged");
     };
+    const typed = (event: KeyboardEvent): void => {
+      const by = ARROWS[event.key];
+      if (by) view.current = { ...view.current, x: view.current.x + by[0] * STEP, y: view.current.y + by[1] * STEP };
+      else if (event.key === "+" || event.key === "-") zoom(event.key === "+" ? 1.3 : 1 / 1.3);
+      else return;
+      event.preventDefault();
+      move();
+    };
+    host.addEventListener("keydown", typed);
     host.addEventListener("wheel", turned, { passive: false });
     host.addEventListener("pointerdown", pressed);
     addEventListener("pointermove", moved);
     addEventListener("pointerup", released);
     return () => {
+      host.removeEventListener("keydown", typed);
       host.removeEventListener("wheel", turned);
       host.removeEventListener("pointerdown", pressed);
       removeEventListener("pointermove", moved);
@@ -99,13 +125,15 @@ export function GraphView({ graph, chosen, onChoose }: GraphViewProps) {
         })}
         {placed.nodes.map((one) => {
           const now = figures.get(one.node.id) ?? one.node;
-          const load = now.longest_wait_s > WAITING_S && now.rows_waiting ? "waiting" : now.cpu > BUSY ? "busy" : "";
+          const waits = now.longest_wait_s > WAITING_S && now.rows_waiting > 0;
           return (
             <Node
               key={now.id}
               placed={one}
-              load={load}
+              load={Math.round(20 * load(now.cpu)) / 20}
+              waits={waits}
               rate={rate(Math.round(now.rate))}
+              hidden={hidden.get(now.id) ?? 0}
               look={`${chosen === now.id ? "chosen" : ""} ${lit !== null && !lit.has(now.id) ? "dim" : ""}`}
               onChoose={onChoose}
             />
@@ -135,19 +163,14 @@ interface ArcProps {
 }
 
 const Arc = memo(function Arc({ placed, rate: rows, watermark, look }: ArcProps) {
-  const { arc, path, middle } = placed;
+  const { arc, path, label } = placed;
   return (
     <g class={`arc ${arc.kind} ${look}`}>
       <path d={path} style={{ strokeWidth: `${thickness(rows)}px` }} />
       {arc.kind === "tuples" && look !== "dim" && (
-        <text x={middle.x} y={middle.y - 5} text-anchor="middle">
-          {rows ? rate(rows) : ""}
-          <title>watermark {watermark}</title>
-          {watermark !== "–" && (
-            <tspan x={middle.x} dy="14">
-              ≥ {watermark}
-            </tspan>
-          )}
+        <text x={label.x} y={label.y} text-anchor="end">
+          {[rows ? rate(rows) : "", watermark === "–" ? "" : watermark].filter(Boolean).join(" · ")}
+          <title>{`${rate(rows)}, watermark ${watermark}`}</title>
         </text>
       )}
     </g>
@@ -156,37 +179,44 @@ const Arc = memo(function Arc({ placed, rate: rows, watermark, look }: ArcProps)
 
 interface NodeProps {
   placed: PlacedNode;
-  load: string;
+  load: number;
+  waits: boolean;
   rate: string;
+  hidden: number;
   look: string;
   onChoose: (id: string | null) => void;
 }
 
-const Node = memo(function Node({ placed, load, rate: rows, look, onChoose }: NodeProps) {
+const Node = memo(function Node({ placed, load: busy, waits, rate: rows, hidden, look, onChoose }: NodeProps) {
   const { node, x, y } = placed;
   const choose = (): void => onChoose(node.id);
+  const ends = node.role === "source" || node.role === "sink";
+  const shared = node.queries > 1 ? `${node.queries}×` : "";
   return (
     <g
-      class={`node ${node.role} ${load} ${look}`}
+      class={`node ${node.role} ${waits ? "waiting" : ""} ${look}`}
       transform={`translate(${x.toFixed(1)},${y.toFixed(1)})`}
       tabIndex={0}
       role="button"
       onClick={choose}
       onKeyDown={(event) => event.key === "Enter" && choose()}
     >
-      <rect class="box" width={NODE_WIDTH} height={NODE_HEIGHT} rx={node.role === "source" || node.role === "sink" ? 16 : 6} />
-      <text x={12} y={22}>
-        {cut(node.role === "sink" || node.role === "source" ? node.label : node.title, LETTERS)}
+      <rect class="box" width={NODE_WIDTH} height={NODE_HEIGHT} rx={ends ? 14 : 5} />
+      <rect class="load" width={NODE_WIDTH} height={NODE_HEIGHT} rx={ends ? 14 : 5} style={{ opacity: busy * 0.85 }} />
+      <text x={11} y={18}>
+        {cut(ends ? node.label : node.title, shared ? LETTERS - shared.length - 1 : LETTERS)}
       </text>
-      <text class="what" x={12} y={39}>
-        {cut(node.facts[0] ?? "", LETTERS + 3)}
+      <text class="what" x={11} y={35}>
+        {cut(ends ? rows : (node.facts[0] ?? ""), hidden ? LETTERS - 4 : LETTERS + 5)}
       </text>
-      <text class="what" x={12} y={52}>
-        {node.role === "source" || node.role === "sink" ? rows : ""}
-      </text>
-      {node.queries > 1 && (
-        <text class="shared" x={NODE_WIDTH - 10} y={52} text-anchor="end">
-          {node.queries} queries
+      {shared && (
+        <text class="shared" x={NODE_WIDTH - 9} y={18} text-anchor="end">
+          {shared}
+        </text>
+      )}
+      {hidden > 0 && (
+        <text class="shared" x={NODE_WIDTH - 9} y={35} text-anchor="end">
+          +{hidden} hidden
         </text>
       )}
       <title>{`${node.title}\n${node.label}\n${node.facts.join("\n")}`}</title>
@@ -194,8 +224,13 @@ const Node = memo(function Node({ placed, load, rate: rows, look, onChoose }: No
   );
 });
 
+const ARROWS: Record<string, [number, number]> = {
+  ArrowLeft: [1, 0],
+  ArrowRight: [-1, 0],
+  ArrowUp: [0, 1],
+  ArrowDown: [0, -1],
+};
+
 export function cut(text: string, letters: number): string {
   return text.length <= letters ? text : `${text.slice(0, letters - 1)}…`;
 }
-
-export type { Placed };

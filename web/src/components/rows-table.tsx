@@ -1,4 +1,5 @@
 import type { Row } from "../api/client";
+import { Scroll } from "./small";
 
 const MOST = 500;
 
@@ -9,7 +10,7 @@ export function RowsTable({ rows, label }: { rows: Row[]; label: string }) {
   const names = Object.keys(first);
   const numeric = new Set(names.filter((name) => rows.every((row) => row[name] === null || typeof row[name] === "number")));
   return (
-    <div class="scroll" style={{ maxHeight: "420px" }} tabIndex={0} role="region" aria-label={label}>
+    <Scroll label={label} high="420px">
       <table>
         <thead>
           <tr>
@@ -28,7 +29,7 @@ export function RowsTable({ rows, label }: { rows: Row[]; label: string }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }
 

@@ -1,10 +1,13 @@
 // The state of a join as a picture: slices by age, how full they are, and how far each query reaches.
 import type { SliceChain, StoredSlice } from "../api/client";
-import { bytes, count, span } from "../format";
+import { bytes, clock, count, span } from "../format";
+import { Scroll } from "./small";
 
 const WIDTH = 880;
-const LEFT = 186;
-const ROW = 34;
+const LEFT = 222;
+const BOX = 25;
+const STRIP = 4;
+const MOST_STRIPS = 6;
 const REACH = 17;
 const LETTER = 6.4;
 const INKS = ["var(--accent)", "var(--violet)", "var(--blue)", "var(--warn)", "var(--good)", "var(--bad)"];
@@ -16,7 +19,7 @@ export interface ChainLayout {
   reaches: { query: string; age: number; rows: number }[];
 }
 
-/** Lanes by part and cell, and how old the oldest row is that each query may still see. */
+/** Lanes by part and cell, and how old the oldest row is that the join of each query can meet. */
 export function layOut(chain: SliceChain): ChainLayout {
   const newest = Math.max(0, ...chain.slices.map((slice) => slice.latest_us));
   const age = (us: number): number => (newest - us) / 1e6;
@@ -37,7 +40,9 @@ export function layOut(chain: SliceChain): ChainLayout {
     newest,
     oldestAge,
     lanes: [...lanes].sort(([a], [b]) => a.localeCompare(b)).map(([label, slices]) => ({ label, slices })),
-    reaches: [...reaches].map(([query, found]) => ({ query, ...found })).sort((a, b) => b.age - a.age),
+    reaches: [...reaches]
+      .map(([query, found]) => ({ query, rows: found.rows, age: Math.min(found.age, chain.reaches[query] ?? Infinity) }))
+      .sort((a, b) => b.age - a.age),
   };
 }
 
@@ -46,8 +51,91 @@ export function fitting(width: number, ...texts: string[]): string {
   return texts.find((text) => text.length * LETTER <= width) ?? "";
 }
 
+export interface CellLoad {
+  cell: number;
+  rows: number;
+  bytes: number;
+}
+
+/** The cells of a chain by the worker that has them. */
+export function cellsOverWorkers(chain: SliceChain): { worker: string; cells: CellLoad[] }[] {
+  const found = new Map<string, Map<number, CellLoad>>();
+  for (const slice of chain.slices) {
+    const worker = slice.worker === null || slice.worker === undefined ? "none" : String(slice.worker);
+    const cells = found.get(worker) ?? new Map<number, CellLoad>();
+    const before = cells.get(slice.cell) ?? { cell: slice.cell, rows: 0, bytes: 0 };
+    cells.set(slice.cell, { cell: slice.cell, rows: before.rows + slice.rows, bytes: before.bytes + slice.bytes });
+    found.set(worker, cells);
+  }
+  return [...found]
+    .sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }))
+    .map(([worker, cells]) => ({ worker, cells: [...cells.values()].sort((a, b) => a.cell - b.cell) }));
+}
+
+export interface CutTrack {
+  label: string;
+  points: { at: number; ages: number[] }[];
+}
+
+/** By part and cell, where it was cut and since when. */
+export function cutTracks(chain: SliceChain): CutTrack[] {
+  const found = new Map<string, CutTrack>();
+  for (const move of chain.moves) {
+    const label = `${move.part} · cell ${move.cell}`;
+    const track = found.get(label) ?? { label, points: [] };
+    track.points.push({ at: move.at_s, ages: move.used });
+    found.set(label, track);
+  }
+  return [...found.values()].sort((a, b) => a.label.localeCompare(b.label));
+}
+
+/** Cuts as they moved: time from left to right, age upwards. */
+export function CutsOverTime({ chain, now }: { chain: SliceChain; now: number }) {
+  const tracks = cutTracks(chain);
+  const from = Math.min(now - 1, ...chain.moves.map((move) => move.at_s));
+  const most = Math.max(1e-6, ...chain.moves.flatMap((move) => move.used));
+  const [width, height] = [440, 110];
+  const x = (at: number): number => 52 + ((width - 62) * (at - from)) / (now - from);
+  const y = (age: number): number => height - 18 - ((height - 32) * age) / most;
+  return (
+    <svg class="slices" viewBox={`0 0 ${width} ${height}`} style={{ width: "100%" }} role="img" aria-label="Ages at which slices are cut, over time">
+      <text x={0} y={y(most) + 4}>
+        {span(most)}
+      </text>
+      <text x={0} y={y(0) + 4}>
+        newest
+      </text>
+      <text x={x(from)} y={height - 2}>
+        {clock(from)}
+      </text>
+      <text x={x(now)} y={height - 2} text-anchor="end">
+        now
+      </text>
+      <line x1={x(from)} x2={x(now)} y1={y(0)} y2={y(0)} stroke="var(--line)" />
+      {tracks.map((track, index) =>
+        track.points.map((point, place) =>
+          point.ages.map((age) => (
+            <line
+              class="cut"
+              x1={x(point.at)}
+              x2={x(track.points[place + 1]?.at ?? now)}
+              y1={y(age)}
+              y2={y(age)}
+              stroke={INKS[index % INKS.length]}
+            >
+              <title>{`${track.label}: cut at ${span(age)} since ${clock(point.at)}`}</title>
+            </line>
+          )),
+        ),
+      )}
+    </svg>
+  );
+}
+
 export function ChainPicture({ chain }: { chain: SliceChain }) {
   const { newest, oldestAge, lanes, reaches } = layOut(chain);
+  const masks = reaches.slice(0, MOST_STRIPS).map((reach) => reach.query);
+  const ROW = BOX + masks.length * STRIP + 9;
   const most = Math.max(1, ...chain.slices.map((slice) => slice.rows));
   const x = (seconds: number): number => LEFT + (WIDTH - LEFT - 10) * (1 - seconds / oldestAge);
   const top = 24;
@@ -56,7 +144,7 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
   const height = reachTop + shownReaches.length * REACH + 8;
   const cuts = [...new Set(chain.cuts.flatMap((cut) => cut.used))].filter((at) => at > 0 && at < oldestAge);
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={`Slices of ${chain.unit}`}>
+    <Scroll label={`Slices of ${chain.unit}`}>
       <svg class="slices" viewBox={`0 0 ${WIDTH} ${height}`} style={{ minWidth: "620px", width: "100%" }} role="img" aria-label={`Slices of ${chain.unit} by age`}>
         {[0, 0.25, 0.5, 0.75, 1].map((share) => (
           <text x={x(share * oldestAge)} y={14} text-anchor={share === 0 ? "end" : share === 1 ? "start" : "middle"}>
@@ -66,7 +154,7 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
         {lanes.map(({ label, slices }, lane) => (
           <g>
             <text x={0} y={top + lane * ROW + 19}>
-              {label.length > 32 ? `${label.slice(0, 31)}…` : label}
+              {label.length > 36 ? `${label.slice(0, 35)}…` : label}
               <title>{label}</title>
             </text>
             {slices.map((slice) => {
@@ -80,7 +168,7 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
                     x={from}
                     y={top + lane * ROW + 3}
                     width={width}
-                    height={ROW - 8}
+                    height={ROW - 6}
                     rx={3}
                     fill="var(--accent)"
                     fill-opacity={0.15 + (0.55 * slice.rows) / most}
@@ -92,6 +180,21 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
                   <text class="ink" x={from + 6} y={top + lane * ROW + 20}>
                     {fitting(width - 8, `${count(slice.rows)} rows · ${bytes(slice.bytes)}`, `${count(slice.rows)} rows`, count(slice.rows))}
                   </text>
+                  {masks.map((query, place) => {
+                    const share = slice.rows ? (slice.wanted[query] ?? 0) / slice.rows : 0;
+                    return share > 0 ? (
+                      <rect
+                        class="mask"
+                        x={from + 2}
+                        y={top + lane * ROW + BOX + 1 + place * STRIP}
+                        width={Math.max(1, (width - 4) * Math.min(1, share))}
+                        height={STRIP - 1}
+                        fill={INKS[place % INKS.length]}
+                      >
+                        <title>{`${count(slice.wanted[query])} of ${count(slice.rows)} rows are for ${query}`}</title>
+                      </rect>
+                    ) : null;
+                  })}
                 </g>
               );
             })}
@@ -104,7 +207,7 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
         ))}
         {shownReaches.map(({ query, age, rows }, place) => (
           <g>
-            <text x={0} y={reachTop + place * REACH + 4}>
+            <text x={0} y={reachTop + place * REACH + 4} style={{ fill: INKS[place % INKS.length] }}>
               {query.length > 22 ? `${query.slice(0, 21)}…` : query}
             </text>
             <line
@@ -120,6 +223,6 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
           </g>
         ))}
       </svg>
-    </div>
+    </Scroll>
   );
 }

@@ -39,6 +39,36 @@ export function Bar({ share, label }: { share: number; label: string }) {
   );
 }
 
+/** What may be wider or higher than its place; the keyboard scrolls it too. */
+export function Scroll({ label, high = "", children }: { label: string; high?: string; children: ComponentChildren }) {
+  return (
+    <div class="scroll" style={{ maxHeight: high }} tabIndex={0} role="region" aria-label={label}>
+      {children}
+    </div>
+  );
+}
+
 export function Empty({ children }: { children: ComponentChildren }) {
   return <div class="empty">{children}</div>;
+}
+
+/** A name that may break behind its underscores, where space is short. */
+export function Name({ of }: { of: string }) {
+  return (
+    <>
+      {of.split(/(?<=_)/).map((part, place) => (
+        <>
+          {place > 0 && <wbr />}
+          {part}
+        </>
+      ))}
+    </>
+  );
+}
+
+const TONES: Record<string, string> = { running: "good", failed: "bad" };
+
+/** The state of a query as a badge. */
+export function State({ of }: { of: string }) {
+  return <span class={`badge ${TONES[of] ?? "warn"}`}>{of}</span>;
 }

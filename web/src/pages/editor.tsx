@@ -1,63 +1,64 @@
 // Editor: write statements, see mistakes and the plan as you type, run them, look at the answers.
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { api, quoted, Refused, type Answer, type PlanPreview, type RequestProblem } from "../api/client";
-import { Chart } from "../components/chart";
+import { api, Refused, type Answer, type PlanPreview, type RequestProblem, type Row } from "../api/client";
 import { EslEditor } from "../components/esl-editor";
-import { EXAMPLES, wordsOf } from "../components/esl-words";
+import { EXAMPLES, NO_WORDS } from "../components/esl-words";
+import { chartPlan } from "../components/chart-plan";
+import { ResultChart } from "../components/result-chart";
 import { RowsTable } from "../components/rows-table";
+import { Scroll } from "../components/small";
 import { count } from "../format";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
 import { hashOf, route } from "../state/router";
+import { explainReplacements, replacing } from "../state/statements";
 
 const KEY = "slicemill-draft";
 
 export function Editor() {
-  const text = useSignal(sessionStorage.getItem(KEY) ?? "");
+  const replaced = route.value.options.get("replace");
+  const written = route.value.options.get("write");
+  const text = useSignal(written ?? (replaced ? "" : (sessionStorage.getItem(KEY) ?? "")));
   const problems = useSignal<RequestProblem[]>([]);
-  const refused = useSignal<RequestProblem[]>([]);
   const answers = useSignal<Answer[]>([]);
   const running = useSignal(false);
   const preview = useSignal<PlanPreview | null>(null);
-  const catalog = usePolling((stop) => api.catalog(stop), 10_000, token.value);
-  const words = useMemo(() => wordsOf(catalog.data.value ?? []), [catalog.data.value]);
-  const replaced = route.value.options.get("replace");
+  const kept = useSignal<Row[]>([]);
+  const words = usePolling((stop) => api.words(stop), 10_000, token.value);
 
   useEffect(() => {
     if (!replaced) return;
     void api.versions(replaced).then((versions) => {
-      const before = versions.find((version) => version.text)?.text.trim().replace(/;?$/, ";") ?? "";
-      text.value = `-- Its results go, and its windows start empty; what it shares with others stays.\nDROP QUERY ${quoted(replaced)};\n${before}`;
+      text.value = replacing(versions[0]?.text ?? "");
     });
   }, [replaced]);
   useEffect(() => sessionStorage.setItem(KEY, text.value), [text.value]);
-  useEffect(() => {
-    const stop = new AbortController();
-    const timer = setTimeout(async () => {
-      if (!/create\s+query/i.test(text.value)) preview.value = null;
-      else preview.value = await api.preview(text.value, stop.signal).catch(() => null);
-    }, 600);
-    return () => {
-      clearTimeout(timer);
-      stop.abort();
-    };
-  }, [text.value]);
 
+  const write = (example: string): void => {
+    text.value = example;
+    answers.value = [];
+  };
+  const checked = async (now: string, found: RequestProblem[]): Promise<void> => {
+    problems.value = found;
+    if (found.length || !/create\b[^;]*\bquery\b/i.test(now)) preview.value = null;
+    else preview.value = await api.preview(now).catch(() => null);
+    const asked = found.length ? "" : explainReplacements(now);
+    kept.value = asked ? await api.run(asked).then(({ answers }) => answers.flatMap((one) => one.rows ?? []), () => []) : [];
+  };
   const run = async (): Promise<void> => {
     if (running.value || !text.value.trim()) return;
     running.value = true;
-    refused.value = [];
     try {
-      answers.value = (await api.run(text.value)).answers;
-      catalog.again();
+      problems.value = (await api.check(text.value)).errors;
+      answers.value = problems.value.length ? [] : (await api.run(text.value)).answers;
+      words.again();
     } catch (problem) {
       answers.value = [];
-      refused.value = problem instanceof Refused ? problem.problems : [{ message: (problem as Error).message, hint: "" }];
+      problems.value = problem instanceof Refused ? problem.problems : [{ message: (problem as Error).message, hint: "" }];
     }
     running.value = false;
   };
-  const shownProblems = refused.value.length ? refused.value : problems.value;
   return (
     <>
       <div class="head">
@@ -68,7 +69,7 @@ export function Editor() {
           value=""
           onChange={(event) => {
             const chosen = EXAMPLES[Number(event.currentTarget.value)];
-            if (chosen) text.value = chosen.text;
+            if (chosen) write(chosen.text);
             event.currentTarget.value = "";
           }}
         >
@@ -85,17 +86,13 @@ export function Editor() {
         <div class="stack">
           <EslEditor
             text={text.value}
-            catalog={words}
-            onChange={(written) => {
-              text.value = written;
-              refused.value = [];
-              if (!written.trim()) problems.value = [];
-            }}
-            onProblems={(found) => (problems.value = found)}
+            words={words.data.value ?? NO_WORDS}
+            onChange={(now) => (text.value = now)}
+            onChecked={checked}
             onRun={run}
           />
           <div aria-live="polite">
-            {shownProblems.map((problem) => (
+            {problems.value.map((problem) => (
               <div class="problem">
                 {problem.line && <span class="soft">line {problem.line}: </span>}
                 {problem.message}
@@ -103,13 +100,35 @@ export function Editor() {
               </div>
             ))}
           </div>
+          {answers.value.map((answer) => (
+            <AnswerCard answer={answer} />
+          ))}
         </div>
-        <Preview found={shownProblems.length ? null : preview.value} />
+        <div class="stack">
+          {kept.value.length > 0 && <Replacement effects={kept.value} />}
+          <Preview found={problems.value.length ? null : preview.value} />
+        </div>
       </div>
-      {answers.value.map((answer) => (
-        <AnswerCard answer={answer} />
-      ))}
     </>
+  );
+}
+
+/** What a replacement would keep, before it is done. */
+function Replacement({ effects }: { effects: Row[] }) {
+  return (
+    <section class="card" aria-label="What the replacement would do">
+      <h2>What the replacement would do</h2>
+      <dl class="facts">
+        {effects.map((one) => (
+          <>
+            <dt>{String(one.effect)}</dt>
+            <dd>
+              {String(one.what)} <span class="soft small">{String(one.name)}</span>
+            </dd>
+          </>
+        ))}
+      </dl>
+    </section>
   );
 }
 
@@ -130,7 +149,7 @@ function Preview({ found }: { found: PlanPreview | null }) {
         {count(found.operators)} operators
         {found.running_already > 0 ? (
           <span class="good">
-            , {count(found.running_already)} of which run already for {names.slice(0, 3).join(", ")}
+            , {count(found.running_already)} of which {found.running_already === 1 ? "runs" : "run"} already for {names.slice(0, 3).join(", ")}
             {names.length > 3 ? ` and ${count(names.length - 3)} more` : ""}
           </span>
         ) : (
@@ -138,9 +157,9 @@ function Preview({ found }: { found: PlanPreview | null }) {
         )}
         .
       </p>
-      <div class="scroll" style={{ maxHeight: "46vh" }} tabIndex={0} role="region" aria-label="Plan">
-        <pre>{found.plan}</pre>
-      </div>
+      <Scroll label="Plan" high="max(300px, 100vh - 240px)">
+        <pre class="wide">{found.plan}</pre>
+      </Scroll>
     </div>
   );
 }
@@ -148,31 +167,32 @@ function Preview({ found }: { found: PlanPreview | null }) {
 function AnswerCard({ answer }: { answer: Answer }) {
   const rows = answer.rows ?? [];
   const made = answer.tag === "CREATE QUERY" ? /^query (.+?): /.exec(answer.message)?.[1] : undefined;
-  const numbers = (answer.columns ?? []).filter((column) => /^(u?int|float|double|decimal)/.test(column.type)).slice(0, 3);
-  const colours = ["accent", "violet", "blue"] as const;
+  const plan = useMemo(() => chartPlan(answer.columns ?? [], rows), [answer]);
+  const look = useSignal<"table" | "chart">("table");
   return (
-    <section class={`card ${answer.rows ? "flush" : ""}`}>
-      <h2>
-        {answer.tag} <span class="soft small">{answer.rows ? `${count(rows.length)} rows` : answer.message}</span>{" "}
-        {made && <a href={hashOf("query", made)}>see its results</a>}
-      </h2>
-      {answer.rows && rows.length > 1 && numbers.length > 0 && (
-        <div style={{ padding: "0 16px" }}>
-          <Chart
-            title="By row"
-            time={false}
-            height={140}
-            at={rows.map((_, index) => index + 1)}
-            lines={numbers.map((column, index) => ({
-              name: column.name,
-              colour: colours[index]!,
-              values: rows.map((row) => (typeof row[column.name] === "number" ? (row[column.name] as number) : null)),
-            }))}
-            shown={count}
-          />
+    <section class={`card ${answer.rows ? "flush" : ""}`} aria-label={`Answer to ${answer.tag}`}>
+      <div class={answer.rows ? "row pad" : "row"}>
+        <h2>
+          {answer.tag} <span class="soft small">{answer.rows ? `${count(rows.length)} rows` : answer.message}</span>{" "}
+          {made && <a href={hashOf("query", made)}>see its results</a>}
+        </h2>
+        {plan && (
+          <>
+            <span class="space" />
+            {(["table", "chart"] as const).map((one) => (
+              <button type="button" aria-pressed={look.value === one} onClick={() => (look.value = one)}>
+                {one === "table" ? "Table" : "Chart"}
+              </button>
+            ))}
+          </>
+        )}
+      </div>
+      {answer.rows && (look.value === "table" || !plan) && <RowsTable rows={rows} label={`Rows of ${answer.tag}`} />}
+      {plan && look.value === "chart" && (
+        <div class="pad">
+          <ResultChart plan={plan} rows={rows} />
         </div>
       )}
-      {answer.rows && <RowsTable rows={rows} label={`Rows of ${answer.tag}`} />}
     </section>
   );
 }

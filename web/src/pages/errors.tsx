@@ -1,12 +1,14 @@
 // Errors and late rows: what could not be read, what came too late, and what has failed.
 import { useSignal } from "@preact/signals";
-import { api, quoted, type Row } from "../api/client";
+import { api, type Answer, type Row } from "../api/client";
+import { Alerts } from "../components/alerts";
 import { RowsTable } from "../components/rows-table";
-import { Cause, Empty, Problem } from "../components/small";
+import { Cause, Empty, Problem, Scroll } from "../components/small";
 import { count } from "../format";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
 import { go, hashOf, route } from "../state/router";
+import { quoted } from "../state/statements";
 
 const NEWEST = 200;
 
@@ -19,7 +21,7 @@ export function Errors() {
   return (
     <>
       <div class="head">
-        <h1>Errors &amp; late rows</h1>
+        <h1>Errors &amp; alerts</h1>
       </div>
       <Problem text={error.value} />
       {data.value?.problems.map((problem) => <div class="notice">{problem}</div>)}
@@ -28,25 +30,28 @@ export function Errors() {
         {broken.length === 0 ? (
           <Empty>All queries run.</Empty>
         ) : (
-          <table>
-            <tbody>
-              {broken.map((line) => (
-                <tr key={line.name}>
-                  <td class="name">
-                    <a href={hashOf("query", line.name)}>{line.name}</a>
-                  </td>
-                  <td class="cause">
-                    <Cause line={line} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Scroll label="Queries that do not run">
+            <table>
+              <tbody>
+                {broken.map((line) => (
+                  <tr key={line.name}>
+                    <td class="name">
+                      <a href={hashOf("query", line.name)}>{line.name}</a>
+                    </td>
+                    <td class="cause">
+                      <Cause line={line} />
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </Scroll>
         )}
       </section>
+      <Alerts />
       <section class="card flush">
         <h2>Rows that no query sees</h2>
-        <div class="scroll">
+        <Scroll label="Rows that no query sees">
           <table>
             <thead>
               <tr>
@@ -73,7 +78,7 @@ export function Errors() {
               ))}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       </section>
       {shown && <LostRows stream={shown} key={shown} />}
     </>
@@ -83,11 +88,25 @@ export function Errors() {
 function LostRows({ stream }: { stream: string }) {
   const kind = useSignal<"errors" | "late">("errors");
   const from = quoted(`${stream}_${kind.value}`);
+  const replaying = useSignal(false);
+  const told = useSignal("");
+  const problem = useSignal<string | null>(null);
   const found = usePolling<Row[]>(
     async () => (await api.run(`SELECT * FROM ${from} ORDER BY 1 DESC LIMIT ${NEWEST}`)).answers[0]?.rows ?? [],
     0,
     kind.value + token.value,
   );
+  const replay = async (): Promise<void> => {
+    replaying.value = true;
+    problem.value = null;
+    try {
+      told.value = (await api.run(`REPLAY ${from}`)).answers.map(answerInWords).join(" ");
+      found.again();
+    } catch (error) {
+      problem.value = (error as Error).message;
+    }
+    replaying.value = false;
+  };
   return (
     <section class="card flush">
       <div class="row" style={{ padding: "12px 16px" }}>
@@ -101,10 +120,21 @@ function LostRows({ stream }: { stream: string }) {
         <button type="button" onClick={found.again}>
           Look again
         </button>
+        {kind.value === "errors" && !!found.data.value?.length && (
+          <button type="button" class="main" disabled={replaying.value} onClick={replay}>
+            {replaying.value ? "Replaying …" : "Replay them"}
+          </button>
+        )}
         <span class="soft small">
           They are streams too: <code>SELECT … FROM {from}</code> in a query keeps or repairs them.
         </span>
       </div>
+      {told.value && (
+        <div class="notice" role="status">
+          {told.value}
+        </div>
+      )}
+      <Problem text={problem.value} />
       {found.error.value ? (
         <Empty>{found.error.value}</Empty>
       ) : found.data.value?.length ? (
@@ -114,4 +144,10 @@ function LostRows({ stream }: { stream: string }) {
       )}
     </section>
   );
+}
+
+/** What a statement gave, in one line. */
+function answerInWords(answer: Answer): string {
+  const row = answer.rows?.[0];
+  return answer.message || Object.entries(row ?? {}).map(([name, value]) => `${name}: ${String(value)}`).join(", ");
 }

@@ -1,9 +1,11 @@
 // Graph: the shared plan as it runs, all of it or what one query needs.
 import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import { api, type GraphBody, type GraphNode } from "../api/client";
+import { collapse } from "../components/graph-layout";
 import { GraphView } from "../components/graph-view";
-import { Empty, Problem } from "../components/small";
-import { bytes, count, percent, rate, span } from "../format";
+import { Empty, Name, Problem } from "../components/small";
+import { bytes, count, percent, plural, rate, span } from "../format";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
 import { go, hashOf, route } from "../state/router";
@@ -12,6 +14,7 @@ export function Graph() {
   const { name: focus, options } = route.value;
   const component = options.get("component") ?? "";
   const chosen = useSignal<string | null>(null);
+  const collapsed = useSignal<ReadonlySet<string>>(new Set());
   const fold = useSignal("auto");
   const components = usePolling((stop) => api.components(stop), 10_000, token.value);
   const first = components.data.value?.[0];
@@ -22,7 +25,13 @@ export function Graph() {
   const key = ready ? JSON.stringify([wish, token.value]) : "";
   const graph = usePolling<GraphBody | null>((stop) => (ready ? api.graph(wish, stop) : Promise.resolve(null)), 1000, key);
   const found = graph.data.value;
-  const picked = found?.nodes.find((node) => node.id === chosen.value) ?? null;
+  const shown = useMemo(() => (found ? collapse(found, collapsed.value) : null), [found, collapsed.value]);
+  const picked = shown?.graph.nodes.find((node) => node.id === chosen.value) ?? null;
+  const toggle = (id: string): void => {
+    const next = new Set(collapsed.value);
+    if (!next.delete(id)) next.add(id);
+    collapsed.value = next;
+  };
   return (
     <>
       <div class="head">
@@ -51,36 +60,63 @@ export function Graph() {
         </select>
       </div>
       <Problem text={graph.error.value ?? components.error.value} />
-      <div class="card flush">
-        {found && found.nodes.length > 0 ? (
-          <GraphView graph={found} chosen={chosen.value} onChoose={(id) => (chosen.value = id === chosen.value ? null : id)} />
+      <div class={`card flush with-panel ${picked || focus ? "open" : ""}`}>
+        {shown && shown.graph.nodes.length > 0 ? (
+          <GraphView
+            graph={shown.graph}
+            hidden={shown.hidden}
+            chosen={chosen.value}
+            onChoose={(id) => (chosen.value = id === chosen.value ? null : id)}
+          />
         ) : (
           <Empty>{components.data.value?.length === 0 ? "No query runs yet." : "…"}</Empty>
         )}
-        <div class="legend">
-          <span>
-            <i style={{ borderColor: "var(--accent)" }} />
-            stream
-          </span>
-          <span>
-            <i style={{ borderColor: "var(--violet)" }} />
-            keeps state
-          </span>
-          <span>
-            <i style={{ borderColor: "var(--warn)", background: "var(--warn-soft)" }} />
-            uses over 25 % of a core
-          </span>
-          <span>
-            <i style={{ borderColor: "var(--bad)", background: "var(--bad-soft)" }} />
-            rows wait over 1 s
-          </span>
-          <span>arcs: rows a second, ≥ watermark; click a node to light its way</span>
-          {found && found.left_out > 0 && <span class="warn">{count(found.left_out)} nodes are left out; search a query</span>}
-        </div>
+        {found && (picked || focus) && (
+          <aside aria-live="polite">
+            {picked && (
+              <Details
+                node={picked}
+                collapsed={collapsed.value.has(picked.id)}
+                leads={found.arcs.some((arc) => arc.source === picked.id)}
+                onCollapse={() => toggle(picked.id)}
+                onClose={() => (chosen.value = null)}
+              />
+            )}
+            {focus && (!picked || picked.role === "sink") ? <Costs found={found} /> : null}
+            {!focus && picked?.role === "sink" && picked.queries === 1 && <CostsOf query={picked.folded?.[0] ?? picked.id} />}
+          </aside>
+        )}
+        <Legend leftOut={found?.left_out ?? 0} />
       </div>
-      {found && focus && <Costs found={found} />}
-      {picked && <Details node={picked} />}
     </>
+  );
+}
+
+function Legend({ leftOut }: { leftOut: number }) {
+  return (
+    <div class="legend">
+      <span>
+        <i style={{ borderColor: "var(--accent)" }} />
+        stream
+      </span>
+      <span>
+        <i style={{ borderColor: "var(--violet)" }} />
+        keeps state
+      </span>
+      <span>
+        <i class="ramp" />
+        load of its unit, up to a core
+      </span>
+      <span>
+        <i style={{ borderColor: "var(--bad)", background: "var(--bad-soft)" }} />
+        rows wait over 1 s
+      </span>
+      <span>
+        <b class="accent">3×</b> for so many queries
+      </span>
+      <span>arcs: rows a second · watermark</span>
+      {leftOut > 0 && <span class="warn">{count(leftOut)} nodes are left out; search a query</span>}
+    </div>
   );
 }
 
@@ -116,50 +152,102 @@ function FindQuery() {
   );
 }
 
+function CostsOf({ query }: { query: string }) {
+  const { data } = usePolling((stop) => api.graph({ query }, stop), 5000, query + token.value);
+  return data.value && <Costs found={data.value} />;
+}
+
+/** The cores of a query alone against its part of what is shared. */
 function Costs({ found }: { found: GraphBody }) {
-  const saved = found.alone_cpu > 0 ? 1 - found.shared_cpu / found.alone_cpu : 0;
+  const { alone_cpu: alone, shared_cpu: shared } = found;
+  const saved = alone > 0 ? 1 - shared / alone : 0;
   return (
-    <div class="card">
+    <div class="costs">
       <h2>What it costs</h2>
-      The units on its way use <b>{percent(found.alone_cpu)}</b> of a core, which it would pay alone. Shared out among the
-      queries that use them, its part is <b>{percent(found.shared_cpu)}</b>
-      {saved > 0.005 && <span class="good"> ({percent(saved)} less)</span>}.
+      <CostBar what="alone" share={1} text={`${percent(alone)} of a core`} />
+      <CostBar what="shared" share={alone > 0 ? shared / alone : 0} text={`${percent(shared)} of a core`} />
+      <p class="small soft">
+        Alone it would pay for all units on its way. They are shared out among the queries that use them
+        {saved > 0.005 ? `, which saves it ${percent(saved)}` : "; nobody else does"}.
+      </p>
     </div>
   );
 }
 
-function Details({ node }: { node: GraphNode }) {
+function CostBar({ what, share, text }: { what: string; share: number; text: string }) {
+  return (
+    <div class="cost small">
+      <span>{what}</span>
+      <span class="bar" aria-hidden="true">
+        <i style={{ width: `${100 * share}%` }} />
+      </span>
+      <b>{text}</b>
+    </div>
+  );
+}
+
+interface DetailsProps {
+  node: GraphNode;
+  collapsed: boolean;
+  leads: boolean;
+  onCollapse: () => void;
+  onClose: () => void;
+}
+
+function Details({ node, collapsed, leads, onCollapse, onClose }: DetailsProps) {
   const names = node.role === "sink" ? (node.folded?.length ? node.folded : [node.id]) : [];
   return (
-    <div class="card" aria-live="polite">
-      <h2>
-        {node.title} <span class="soft">{node.title === node.label ? "" : node.label}</span>
-      </h2>
-      <div class="row small" style={{ gap: "18px" }}>
-        <span>{rate(node.rate)}</span>
-        <span>{percent(node.cpu)} of a core</span>
-        <span>
-          {count(node.rows_waiting)} rows wait{node.rows_waiting ? `, the oldest for ${span(node.longest_wait_s)}` : ""}
-        </span>
-        <span>{bytes(node.state_bytes)} of state</span>
-        <span>{count(node.queries)} queries need it</span>
-        {node.unit && <span class="soft">unit: {node.unit}</span>}
+    <div>
+      <div class="row">
+        <h2>{node.title}</h2>
+        <span class="space" />
+        <button type="button" class="quiet" aria-label="Close" onClick={onClose}>
+          ✕
+        </button>
       </div>
-      <ul class="mono">
+      {node.title !== node.label && <div class="soft small wrap">{node.label}</div>}
+      <dl class="facts small">
+        <dt>Rows</dt>
+        <dd>{rate(node.rate)}</dd>
+        <dt>Its unit uses</dt>
+        <dd>{percent(node.cpu)} of a core</dd>
+        <dt>Waiting</dt>
+        <dd>
+          {count(node.rows_waiting)} rows{node.rows_waiting ? `, the oldest ${span(node.longest_wait_s)}` : ""}
+        </dd>
+        <dt>State</dt>
+        <dd>{bytes(node.state_bytes)}</dd>
+        <dt>Needed by</dt>
+        <dd>{plural(node.queries, "query", "queries")}</dd>
+        {node.unit && (
+          <>
+            <dt>Unit</dt>
+            <dd class="wrap">{node.unit}</dd>
+          </>
+        )}
+      </dl>
+      <ul class="mono plain">
         {node.facts.map((fact) => (
           <li>{fact}</li>
         ))}
       </ul>
-      <div class="row">
-        {names.slice(0, 40).map((name) => (
-          <>
-            <a href={hashOf("query", name)}>{name}</a>
+      {leads && (
+        <button type="button" onClick={onCollapse}>
+          {collapsed ? "Expand" : "Collapse what comes of it"}
+        </button>
+      )}
+      <div class="stack" style={{ gap: "2px" }}>
+        {names.slice(0, 30).map((name) => (
+          <div>
+            <a href={hashOf("query", name)}>
+              <Name of={name} />
+            </a>{" "}
             <a class="small soft" href={hashOf("graph", name)}>
               its graph
             </a>
-          </>
+          </div>
         ))}
-        {names.length > 40 && <span class="soft">and {count(names.length - 40)} more: search them above</span>}
+        {names.length > 30 && <span class="soft">and {count(names.length - 30)} more: search them above</span>}
       </div>
     </div>
   );

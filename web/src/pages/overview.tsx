@@ -1,8 +1,9 @@
 // Overview: what needs attention and why, streams, workers, events.
 import { useSignal } from "@preact/signals";
 import { api, type Overview as Data, type QueryLine } from "../api/client";
-import { Bar, Cause, Empty, Figure, Problem } from "../components/small";
-import { bytes, clock, count, milliseconds, moment, percent, rate, times } from "../format";
+import { FiringAlerts } from "../components/alerts";
+import { Bar, Cause, Empty, Figure, Name, Problem, Scroll, State } from "../components/small";
+import { bytes, clock, count, level, milliseconds, moment, percent, rate, span, times } from "../format";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
 import { go, hashOf } from "../state/router";
@@ -14,9 +15,11 @@ const COLUMNS = [
   { sort: "rate", title: "Rows", number: true },
   { sort: "p99", title: "p99", number: true },
   { sort: "slowdown", title: "Slowdown", number: true },
+  { sort: "lag", title: "Lag", number: true },
   { sort: "waiting", title: "Waiting", number: true },
   { sort: "cpu", title: "CPU", number: true },
   { sort: "state", title: "State", number: true },
+  { sort: "shed", title: "Dropped", number: true },
 ] as const;
 
 export function Overview() {
@@ -51,8 +54,9 @@ export function Overview() {
       {found?.problems.map((problem) => <div class="notice">{problem}</div>)}
       {found && found.total + found.streams.length > 0 && (
         <>
+          <FiringAlerts />
           <Totals found={found} />
-          <section class="card flush" aria-label="Queries">
+          <section class="card flush">
             <Queries found={found} sort={sort.value} onSort={(wanted) => (sort.value = wanted)} />
             <Pager found={found} offset={offset.value} onMove={(wanted) => (offset.value = wanted)} />
           </section>
@@ -100,7 +104,7 @@ function Totals({ found }: { found: Data }) {
 
 function Queries({ found, sort, onSort }: { found: Data; sort: string; onSort: (sort: string) => void }) {
   return (
-    <div class="scroll">
+    <Scroll label="Queries">
       <table>
         <thead>
           <tr>
@@ -123,30 +127,38 @@ function Queries({ found, sort, onSort }: { found: Data; sort: string; onSort: (
         </tbody>
       </table>
       {found.queries.length === 0 && <Empty>No query matches.</Empty>}
-    </div>
+    </Scroll>
   );
 }
 
 function Line({ line }: { line: QueryLine }) {
-  const level = line.level_met === false ? "bad" : line.level_met ? "good" : "";
+  const tone = line.level_met === false ? "bad" : line.level_met ? "good" : "";
   return (
     <tr class="link" onClick={() => go("query", line.name)}>
       <td class="name">
-        <a href={hashOf("query", line.name)}>{line.name}</a>
+        <a href={hashOf("query", line.name)}>
+          <Name of={line.name} />
+        </a>{" "}
+        {line.state !== "running" && <State of={line.state} />}
       </td>
       <td class="cause">
         <Cause line={line} />
       </td>
       <td class="number">{rate(line.rate)}</td>
-      <td class={`number ${level}`} title={line.level ?? ""}>
+      <td class={`number ${tone}`} title={line.level ?? ""}>
         {milliseconds(line.p99_ms)}
+        {line.level && <div class="small soft">{level(line.level)}</div>}
       </td>
       <td class="number">{times(line.slowdown)}</td>
+      <td class="number">{line.lag_s === null ? "–" : span(line.lag_s)}</td>
       <td class="number">{count(line.rows_waiting)}</td>
       <td class="number" title={`its unit uses ${percent(line.unit_cpu)} of a core, shared by ${line.shared_by}`}>
         {percent(line.cpu)}
       </td>
       <td class="number">{bytes(line.state_bytes)}</td>
+      <td class="number" title={line.budget ?? ""}>
+        {line.shed_share === null ? "–" : percent(line.shed_share)}
+      </td>
     </tr>
   );
 }
@@ -173,7 +185,7 @@ function Streams({ found }: { found: Data }) {
   return (
     <section class="card flush">
       <h2>Streams</h2>
-      <div class="scroll">
+      <Scroll label="Streams">
         <table>
           <thead>
             <tr>
@@ -201,7 +213,7 @@ function Streams({ found }: { found: Data }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </section>
   );
 }

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { api, type MillHistory, type PlanAnswer, type Policies } from "../api/client";
 import { Chart } from "../components/chart";
-import { Empty, Problem } from "../components/small";
+import { Empty, Problem, Scroll } from "../components/small";
 import { clock, count, milliseconds, percent, span, times } from "../format";
 import { byPolicy } from "../state/before-after";
 import { token } from "../state/connection";
@@ -32,7 +32,6 @@ function Switch({ found, onSwitched }: { found: Policies; onSwitched: () => void
   const problem = useSignal<string | null>(null);
   const chosen = useSignal("");
   const wanted = chosen.value || found.policy;
-  const base = wanted.replace(/\(.*/, "");
   const set = async (): Promise<void> => {
     problem.value = null;
     try {
@@ -61,8 +60,7 @@ function Switch({ found, onSwitched }: { found: Policies; onSwitched: () => void
           Switch
         </button>
         <span class="soft small">
-          {found.policies.find((one) => one.name === base)?.name ?? wanted} makes least:{" "}
-          {found.policies.find((one) => one.name === base)?.aim ?? "–"}. Switching loses and changes no result.
+          {aimOf(found, wanted)}. Switching loses and changes no result.
         </span>
       </div>
       {Object.entries(found.components).map(([name, policy]) => (
@@ -73,6 +71,12 @@ function Switch({ found, onSwitched }: { found: Policies; onSwitched: () => void
       <Problem text={problem.value} />
     </section>
   );
+}
+
+/** What a policy is for; its parameters, in brackets, do not change that. */
+function aimOf(found: Policies, policy: string): string {
+  const known = found.policies.find((one) => one.name === policy.replace(/\(.*/, ""));
+  return `${policy} keeps this low: ${known?.aim ?? "–"}`;
 }
 
 function BeforeAfter({ found }: { found: MillHistory }) {
@@ -101,7 +105,7 @@ function BeforeAfter({ found }: { found: MillHistory }) {
           <Chart title="Rows waiting" at={at} lines={lines.waiting} shown={count} marks={marks} />
         </div>
       )}
-      <div class="scroll">
+      <Scroll label="Before and after">
         <table>
           <thead>
             <tr>
@@ -124,7 +128,7 @@ function BeforeAfter({ found }: { found: MillHistory }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
     </section>
   );
 }
@@ -132,13 +136,19 @@ function BeforeAfter({ found }: { found: MillHistory }) {
 function Priorities({ found }: { found: Policies }) {
   return (
     <section class="card flush">
-      <h2>Who goes next, and why</h2>
-      <div class="scroll" style={{ maxHeight: "440px" }} tabIndex={0} role="region" aria-label="Priorities">
+      <h2>
+        Who goes next, and why{" "}
+        <span class="soft small">
+          the greatest priority first; {aimOf(found, found.policy)}
+        </span>
+      </h2>
+      <Scroll label="Priorities" high="440px">
         <table>
           <thead>
             <tr>
               <th class="number">Place</th>
               <th>Unit and queries</th>
+              <th class="number">Priority</th>
               <th>Why</th>
               <th class="number">A run</th>
               <th class="number">A row</th>
@@ -161,6 +171,7 @@ function Priorities({ found }: { found: Policies }) {
                     {unit.queries.length > 4 && `and ${unit.queries.length - 4} more`}
                   </div>
                 </td>
+                <td class="number">{unit.priority === null ? "–" : count(Number(unit.priority.toPrecision(3)))}</td>
                 <td class="small">{unit.why}</td>
                 <td class="number">{milliseconds(unit.overhead_ms)}</td>
                 <td class="number">{count(Number(unit.row_us.toPrecision(2)))} µs</td>
@@ -170,7 +181,7 @@ function Priorities({ found }: { found: Policies }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Scroll>
       {found.units.length > 100 && <div class="legend">the first 100 of {count(found.units.length)}</div>}
     </section>
   );
@@ -181,6 +192,7 @@ function Planner({ found }: { found: Policies }) {
   const rates = useSignal<Record<string, string>>({});
   const other = useSignal("hnr");
   const cores = useSignal("2");
+  const fresh = useSignal("");
   const answer = useSignal<PlanAnswer | null>(null);
   const problem = useSignal<string | null>(null);
   const asking = useSignal(false);
@@ -193,7 +205,7 @@ function Planner({ found }: { found: Policies }) {
     try {
       const wanted = Object.fromEntries(streams.map((stream) => [stream.name, Number(shown(stream.name, stream.rate))]));
       const policies = [...new Set([found.policy, other.value])];
-      answer.value = await api.simulate({ rates: wanted, policies, cores: Number(cores.value), seconds: 30 });
+      answer.value = await api.simulate({ rates: wanted, policies, cores: Number(cores.value), seconds: 30, text: fresh.value });
     } catch (error) {
       answer.value = null;
       problem.value = (error as Error).message;
@@ -202,8 +214,12 @@ function Planner({ found }: { found: Policies }) {
   };
   return (
     <section class="card">
-      <h2>What would a load do?</h2>
-      <form class="row" onSubmit={plan}>
+      <h2>What would another load, policy or query do?</h2>
+      <p class="soft small">
+        The dispatcher is rehearsed for half a minute of virtual time, with the costs measured here. A new query is measured
+        over recent rows first; nothing that runs is touched.
+      </p>
+      <form class="row ends" onSubmit={plan}>
         {streams.slice(0, 8).map((stream) => (
           <label class="field">
             {stream.name}, rows/s
@@ -227,6 +243,15 @@ function Planner({ found }: { found: Policies }) {
               <option value={one.name}>{one.name}</option>
             ))}
           </select>
+        </label>
+        <label class="field whole">
+          A new query, if there should be one
+          <textarea
+            rows={2}
+            placeholder="CREATE QUERY name AS SELECT …"
+            value={fresh.value}
+            onInput={(event) => (fresh.value = event.currentTarget.value)}
+          />
         </label>
         <button class="main" disabled={asking.value}>
           {asking.value ? "Rehearsing …" : "Rehearse"}
@@ -255,32 +280,34 @@ function Outcome({ answer }: { answer: PlanAnswer }) {
       {answer.verdict.map((line) => (
         <p>{line}</p>
       ))}
-      <table class="scroll">
-        <thead>
-          <tr>
-            <th>Policy</th>
-            <th class="number">Response, mean</th>
-            <th class="number">at most</th>
-            <th class="number">Slowdown, mean</th>
-            <th class="number">Stale</th>
-            <th class="number">Rows waiting</th>
-            <th class="number">Behind at the end</th>
-          </tr>
-        </thead>
-        <tbody>
-          {outcomes.map((one) => (
+      <Scroll label="What would happen">
+        <table>
+          <thead>
             <tr>
-              <td class="name">{one.policy}</td>
-              <td class="number">{ms(one.response_s.mean)}</td>
-              <td class="number">{ms(one.response_s.max)}</td>
-              <td class="number">{times(one.slowdown.mean)}</td>
-              <td class="number">{percent(one.staleness)}</td>
-              <td class="number">{count(one.mean_rows_waiting)}</td>
-              <td class="number">{one.behind_s === null ? "–" : span(one.behind_s)}</td>
+              <th>Policy</th>
+              <th class="number">Response, mean</th>
+              <th class="number">at most</th>
+              <th class="number">Slowdown, mean</th>
+              <th class="number">Stale</th>
+              <th class="number">Rows waiting</th>
+              <th class="number">Behind at the end</th>
             </tr>
-          ))}
-        </tbody>
-      </table>
+          </thead>
+          <tbody>
+            {outcomes.map((one) => (
+              <tr>
+                <td class="name">{one.policy}</td>
+                <td class="number">{ms(one.response_s.mean)}</td>
+                <td class="number">{ms(one.response_s.max)}</td>
+                <td class="number">{times(one.slowdown.mean)}</td>
+                <td class="number">{percent(one.staleness)}</td>
+                <td class="number">{count(one.mean_rows_waiting)}</td>
+                <td class="number">{one.behind_s === null ? "–" : span(one.behind_s)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </Scroll>
     </div>
   );
 }

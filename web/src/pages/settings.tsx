@@ -1,7 +1,7 @@
 // Settings: how it looks, who gets in, and a bundle for those who help.
 import { useSignal } from "@preact/signals";
 import { api } from "../api/client";
-import { Empty, Problem } from "../components/small";
+import { Empty, Problem, Scroll } from "../components/small";
 import { token, useToken } from "../state/connection";
 import { PAGES } from "../state/keys";
 import { usePolling } from "../state/polling";
@@ -119,32 +119,34 @@ function Tokens() {
             <p class="soft">Nobody has to show a token: only this machine is listened to. The first token is an admin's.</p>
           )}
           {!!tokens.data.value?.length && (
-            <table>
-              <thead>
-                <tr>
-                  <th>Name</th>
-                  <th>Role</th>
-                  <th>Names like</th>
-                  <th />
-                </tr>
-              </thead>
-              <tbody>
-                {tokens.data.value.map((one) => (
-                  <tr key={one.name}>
-                    <td class="name">{one.name}</td>
-                    <td>{one.role}</td>
-                    <td>{one.names.join(", ") || "all"}</td>
-                    <td class="number">
-                      <button type="button" class="danger" onClick={() => tried(() => api.dropToken(one.name))}>
-                        Drop
-                      </button>
-                    </td>
+            <Scroll label="Tokens">
+              <table>
+                <thead>
+                  <tr>
+                    <th>Name</th>
+                    <th>Role</th>
+                    <th>Names like</th>
+                    <th class="number">Drop</th>
                   </tr>
-                ))}
-              </tbody>
-            </table>
+                </thead>
+                <tbody>
+                  {tokens.data.value.map((one) => (
+                    <tr key={one.name}>
+                      <td class="name">{one.name}</td>
+                      <td>{one.role}</td>
+                      <td>{one.names.join(", ") || "all"}</td>
+                      <td class="number">
+                        <button type="button" class="danger" onClick={() => tried(() => api.dropToken(one.name))}>
+                          Drop
+                        </button>
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </Scroll>
           )}
-          <form class="row" onSubmit={add}>
+          <form class="row ends" onSubmit={add}>
             <label class="field">
               Name
               <input required value={name.value} onInput={(event) => (name.value = event.currentTarget.value)} />

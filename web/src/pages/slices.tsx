@@ -1,7 +1,7 @@
 // Slices: what joins keep, by age, and who needs it.
 import { api, type SliceChain } from "../api/client";
-import { ChainPicture } from "../components/slice-chain";
-import { Empty, Problem } from "../components/small";
+import { cellsOverWorkers, ChainPicture, CutsOverTime } from "../components/slice-chain";
+import { Empty, Problem, Scroll } from "../components/small";
 import { bytes, count, plural, span } from "../format";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
@@ -35,7 +35,7 @@ export function Slices() {
       </p>
       <Problem text={slices.error.value ?? chains.error.value} />
       {slices.data.value?.map((chain) => (
-        <section class="card">
+        <section class="card stack">
           <h2>
             {chain.unit}{" "}
             <span class="soft small">
@@ -43,6 +43,19 @@ export function Slices() {
             </span>
           </h2>
           <ChainPicture chain={chain} />
+          <p class="soft small">
+            Darker boxes hold more rows. The strips in a box are its masks: how many of its rows are for each query, in the
+            colour of its name. Dashed lines are cuts; below, each query reaches as far back as its window does.
+          </p>
+          <div class="columns">
+            <Cells chain={chain} />
+            {chain.moves.length > 0 && (
+              <div>
+                <h3>Cuts as they moved</h3>
+                <CutsOverTime chain={chain} now={Date.now() / 1000} />
+              </div>
+            )}
+          </div>
           <Cuts chain={chain} />
           <div class="row small">
             {chain.queries.slice(0, 30).map((one) => (
@@ -53,7 +66,10 @@ export function Slices() {
       ))}
       {(slices.data.value?.length === 0 || (!query && chains.data.value)) && (
         <div class="card">
-          <Empty>{query ? `${query} keeps no slices at its last checkpoint: only joins have them.` : "No join runs yet."}</Empty>
+          <Empty>
+            {query ? `${query} has no slices to show.` : "No join has slices to show."} Only joins have slices; they are seen
+            from a join's first checkpoint on, some seconds after it began.
+          </Empty>
         </div>
       )}
     </>
@@ -64,11 +80,31 @@ function sum(chain: SliceChain, what: "rows" | "bytes"): number {
   return chain.slices.reduce((total, slice) => total + slice[what], 0);
 }
 
+function Cells({ chain }: { chain: SliceChain }) {
+  const workers = cellsOverWorkers(chain);
+  const most = Math.max(1, ...workers.flatMap((one) => one.cells.map((cell) => cell.rows)));
+  return (
+    <div>
+      <h3>Cells over workers</h3>
+      {workers.map(({ worker, cells }) => (
+        <div class="row small cells">
+          <span class="soft">worker {worker}</span>
+          {cells.map((cell) => (
+            <span class="cell" style={{ background: `color-mix(in srgb, var(--accent) ${10 + (35 * cell.rows) / most}%, transparent)` }}>
+              {cell.cell}: {count(cell.rows)} rows · {bytes(cell.bytes)}
+            </span>
+          ))}
+        </div>
+      ))}
+    </div>
+  );
+}
+
 function Cuts({ chain }: { chain: SliceChain }) {
   if (!chain.cuts.length) return null;
   const ends = (values: number[]): string => values.map(span).join(", ") || "–";
   return (
-    <div class="scroll">
+    <Scroll label={`Cuts of ${chain.unit}`}>
       <table class="small">
         <thead>
           <tr>
@@ -95,6 +131,6 @@ function Cuts({ chain }: { chain: SliceChain }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Scroll>
   );
 }

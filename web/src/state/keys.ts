@@ -9,7 +9,7 @@ export const PAGES = [
   { page: "slices", title: "Slices", key: "s" },
   { page: "scheduling", title: "Scheduling", key: "p" },
   { page: "models", title: "Models & shedding", key: "m" },
-  { page: "errors", title: "Errors & late rows", key: "r" },
+  { page: "errors", title: "Errors & alerts", key: "r" },
   { page: "settings", title: "Settings", key: "t" },
 ] as const;
 
