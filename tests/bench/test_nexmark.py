@@ -1,9 +1,27 @@
-"""The benchmark of NEXMark's queries runs, on a few events and queries."""
+"""The benchmark of NEXMark's queries runs, on a few events and queries; every query has a rival's form."""
 
 from __future__ import annotations
 
-from slicemill_lab.bench.inputs.nexmark_queries import ARRIVING, event_tables
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from slicemill_lab.bench.inputs.nexmark_answers import ANSWERS
+from slicemill_lab.bench.inputs.nexmark_files import write_files
+from slicemill_lab.bench.inputs.nexmark_queries import ARRIVING, NAMES, event_tables
+from slicemill_lab.bench.measuring.process_tree import Usage
 from slicemill_lab.bench.nexmark import TOGETHER, NexmarkSizes, compare, played, tables
+from slicemill_lab.bench.rivals.nexmark_comparison import (
+    OURS,
+    SPARK,
+    NexmarkComparison,
+    NexmarkPhase,
+)
+from slicemill_lab.bench.rivals.nexmark_on_spark import ON_SPARK
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_queries_give_the_same_rows_alone_and_together() -> None:
@@ -20,3 +38,47 @@ def test_all_bids_of_all_seconds_are_played() -> None:
     _, rows = played(("q00", "q12"), seconds, warm=1)
     assert rows["q00"] == sum(len(second["bid"]) for second in seconds) == 3 * 92
     assert len(seconds[0][ARRIVING]) == 92 and rows["q12"] > 0
+
+
+def test_files_have_all_events_and_a_last_row_that_meets_no_other(tmp_path: Path) -> None:
+    files = write_files(tmp_path, rate=100, events_per_file=500, warm=1, measured=2)
+    read = {
+        stream: [pq.read_table(path) for path in (*files.warm[stream], *files.measured[stream])]
+        for stream in ("person", "auction", "bid")
+    }
+    rows = {stream: sum(len(table) for table in found) for stream, found in read.items()}
+    assert rows == {"person": 31, "auction": 91, "bid": 1381} and files.rows == 1_003
+    last = {stream: found[-1].to_pylist()[0] for stream, found in read.items()}
+    assert len({last["person"]["id"], last["auction"]["seller"], last["bid"]["bidder"]}) == 3
+    assert last["auction"]["id"] != last["bid"]["auction"]
+    assert all(row["ts"].timestamp() == 3_615 for row in last.values())
+
+
+def test_the_last_row_is_in_the_answers_of_rows_and_opens_no_window_in_others(tmp_path: Path) -> None:
+    files = write_files(tmp_path, rate=100, events_per_file=500, warm=1, measured=2)
+    found = files.expected(ROOT, {name: ANSWERS[name] for name in ("q00", "q07", "q15")})
+    assert found == {"q00": 1381, "q07": 2, "q15": 1}
+
+
+def test_every_query_has_a_form_for_spark_and_says_why_it_is_none_of_streams() -> None:
+    assert tuple(ON_SPARK) == NAMES
+    assert [name for name, query in ON_SPARK.items() if query.mode == "batch"] == ["q04", "q06"]
+    assert all(query.note for query in ON_SPARK.values() if query.mode == "batch")
+
+
+def test_rows_per_second_are_compared_where_one_had_more_rows(tmp_path: Path) -> None:
+    with ExitStack() as programs:
+        files = write_files(tmp_path, rate=100, events_per_file=50, warm=1, measured=1)
+        comparison = NexmarkComparison(tmp_path, ROOT, files, programs)
+    comparison.best["q04", OURS] = NexmarkPhase(100, Usage(cpu_s=1.0), 0.0)
+    comparison.best["q04", SPARK] = NexmarkPhase(200, Usage(cpu_s=8.0), 0.0)
+    assert comparison.times_spark("q04") == pytest.approx(4)
+    assert comparison.figures()["q04, Spark"]["rows_per_cpu_s"] == 25
+
+
+def test_streams_of_a_job_are_files_and_nothing_is_written_beside_it(tmp_path: Path) -> None:
+    files = write_files(tmp_path, rate=100, events_per_file=50, warm=1, measured=1)
+    comparison = NexmarkComparison(tmp_path, ROOT, files, ExitStack())
+    script = comparison.our_job(NAMES)["script"]
+    assert "nexmark://" not in script and "sink" not in script
+    assert "USING parquet OPTIONS (path 'FOLDER/auction')" in script

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import replace
 
 import duckdb
 import pytest
-from rich.console import Console
 
-from slicemill_lab.bench import scale
-from slicemill_lab.bench.inputs.scale import CASES, ONE_KEY, ScaleCase
+from slicemill_lab.bench.inputs.scale import CASES, ScaleCase
 from slicemill_lab.bench.measuring.cells import measured_cells
-from slicemill_lab.bench.measuring.executors import WALL_CELLS
-from slicemill_lab.experiment import to_json
 
 BATCHES = 2
 
@@ -49,26 +43,3 @@ def test_the_rows_of_a_case_are_counted_right(case: ScaleCase) -> None:
         found = measured_cells(small.script((small.window_s,)), small.batches(BATCHES), small.warming, cells)
         assert passed <= found.rows["q0"] <= reached
         assert 0 < found.slowest_cpu_s <= found.cpu_s and 0 < found.largest_state_bytes <= found.state_bytes
-
-
-def test_the_tables_fit_and_name_every_case_and_placement(monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny = tuple(
-        replace(case, values=100, rows_per_batch=200, rows_per_s=200, window_s=0.5) for case in CASES
-    )
-    monkeypatch.setattr(scale, "CASES", tiny)
-    monkeypatch.setattr(scale, "ONE_KEY", tiny[CASES.index(ONE_KEY)])
-    monkeypatch.setattr(scale, "CELLS", (1, 8))
-    # A cluster takes a minute to start; the benchmark itself and the slow tests have one.
-    monkeypatch.setattr(scale, "wall_seconds", lambda *_: {str(cells): 1.0 for cells in WALL_CELLS})
-    result = scale.run("small")
-    (counted,) = [claim for claim in result.claims if claim.what == "runs with rows too many or missing"]
-    assert counted.holds
-    assert len(result.claims) == 2 + 2 * len(tiny) + 1 + len(scale.OVERLAPS)
-    assert json.loads(to_json("scale", result))["figures"]["cases"]["theta, a band"]["8"]["cells"] == 8
-    console = Console(width=110, record=True, file=io.StringIO())
-    for table in scale.tables(result):
-        console.print(table)
-    shown = console.export_text()
-    for words in (*(case.name for case in tiny), "hypercube", "key", "time", "seconds on the wall"):
-        assert words in shown
-    assert "…" not in shown

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from nexmark.answers import ANSWERS, OFFER
 from slicemill.engine.mill import Mill
 from slicemill.esl import bind
+from slicemill_lab.bench.inputs.nexmark_answers import ANSWERS, OFFER
 from slicemill_lab.bench.inputs.nexmark_queries import ARRIVING, NAMES, event_tables, script
 from support.changelogs import Row, TableOfNow, same_rows
 from support.engine import Clock, finish, inline_pool

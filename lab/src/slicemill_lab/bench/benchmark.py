@@ -12,6 +12,7 @@ from slicemill.errors import SlicemillError, did_you_mean
 from slicemill_lab.experiment import Result, Scale
 
 NAMES = (
+    "backfill",
     "coalesce",
     "follow",
     "ingest",

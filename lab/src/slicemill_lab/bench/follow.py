@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from slicemill.engine.mill import Mill
 from slicemill.engine.work import ReadDone, RunDone
 from slicemill_lab.bench.benchmark import Benchmark
+from slicemill_lab.bench.measuring.responses import keyed_rows, responses
 from slicemill_lab.bench.measuring.virtual_workers import VirtualWorkers
 from slicemill_lab.claims import at_least, at_most
 from slicemill_lab.experiment import Result, Scale
@@ -81,31 +81,17 @@ def followed(*, adapting: bool, third_s: float, step_s: float = STEP_S, workers:
             if clock.now >= next_us:
                 rate = RATE * (2 if next_us >= third_s * _US else 1)
                 for stream in ("a", "b"):
-                    mill.feed(stream, _rows(random, next_us, round(rate * step_s)))
+                    mill.feed(stream, keyed_rows(random, next_us, round(rate * step_s), KEYS))
                 next_us += round(step_s * _US)
             mill.dispatcher.turn()
             clock.now = max(clock.now, min(next_us, pool.next_us or next_us))
         mill.dispatcher.run_all()
         log = mill.queries["pairs"].log
-        arrived, late = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for epoch in log.epochs():
-            moments = log.read(epoch).column("_arr").to_numpy()
-            arrived.append(moments)
-            late.append(epoch.arrival_us - moments)
-        when, took = np.concatenate(arrived), np.concatenate(late)
-        thirds = [took[when // round(third_s * _US) == third] for third in range(3)]
+        arrived, took = responses(log)
+        thirds = [took[arrived // round(third_s * _US) == third] for third in range(3)]
         (unit,) = mill.dispatcher.running.units
         p99_s = tuple(float(np.quantile(third, 0.99)) / _US for third in thirds)
         return Followed(p99_s, unit.cells, mill.dispatcher.balancing.moved, log.rows)
-
-
-def _rows(random: np.random.Generator, now_us: int, count: int) -> pa.Table:
-    columns = {
-        "k": pa.array(random.integers(0, KEYS, count), pa.int32()),
-        "v": pa.array(random.integers(0, 100, count), pa.int32()),
-        "ts": pa.array(now_us + np.arange(count), pa.timestamp("us", tz="UTC")),
-    }
-    return pa.table(columns)
 
 
 def _work_s(done: RunDone | ReadDone) -> float:

@@ -1,8 +1,11 @@
-"""The 24 queries of NEXMark, each alone and all in one mill: processor time from rows to committed results.
+"""The 24 queries of NEXMark, each alone, all in one mill, and beside Spark.
 
-A mill over workers in this process takes the same events, a second of event time in a run. The first events
-compile what is needed, and are not measured. Rounds alternate, and the best of each counts. Each query gives
-as many rows beside the others as alone.
+*In process*: a mill over workers in this process takes the same events, a second of event time in a run. The
+first events compile what is needed, and are not measured. Rounds alternate, and the best of each counts. Each
+query gives as many rows beside the others as alone.
+
+*Programs*: slicemill and Spark take the same Parquet files, each in a program of its own
+(`rivals/nexmark_comparison.py`). Rows are counted by both and by DuckDB. Flink is not among them.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from os import getloadavg
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from rich.table import Table
@@ -22,14 +27,21 @@ from slicemill.engine.workers.inline import InlinePool
 from slicemill.engine.workers.sharing import HANDLER
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.files.comparison import tell
+from slicemill_lab.bench.inputs.nexmark_files import write_files
 from slicemill_lab.bench.inputs.nexmark_queries import NAMES, event_tables, script
+from slicemill_lab.bench.rivals.nexmark_comparison import OURS, SPARK, NexmarkComparison
+from slicemill_lab.bench.rivals.nexmark_on_spark import ON_SPARK
 from slicemill_lab.bench.startup import example_root
-from slicemill_lab.claims import at_most, timed
+from slicemill_lab.claims import Claim, at_least, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 
 TOGETHER = "all together"
 _SECOND = 1_000_000
-_CPU, _ROWS = "CPU seconds", "events per CPU second"
+_CPU, _ROWS, _PROGRAMS = "CPU seconds", "events per CPU second", "programs over files"
+
+
+# Each kind of query once, so that the first to be measured does not find a cold machine.
+_WARM = ("q00", "q03", "q05", "q17")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +54,72 @@ class NexmarkSizes:
     rounds: int
 
 
+@dataclass(frozen=True, slots=True)
+class FileSizes:
+    """The same of files: events of all streams in a file of each, files that warm up, and measured ones."""
+
+    rate: int
+    events_per_file: int
+    warm: int
+    measured: int
+    rounds: int
+
+
 SIZES: Mapping[Scale, NexmarkSizes] = {
     "small": NexmarkSizes(1_000, 5, 20, 1),
     "full": NexmarkSizes(10_000, 10, 60, 3),
 }
+FILE_SIZES: Mapping[Scale, FileSizes] = {
+    "small": FileSizes(10_000, 50_000, 2, 4, 2),
+    "full": FileSizes(10_000, 100_000, 2, 10, 3),
+}
 
 
 def run(scale: Scale) -> Result:
-    return compare(SIZES[scale], NAMES)
+    inside, beside = compare(SIZES[scale], NAMES), beside_spark(FILE_SIZES[scale], NAMES, _WARM)
+    return Result((*inside.claims, *beside.claims), {**inside.figures, **beside.figures})
+
+
+def beside_spark(sizes: FileSizes, names: Sequence[str], warm: Sequence[str] = ()) -> Result:
+    """Each query by slicemill and by Spark over the same files, and all of them in one mill."""
+    with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name, ExitStack() as programs:
+        folder = Path(name)
+        files = write_files(folder / "input", sizes.rate, sizes.events_per_file, sizes.warm, sizes.measured)
+        comparison = NexmarkComparison(folder, example_root(), files, programs)
+        comparison.run(warm, 1)
+        comparison.best.clear()
+        comparison.run(names, sizes.rounds)
+        comparison.run_ours(TOGETHER, names, sizes.rounds)
+    wrong = "; ".join(f"{query}: {what}" for query, what in comparison.wrong.items())
+    claims = [at_most("results too many or missing, slicemill and Spark", len(comparison.wrong), 0, wrong)]
+    claims += [_times_spark(comparison, name) for name in names if ON_SPARK[name].mode != "batch"]
+    dearest = max(names, key=lambda name: comparison.best[name, OURS].usage.cpu_s)
+    ours_s, most_s = (comparison.best[each, OURS].usage.cpu_s for each in (TOGETHER, dearest))
+    return Result(
+        tuple(claims),
+        {
+            _PROGRAMS: {
+                "how": f"{files.rows} rows of files, {sizes.rate} a second of event time; each system "
+                f"is a program of its own, in turns, the best of {sizes.rounds}; CPU of all its processes "
+                "from the first files on",
+                **comparison.figures(),
+                "all together / the dearest": f"{ours_s / most_s:.2f} ({dearest})",
+                "times Spark": {name: round(comparison.times_spark(name), 2) for name in names},
+                "on Spark": {
+                    name: f"{ON_SPARK[name].mode}{': ' if ON_SPARK[name].note else ''}{ON_SPARK[name].note}"
+                    for name in names
+                },
+                "Flink": "not measured: its package on PyPI has no reader of Parquet, and its side of these "
+                "queries is not written",
+            }
+        },
+    )
+
+
+def _times_spark(comparison: NexmarkComparison, name: str) -> Claim:
+    ours, spark = (comparison.best[name, system].usage.cpu_s for system in (OURS, SPARK))
+    what = f"{name}: rows per CPU second, times Spark's"
+    return timed(at_least(what, comparison.times_spark(name), 2, f"{spark:.2f} s, {ours:.2f} s"))
 
 
 def compare(sizes: NexmarkSizes, names: Sequence[str]) -> Result:
@@ -133,7 +203,16 @@ def tables(result: Result) -> Sequence[Table]:
     table = Table("query", _CPU, _ROWS)
     for way, cpu_s in result.figures[_CPU].items():
         table.add_row(way, f"{cpu_s:.3f}", f"{result.figures[_ROWS][way]:,}")
-    return (table,)
+    programs = result.figures.get(_PROGRAMS)
+    return (table,) if programs is None else (table, _beside(programs))
 
 
-BENCHMARK = Benchmark("NEXMark's 24 queries, each alone and all together", run, tables)
+def _beside(programs: Mapping[str, Any]) -> Table:
+    table = Table("query", f"{OURS}, CPU s", f"{SPARK}, CPU s", f"times {SPARK}", f"on {SPARK}")
+    for name, ratio in programs["times Spark"].items():
+        ours, spark = (f"{programs[f'{name}, {system}']['cpu_s']:.2f}" for system in (OURS, SPARK))
+        table.add_row(name, ours, spark, f"{ratio:.2f}", programs["on Spark"][name])
+    return table
+
+
+BENCHMARK = Benchmark("NEXMark's 24 queries, each alone, all together, and beside Spark", run, tables)

@@ -7,6 +7,8 @@ systems, and ours are compared with NumPy's value by value. Flink has no reader 
 CSV, and so does slicemill where it is compared with Flink.
 
 Spark makes range / slide copies of each event, 360 for the eight; 64 of them it could not hold.
+
+Sessions: sixteen queries over one stream and key, beside one of them, in this process.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from slicemill_lab.bench.files.workload import FileWorkload, WorkloadQuery, Work
 from slicemill_lab.bench.inputs.events import EVENTS_PER_S, FIRST_S, KEYS, SCHEMA, ExpectedMeans, write_events
 from slicemill_lab.bench.measuring.panes_kept import entries_kept
 from slicemill_lab.bench.measuring.process_tree import Usage
+from slicemill_lab.bench.measuring.sessions_together import one_and_many
 from slicemill_lab.bench.rivals.bare_numba import BareWindows
 from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Result, Scale
@@ -80,6 +83,7 @@ def compare(folder: Path, programs: ExitStack, sizes: WindowSizes) -> Result:
     comparison.run(read, [flink])
     for _ in range(sizes.rounds):
         comparison.keep(eight.name, NUMBA, bare_numba(paths, EIGHT))
+    sessions = {run: one_and_many(200_000, 1_000, run, 2 * sizes.rounds + 1) for run in (4_000, 20_000)}
     kept = {slide: entries_kept(40, slide, 1_000) for slide in (1, 5, 10, 40)}
     claims = (
         comparison.counted(),
@@ -89,12 +93,14 @@ def compare(folder: Path, programs: ExitStack, sizes: WindowSizes) -> Result:
         comparison.at_most_part(many.name, ours_csv.name, flink.name, 50, few.name),
         comparison.at_most_part(one.name, ours.name, spark.name, 10),
         comparison.adds_no_more(one.name, many.name, ours.name, before.name),
+        *(_sessions(run, *cpu_s) for run, cpu_s in sessions.items()),
         at_most("RANGE 40 s SLIDE 10 s: values kept of 40 000 tuples", kept[10], 5, "4 panes, 1 in progress"),
     )
     figures = {
         "how": f"{KEYS} keys, {EVENTS_PER_S} events a second of event time; each system is a program of its "
         f"own, warm, in turns, the best of {sizes.rounds}; CPU of all its processes from the first file on",
         **comparison.figures(),
+        "CPU seconds of one session query and of sixteen, by rows that come at a time": sessions,
         "values kept, RANGE 40 s, 1 000 tuples a second, by slide in s": kept,
     }
     return Result(claims, figures)
@@ -104,6 +110,11 @@ def _times_numba(comparison: Comparison, workload: str, system: str) -> Claim:
     ours, bare = comparison.best[workload, system], comparison.best[workload, NUMBA]
     what = f"{workload}: CPU seconds of {system} / of {NUMBA}, on the same files"
     return timed(at_most(what, ours.cpu_s / bare.cpu_s, 5, f"{ours.cpu_s:.3f} s, {bare.cpu_s:.3f} s"))
+
+
+def _sessions(run: int, one_s: float, many_s: float) -> Claim:
+    what = f"16 session queries, other gaps and aggregates, {run} rows at a time: CPU seconds / of one"
+    return timed(at_most(what, many_s / one_s, 2.5, f"{many_s:.3f} s, {one_s:.3f} s, in process"))
 
 
 def windows(paths: Sequence[Path], ranges: Sequence[int], name: str = "") -> FileWorkload:

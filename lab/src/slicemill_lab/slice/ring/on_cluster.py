@@ -222,7 +222,7 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
             time.sleep(max(0.0, due - time.monotonic()))
             for stream, table in tables.items():
                 mill.feed(stream, table)
-            mill.dispatcher.between_rounds()
+            mill.dispatcher.look()
             mill.dispatcher.run_all()
             if number >= run.warming:
                 found.response_s.append(time.monotonic() - due)

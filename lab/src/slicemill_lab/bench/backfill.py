@@ -1,0 +1,137 @@
+"""A query that reads the past does not hurt live ones: their response times with a backfill and without.
+
+A stream is retained while live queries read it. Then one more query begins in the past, and reads a log that
+is much longer than what comes meanwhile. Both plays get the same tuples at the same times; live results are
+compared by their p99 from the moment on at which the backfill begins until it has caught up.
+
+Workers are virtual (`measuring.virtual_workers`): rows take what is said here, so that two of them are two on
+every machine. The dispatcher, its decisions, the journal and all state are the product's.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slicemill.engine.mill import Mill
+from slicemill.engine.work import ReadDone, RunDone
+from slicemill_lab.bench.benchmark import Benchmark
+from slicemill_lab.bench.measuring.responses import Moments, keyed_rows, responses
+from slicemill_lab.bench.measuring.virtual_workers import VirtualWorkers
+from slicemill_lab.claims import at_least, at_most
+from slicemill_lab.experiment import Result, Scale
+from slicemill_lab.on_engine import MovedClock
+from slicemill_lab.progress import say
+
+_US = 1_000_000
+WORKERS = 2
+RATE, KEYS, STEP_S = 500, 20, 0.02
+# Seconds of work: of a run or read, and of a row. Live queries keep each worker busy for a third of its time.
+RUN_S, ROW_S = 0.001, 50e-6
+BOUND = 1.5
+
+LIVE = {
+    "few": "SELECT k, v FROM s WHERE v > 90",
+    "sums": "SELECT k, sum(v) AS m FROM s [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY k",
+    "last": "SELECT k, max(v) OVER (PARTITION BY k RANGE 2 SECONDS PRECEDING) AS m FROM s",
+    "rows": "SELECT v, count(*) OVER (PARTITION BY v ROWS 5 PRECEDING) AS n FROM s",
+}
+# Answered tuple by tuple: these tell how long a tuple waits.
+TIMED = ("few", "last", "rows")
+PAST = "SELECT k, avg(v) OVER (PARTITION BY k RANGE 1 SECOND PRECEDING) AS m FROM s"
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Response times of live results since the backfill began, in seconds, and what that took."""
+
+    p50_s: float
+    p99_s: float
+    results: int
+    backfill_s: float
+    rows: int
+    same: bool  # the rows of the query from the past are those of one that was always there
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "p50, s": round(self.p50_s, 5),
+            "p99, s": round(self.p99_s, 5),
+            "live results": self.results,
+            "seconds of backfill": round(self.backfill_s, 2),
+            "rows of the past": self.rows,
+        }
+
+
+def played(*, backfill: bool, past_s: float, most_s: float) -> Played:
+    """Tuples come for `past_s`; then for as long as the backfill takes, or `most_s` at most."""
+    clock = MovedClock()
+    pool = VirtualWorkers(WORKERS, clock, _work_s)
+    random = np.random.default_rng(1)
+    with (
+        tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home,
+        Mill(home=Path(home), pool=pool, clock=clock, read_sources=False, cells=1, keep_s=1e9) as mill,
+    ):
+        mill.execute("CREATE STREAM s (k int, v int, ts timestamp micros) ORDER BY ts RETAIN 1 DAY;")
+        mill.execute("".join(f"CREATE QUERY {name} AS {text};" for name, text in LIVE.items()))
+        mill.execute(f"CREATE QUERY always AS {PAST}")
+        mill.open()
+        next_us, begun_us, done_us, rows = 0, 0, 0, 0
+        while not done_us:
+            if clock.now >= next_us:
+                mill.feed("s", keyed_rows(random, next_us, round(RATE * STEP_S), KEYS))
+                next_us += round(STEP_S * _US)
+            if not begun_us and clock.now >= past_s * _US:
+                begun_us, rows = clock.now, mill.home.logs["s"].rows
+                if backfill:
+                    mill.execute(f"CREATE QUERY past FROM BEGINNING AS {PAST}")
+            mill.dispatcher.turn()
+            clock.now = max(clock.now, min(next_us, pool.next_us or next_us))
+            over = begun_us and clock.now - begun_us >= most_s * _US
+            if over or (backfill and begun_us and mill.queries["past"].progress() is None):
+                done_us = clock.now
+        mill.dispatcher.run_all()
+        found = np.concatenate([_responses(mill, name, begun_us, done_us) for name in TIMED]) / _US
+        same = not backfill or mill.queries["past"].rows() == mill.queries["always"].rows()
+        p50, p99 = np.quantile(found, [0.5, 0.99])
+        return Played(float(p50), float(p99), len(found), (done_us - begun_us) / _US, rows, same)
+
+
+def _responses(mill: Mill, query: str, begun_us: int, done_us: int) -> Moments:
+    """How long after its tuple each result came, of tuples that came while the past was read."""
+    arrived, took = responses(mill.queries[query].log)
+    return took[(arrived >= begun_us) & (arrived < done_us)]
+
+
+def _work_s(done: RunDone | ReadDone) -> float:
+    return RUN_S if isinstance(done, ReadDone) else RUN_S + ROW_S * done.rows_in
+
+
+PAST_S: Mapping[Scale, float] = {"small": 30.0, "full": 300.0}
+
+
+def run(scale: Scale) -> Result:
+    say("with a backfill")
+    past_s = PAST_S[scale]
+    beside = played(backfill=True, past_s=past_s, most_s=20 * past_s)
+    say("without")
+    alone = played(backfill=False, past_s=past_s, most_s=beside.backfill_s)
+    claims = (
+        at_most("p99 of live results, times that without a backfill", beside.p99_s / alone.p99_s, BOUND),
+        at_most("seconds of backfill by seconds of the past", beside.backfill_s / past_s, 1.0),
+        at_least("rows of the past are those of a query that was always there", float(beside.same), 1.0),
+    )
+    figures = {
+        "how": f"{past_s:g} s of the past, {WORKERS} virtual workers, {RATE} tuples/s, "
+        f"{len(LIVE) + 1} live queries",
+        "with a backfill": beside.plain(),
+        "without": alone.plain(),
+    }
+    return Result(claims, figures)
+
+
+BENCHMARK = Benchmark("a query that reads the past does not hurt live ones", run)

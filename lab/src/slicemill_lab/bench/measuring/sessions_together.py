@@ -1,0 +1,81 @@
+"""What many session queries over one stream and key take beside one of them: one process, in turns.
+
+Visitors click in bursts: 2 s apart in the mean, with pauses of a minute in the mean after a burst of twenty.
+Only the unit of the sessions runs, so that the way to it does not hide what sharing saves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.esl import bind
+from slicemill.plan.build import build_graph
+from slicemill.plan.optimize import optimize, share
+from slicemill.plan.units import cut
+
+_STREAM = "CREATE STREAM click (visitor bigint, v bigint, price double, ts timestamp) ORDER BY ts;"
+_SECOND = 1_000_000
+_RESULTS = (
+    "count(*) AS n",
+    "sum(v) AS total",
+    "avg(price) AS mean",
+    "max(v) AS top",
+    "count(*) AS n, sum(price) AS total",
+    "min(price) AS least, max(price) AS top",
+    "avg(v) AS mean, count(v) AS n",
+    "count(*) AS n, window_start() AS begun",
+)
+MANY = tuple(
+    f"SELECT visitor, {_RESULTS[number % len(_RESULTS)]} FROM click [SESSION {5 * (number + 1)} SECONDS] "
+    "GROUP BY visitor"
+    for number in range(16)
+)
+ONE = (f"SELECT visitor, {_RESULTS[4]} FROM click [SESSION 40 SECONDS] GROUP BY visitor",)
+
+
+def one_and_many(rows: int, visitors: int, run: int, rounds: int) -> tuple[float, float]:
+    """Processor seconds of one query, and of sixteen with other gaps and aggregates; the best of rounds.
+
+    `run` is how many rows come at a time.
+    """
+    clicks = _clicks(rows, visitors)
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds):
+        for place, queries in enumerate((ONE, MANY)):
+            best[place] = min(best[place], _run(queries, clicks, run))
+    return best[0], best[1]
+
+
+def _clicks(rows: int, visitors: int) -> pa.Table:
+    chance = np.random.default_rng(7)
+    each = rows // visitors
+    pauses = np.where(
+        chance.random((visitors, each)) < 0.05,
+        chance.exponential(60 * _SECOND, (visitors, each)),
+        chance.exponential(2 * _SECOND, (visitors, each)),
+    )
+    times = np.cumsum(pauses.astype(np.int64), axis=1)
+    order = np.argsort(times, axis=None, kind="stable")
+    stamps = times.ravel()[order]
+    system = {"_ts": stamps, "_seq": np.arange(len(order)), "_arr": stamps}
+    values = {"visitor": order // each, "v": chance.integers(0, 1_000, len(order))}
+    price = chance.random(len(order)) * 100
+    return pa.table({**system, **values, "price": price, "ts": pa.array(stamps, pa.timestamp("us"))})
+
+
+def _run(queries: Sequence[str], clicks: pa.Table, run: int) -> float:
+    script = "".join(f"CREATE QUERY q{number} AS {query};" for number, query in enumerate(queries))
+    catalog = bind(_STREAM + script).catalog
+    graph = share(optimize(build_graph(catalog)), catalog)
+    (unit,) = cut(graph)
+    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    begun = time.process_time()
+    for first in range(0, clicks.num_rows, run):
+        table = clicks.slice(first, run)
+        program.run({"click": table}, {"click": int(table.column("_ts")[-1].as_py())})
+    return time.process_time() - begun

@@ -1,0 +1,150 @@
+"""NEXMark's queries over the same files, by slicemill and by Spark, each in a program of its own.
+
+A query takes the first files, which warm it up, and is measured from then on: processor seconds of all its
+processes until the results of all other files are committed. Systems take turns, and the best round counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slicemill.errors import SlicemillError
+from slicemill_lab.bench.files.comparison import tell
+from slicemill_lab.bench.inputs.bids import Feed
+from slicemill_lab.bench.inputs.nexmark_answers import ANSWERS
+from slicemill_lab.bench.inputs.nexmark_files import COLUMNS, NexmarkFiles
+from slicemill_lab.bench.inputs.nexmark_queries import FOLDER, script
+from slicemill_lab.bench.live.processes import Program
+from slicemill_lab.bench.measuring.process_tree import Usage, measured
+from slicemill_lab.bench.rivals.nexmark_on_spark import ON_SPARK, answer_on_spark
+
+OURS, SPARK = "slicemill", "Spark"
+# Its windows are those of the clock, which nobody can foresee.
+BY_CLOCK = "q12"
+_SINK = " WITH (sink = 'parquet:out/nexmark/q10')"
+_PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class NexmarkPhase:
+    """What a system did with the rows behind the first files."""
+
+    rows: int
+    usage: Usage
+    load: float
+
+    def figures(self) -> dict[str, Any]:
+        return {**self.usage.figures(self.rows), "load of the machine, 1 min": round(self.load, 1)}
+
+
+@dataclass(slots=True)
+class NexmarkComparison:
+    """Programs of both systems over some files, and the best phase of each query."""
+
+    folder: Path
+    root: Path
+    files: NexmarkFiles
+    programs: ExitStack
+    best: dict[tuple[str, str], NexmarkPhase] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+    _running: dict[str, Program] = field(default_factory=dict)
+    _runs: int = 0
+
+    def run(self, names: Sequence[str], rounds: int) -> None:
+        """Each query by both, in turns."""
+        known = [name for name in names if name != BY_CLOCK]
+        ours = self.files.expected(self.root, {name: ANSWERS[name] for name in known})
+        spark = self.files.expected(self.root, {name: answer_on_spark(name) for name in known})
+        for name in names:
+            for _ in range(rounds):
+                self._phase(name, OURS, self.our_job((name,)), ours)
+                self._phase(name, SPARK, self.spark_job(name), spark)
+
+    def run_ours(self, title: str, names: Sequence[str], rounds: int) -> None:
+        """Several queries in one mill."""
+        known = {name: ANSWERS[name] for name in names if name != BY_CLOCK}
+        expected = self.files.expected(self.root, known)
+        for _ in range(rounds):
+            self._phase(title, OURS, self.our_job(names), expected)
+
+    def our_job(self, names: Sequence[str]) -> dict[str, Any]:
+        # Results are in the log all the same: a sink would write beside us.
+        text = script(self.root, names).replace(_SINK, "")
+        return {
+            "root": str(self.root),
+            "queries": list(names),
+            "script": re.sub(
+                r"SOURCE 'nexmark://(\w+)[^']*'", r"USING parquet OPTIONS (path 'FOLDER/\1')", text
+            ),
+        }
+
+    def spark_job(self, name: str) -> dict[str, Any]:
+        query = ON_SPARK[name]
+        return {
+            "name": name,
+            "mode": query.mode,
+            "text": query.text,
+            "streams": dict(COLUMNS),
+            "side": str(self.root / FOLDER / "side.csv"),
+        }
+
+    def _phase(self, name: str, system: str, job: Mapping[str, Any], expected: Mapping[str, int]) -> None:
+        self._runs += 1
+        folder = self.folder / f"run-{self._runs}"
+        feeds = {stream: Feed(folder / stream) for stream in self.files.warm}
+        for stream, feed in feeds.items():
+            feed.arrive(self.files.warm[stream])
+        program = self._program(system)
+        text = json.dumps({**job, "folder": str(folder)}).replace("FOLDER/", f"{folder}/")
+        program.say(text)
+        _expect(program, "first")
+        with measured(program.pid) as usage:
+            # Whoever looks for files by itself begins with them at once.
+            for stream, feed in feeds.items():
+                feed.arrive(self.files.measured[stream])
+            program.say("")
+            _expect(program, "done")
+        load = os.getloadavg()[0]
+        counts: dict[str, int] = json.loads(program.line(_PATIENCE_S))
+        shutil.rmtree(folder, ignore_errors=True)
+        for query, right in expected.items():
+            if counts.get(query, right) != right:
+                self.wrong[f"{query}, {system}"] = f"{counts[query]} rows instead of {right}"
+        batch = system == SPARK and ON_SPARK[name].mode == "batch"
+        # A batch query reads all files.
+        phase = NexmarkPhase(self.files.rows + (self.files.warm_rows if batch else 0), usage, load)
+        tell(f"{name}, {system}: {usage.cpu_s:.2f} CPU s, {usage.wall_s:.1f} s")
+        known = self.best.get((name, system))
+        if known is None or usage.cpu_s < known.usage.cpu_s:
+            self.best[name, system] = phase
+
+    def _program(self, system: str) -> Program:
+        if system not in self._running:
+            tell(f"starting {system}")
+            command = [sys.executable, "-m", "slicemill_lab.bench.rivals.nexmark_side", system.lower()]
+            self._running[system] = program = Program(system, command, self.folder)
+            self.programs.callback(program.stop)
+        return self._running[system]
+
+    def times_spark(self, name: str) -> float:
+        """Rows per processor second, times those of Spark."""
+        ours, spark = self.best[name, OURS], self.best[name, SPARK]
+        return (spark.usage.cpu_s / spark.rows) / (ours.usage.cpu_s / ours.rows)
+
+    def figures(self) -> dict[str, Any]:
+        return {f"{name}, {system}": phase.figures() for (name, system), phase in self.best.items()}
+
+
+def _expect(program: Program, word: str) -> None:
+    said = json.loads(program.line(_PATIENCE_S))
+    if said != word:
+        raise SlicemillError(f"{program.name} said {said!r} instead of {word!r}")

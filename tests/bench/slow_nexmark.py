@@ -1,0 +1,25 @@
+"""Spark answers NEXMark's queries as DuckDB does, and as slicemill does: programs over the same files."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from slicemill_lab.bench.inputs.nexmark_files import write_files
+from slicemill_lab.bench.inputs.nexmark_queries import NAMES
+from slicemill_lab.bench.rivals.nexmark_comparison import OURS, SPARK, NexmarkComparison
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_both_have_as_many_rows_as_sql(tmp_path: Path) -> None:
+    files = write_files(tmp_path / "input", rate=200, events_per_file=2_000, warm=1, measured=2)
+    with ExitStack() as programs:
+        comparison = NexmarkComparison(tmp_path, ROOT, files, programs)
+        comparison.run(NAMES, rounds=1)
+        comparison.run_ours("all together", NAMES, rounds=1)
+    assert comparison.wrong == {}
+    assert set(comparison.best) == {(name, system) for name in NAMES for system in (OURS, SPARK)} | {
+        ("all together", OURS)
+    }
+    assert all(phase.usage.cpu_s > 0 for phase in comparison.best.values())
