@@ -9,6 +9,11 @@ from slicemill.server.causes import Attention, QuerySituation, cause_of
 SLOW = {"rows_waiting": 1200, "longest_wait_s": 4.2}
 CASES = [
     (QuerySituation("u", failed="division by zero"), "failed", "failed: division by zero"),
+    (
+        QuerySituation("u", state="paused", **SLOW, units={"u": 0.9}),
+        "paused",
+        "paused: no results come until it is resumed",
+    ),
     (QuerySituation("u", mill_problem="no worker answers"), "mill", "no worker answers"),
     (
         QuerySituation("u", failing_sources={"bid": "refused"}, sink_error="full"),

@@ -35,13 +35,23 @@ def declare(service: MillService, text: str) -> None:
     UserSession(service).execute(text)
 
 
-def test_the_overview_pages_sorts_and_searches(client: httpx.Client, service: MillService) -> None:
-    texts = (f"CREATE QUERY q{n} AS SELECT item FROM bid WHERE price > {n}" for n in range(8))
+def test_the_overview_pages_sorts_and_searches(
+    client: httpx.Client, service: MillService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing_for_overview.py").write_text("def fail(x):\n    raise ValueError('it is down')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    texts = (f"CREATE QUERY q{n} AS SELECT item FROM bid WHERE price > {n}" for n in range(7))
     declare(service, "; ".join(texts))
-    service.mill.queries["q7"].error = "boom"
-    declare(service, "CREATE QUERY q8 AS SELECT item FROM bid")
+    declare(
+        service,
+        "CREATE FUNCTION fail(x int) RETURNS int LANGUAGE PYTHON AS 'failing_for_overview:fail';"
+        "CREATE QUERY q7 AS SELECT fail(price) AS x FROM bid; CREATE QUERY q8 AS SELECT item FROM bid",
+    )
+    bid(service, (1, 20, 1))
     page = get(client, "/v1/overview", limit=4)
     assert (page["total"], page["needing_attention"], page["queries"][0]["name"]) == (10, 1, "q7")
+    assert page["queries"][0]["state"] == "restarting"
+    assert "it is down" in page["queries"][0]["cause"]["text"]
     assert (len(page["queries"]), page["matching"]) == (4, 10)
     named = get(client, "/v1/overview", sort="name", limit=3, offset=2)
     assert [line["name"] for line in named["queries"]] == ["q1", "q2", "q3"]
@@ -52,8 +62,14 @@ def test_the_overview_pages_sorts_and_searches(client: httpx.Client, service: Mi
 
 def test_history_and_versions_of_a_query(client: httpx.Client, service: MillService) -> None:
     declare(service, "DROP QUERY dear; CREATE QUERY dear AS SELECT item FROM bid WHERE price > 11")
-    versions = get(client, "/v1/queries/dear/versions")
-    assert [version["text"][-1:] for version in versions] == ["1", "", "0"]
+    declare(service, "CREATE OR REPLACE QUERY dear AS SELECT item FROM bid WHERE price > 12")
+    declare(service, "ALTER QUERY dear SET (weight = 2)")
+    found = get(client, "/v1/queries/dear/versions")
+    assert [(one["version"], "> 11" in one["text"], "> 12" in one["text"]) for one in found] == [
+        (1, True, False),
+        (2, False, True),
+    ]
+    assert "weight" in found[1]["text"].lower()
     assert "rate" in get(client, "/v1/history/dear")["columns"]
     assert get(client, "/v1/history")["policies"][0]["policy"] == "fcfs"
     assert client.get("/v1/history/nobody").status_code == 404
@@ -98,6 +114,7 @@ def test_slices_of_a_join_say_who_wants_how_much(client: httpx.Client, service: 
     service.mill.checkpoint()
     (chain,) = get(client, "/v1/slices/far")
     assert sorted(chain["queries"]) == ["far", "near"]
+    assert chain["reaches"] == {"far": 60, "near": 10}
     assert sum(found["wanted"].get("far", 0) for found in chain["slices"]) >= 5
     assert get(client, "/v1/slices")[0]["unit"] == chain["unit"]
     assert get(client, "/v1/slices/dear") == []
@@ -123,6 +140,38 @@ def test_a_load_is_rehearsed_by_measured_costs(client: httpx.Client, service: Mi
     assert "of the work that 2 cores can do" in answer["verdict"][0]
     unknown = client.post("/v1/simulate", json={**wish, "rates": {"bit": 1}})
     assert "they read bid" in unknown.text
+
+
+def test_a_new_query_is_rehearsed_by_a_trial_over_recent_rows(
+    client: httpx.Client, service: MillService
+) -> None:
+    for ts in range(1, 4):
+        bid(service, *((item, 20, ts * 1000 + item) for item in range(50)))
+    wish = {"rates": {"bid": 500}, "policies": ["fcfs"], "seconds": 5}
+    text = "CREATE QUERY heavy AS SELECT item, max(price) OVER (ROWS 9 PRECEDING) AS m FROM bid"
+    before = client.post("/v1/simulate", json=wish).json()
+    after = client.post("/v1/simulate", json={**wish, "text": text})
+    assert after.status_code == 200, after.text
+    assert "of that work is new" in after.json()["verdict"][-1]
+    assert "heavy" in {query["query"] for query in after.json()["outcomes"][0]["queries"]}
+    assert "heavy" not in {query["query"] for query in before["outcomes"][0]["queries"]}
+    assert "heavy" not in service.mill.queries
+    wrong = client.post("/v1/simulate", json={**wish, "text": "CREATE QUERY a AS SELECT itm FROM bid"})
+    assert wrong.json()["errors"][0]["column"] == 26
+    none = client.post("/v1/simulate", json={**wish, "text": "CREATE VIEW v AS SELECT item FROM bid"})
+    assert none.status_code == 400
+
+
+def test_words_are_those_of_the_language_and_of_what_is_declared(
+    client: httpx.Client, service: MillService
+) -> None:
+    declare(service, "CREATE MODEL spread(x REAL) AS sum(x^2)/n - (sum(x)/n)^2")
+    words = get(client, "/v1/words")
+    assert {"SELECT", "SLIDE", "PAUSE"} <= set(words["keywords"])
+    assert {"count", "upper", "spread"} <= {one["name"] for one in words["functions"]}
+    relations = {one["name"]: one for one in words["relations"]}
+    assert (relations["bid"]["kind"], relations["dear"]["kind"]) == ("stream", "query")
+    assert {"name": "price", "type": "INT"} in relations["bid"]["columns"]
 
 
 def test_a_text_is_previewed_with_what_it_would_share(client: httpx.Client, service: MillService) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from server.conftest import bid
 from slicemill.engine.mill import Mill
-from slicemill.server.history import FigureRing
+from slicemill.server.history import QUERY_FIGURES, FigureRing
+from slicemill.server.history_file import KeptHistory, read_history, write_history
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
@@ -68,11 +71,56 @@ def test_events_tell_who_came_and_went_and_which_policy_decides(service: MillSer
     assert sampler.history_of("cheap")["at"] == []  # nothing is remembered of what is gone
 
 
+def test_a_pause_is_a_state_a_cause_and_an_event(service: MillService) -> None:
+    sampler, clock = sampler_of(service.mill)
+    sampler.take()
+    user = UserSession(service)
+    user.execute("PAUSE QUERY dear")
+    clock.now += 1
+    paused = sampler.take().queries["dear"]
+    assert paused.cause is not None
+    assert (paused.state, paused.cause.kind) == ("paused", "paused")
+    user.execute("RESUME QUERY dear")
+    clock.now += 1
+    assert (sampler.take().queries["dear"].state, sampler.take().queries["dear"].cause) == ("running", None)
+    assert [event.text for event in reversed(sampler.events)] == ["dear was paused", "dear goes on"]
+
+
 def test_looking_announces_no_watermark(service: MillService) -> None:
     before = service.mill.streams["bid"].announced
     sampler, _ = sampler_of(service.mill)
     sampler.take()
     assert service.mill.streams["bid"].announced == before
+
+
+def test_charts_go_on_after_a_restart(service: MillService, tmp_path: Path) -> None:
+    path, clock = tmp_path / "history.arrow", Seconds()
+    before = Sampler(service.mill, clock, clock.us, path)
+    bid(service, *((1, 20, ts) for ts in range(1, 41)))
+    for _ in range(3):
+        before.take()
+        clock.now += 5
+    UserSession(service).execute("SET policy = 'hnr'")
+    before.take()
+    before.stop()
+    clock.now += 60
+    after = Sampler(service.mill, clock, clock.us, path)
+    assert after.history_of("dear") == before.history_of("dear")
+    assert after.mill_history() == before.mill_history()
+    assert list(after.events) == list(before.events)
+    after.take()
+    assert after.history_of("dear")["at"] == [100.0, 105.0, 110.0, 115.0, 175.0]
+
+
+def test_a_damaged_history_begins_anew(service: MillService, tmp_path: Path) -> None:
+    path = tmp_path / "history.arrow"
+    sampler, _ = sampler_of(service.mill)
+    sampler.take()
+    write_history(path, KeptHistory({"dear": FigureRing(QUERY_FIGURES)}))
+    content = path.read_bytes()
+    for damaged in (b"", content[: len(content) // 2], b"\0" * len(content)):
+        path.write_bytes(damaged)
+        assert read_history(path).queries == {}
 
 
 def test_a_ring_keeps_the_newest() -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import psycopg
@@ -17,6 +18,8 @@ from typer.testing import CliRunner
 from server.conftest import bid
 from slicemill.cli import app
 from slicemill.errors import SlicemillError
+from slicemill.esl import bind
+from slicemill.esl.types.catalog import Statement
 from slicemill.esl.types.command import ShownKind
 from slicemill.server.access import Access, Denied, Principal, UserRole
 from slicemill.server.audit import AuditLog
@@ -35,6 +38,7 @@ READS = [
     ("GET", "/v1/queries/dear/explain", None),
     ("GET", "/v1/explain", None),
     ("GET", "/v1/metrics", None),
+    ("GET", "/v1/alerts", None),
     ("POST", "/v1/check", {"text": CREATE}),
     ("POST", "/v1/statements", {"text": "SHOW QUERIES; SELECT * FROM dear; DESCRIBE dear; EXPLAIN"}),
 ]
@@ -73,6 +77,50 @@ def test_nothing_is_told_without_a_token(listening: Listening, token: str | None
         assert made.get("/health").status_code == 200
 
 
+OPEN = {("GET", "/health")}
+ADMINS = {
+    ("GET", "/v1/support-bundle"),
+    ("GET", "/v1/tokens"),
+    ("POST", "/v1/tokens"),
+    ("DELETE", "/v1/tokens/{name}"),
+}
+
+
+def every_route(listening: Listening, token: str) -> list[tuple[str, str]]:
+    with client(listening, token) as made:
+        paths = made.get("/openapi.json").json()["paths"]
+    return [(method.upper(), path) for path, methods in paths.items() for method in methods]
+
+
+@pytest.mark.parametrize("token", [None, "wrong"])
+def test_every_route_wants_a_token(
+    listening: Listening, tokens: dict[str, str], service: MillService, token: str | None
+) -> None:
+    """Whatever the request says: who it is comes first."""
+    statements = list(service.mill.home.statements)
+    with client(listening, token) as made:
+        for method, path in every_route(listening, tokens["admin"]):
+            for body in (None, {"text": CREATE}, {"name": "eve", "role": "admin"}):
+                place = path.replace("{name}", "dear").replace("{query}", "dear")
+                response = made.request(method, place, json=body)
+                assert response.status_code == (200 if (method, path) in OPEN else 401), (method, path)
+    assert list(service.mill.home.statements) == statements
+
+
+@pytest.mark.parametrize("role", ["reader", "operator"])
+def test_what_is_for_admins_is_refused_to_others(
+    listening: Listening, tokens: dict[str, str], access: Access, role: str
+) -> None:
+    known = access.entries()
+    with client(listening, tokens[role]) as made:
+        for method, path in ADMINS:
+            body = {"name": "eve", "role": "admin"} if method == "POST" else None
+            response = made.request(method, path.replace("{name}", "admin"), json=body)
+            assert response.status_code == 403, (method, path)
+    assert access.entries() == known
+    assert set(every_route(listening, tokens["admin"])) >= ADMINS
+
+
 @pytest.mark.parametrize("role", [role.word for role in UserRole])
 def test_every_role_reads_and_operators_change(
     listening: Listening, tokens: dict[str, str], role: str
@@ -89,12 +137,61 @@ def test_every_role_reads_and_operators_change(
 CHANGES = {
     "stream": ("CREATE STREAM s AS SELECT item FROM bid", "DROP STREAM s"),
     "source": ("CREATE STREAM s (a int, ts timestamp) ORDER BY ts", "DROP STREAM s"),
-    "table": ("CREATE TABLE t (a int)", "DROP TABLE t"),
+    "table": (
+        "CREATE TABLE t (a int PRIMARY KEY, b int)",
+        "INSERT INTO t VALUES (1, 2)",
+        "UPDATE t SET b = 3",
+        "DELETE FROM t WHERE a = 1",
+        "TRUNCATE t",
+        "DROP TABLE t",
+    ),
+    "classifier": (
+        "CREATE TABLE history (item int, price int, sold boolean)",
+        "CREATE CLASSIFIER selling ON bid(price) PARTITION BY item LEARN sold FROM history EVERY 5 MINUTES "
+        "WITH (capacity = 8)",
+        "DROP CLASSIFIER selling",
+        "DROP TABLE history",
+    ),
+    "aggregate": (
+        "CREATE AGGREGATE most(next int) : int { TABLE seen(top int); "
+        "INITIALIZE: { INSERT INTO seen VALUES (next); } "
+        "ITERATE: { UPDATE seen SET top = next WHERE next > top; } "
+        "TERMINATE: { INSERT INTO RETURN SELECT top FROM seen; } }",
+        "DROP AGGREGATE most",
+    ),
+    "replaced": (
+        CREATE,
+        "CREATE OR REPLACE QUERY cheap AS SELECT item FROM bid WHERE price < 4",
+        "CREATE STREAM s AS SELECT item FROM bid",
+        "CREATE OR REPLACE STREAM s AS SELECT item FROM bid WHERE price > 0",
+        "DROP STREAM IF EXISTS s CASCADE",
+        "DROP QUERY cheap",
+    ),
     "view": ("CREATE VIEW v AS SELECT item FROM bid [RANGE 1 HOUR]", "DROP VIEW v"),
     "query": (CREATE, "DROP QUERY cheap"),
     "model": ("CREATE MODEL mean2(x REAL) AS SUM(x) / COUNT(x)", "DROP MODEL mean2"),
+    "model with parameters": (
+        "CREATE MODEL change_of(x REAL; ticks REAL) AS last(x) - lag(x, ticks)",
+        "DROP MODEL change_of",
+    ),
     "function": ("CREATE FUNCTION twice(x int) RETURNS int AS x + x", "DROP FUNCTION twice"),
     "setting": ("SET policy = 'hnr'", "SET policy = 'fcfs'"),
+    "alert": ("CREATE ALERT a ON dear WHEN rows > 1 WEBHOOK 'http://localhost:9/'", "DROP ALERT a"),
+    "pause": ("PAUSE QUERY dear", "RESUME QUERY dear"),
+    "wider": (
+        "CREATE STREAM wide (a int)",
+        "ALTER STREAM wide ADD COLUMN b int DEFAULT 1",
+        "DROP STREAM wide",
+    ),
+    "alter": ("ALTER QUERY dear SET (weight = 2)", "ALTER QUERY dear SET (weight = NULL)"),
+    "pause a stream": ("PAUSE STREAM bid", "RESUME STREAM bid"),
+    "past": (
+        "CREATE STREAM kept (a int, ts timestamp) ORDER BY ts RETAIN 1 DAY",
+        "CREATE QUERY old FROM BEGINNING AS SELECT a FROM kept",
+        "DROP QUERY old",
+        "DROP STREAM kept",
+    ),
+    "replay": ("REPLAY bid_errors", "REPLAY bid_errors WHERE raw LIKE '1%'"),
 }
 
 
@@ -120,11 +217,53 @@ def test_every_statement_is_for_operators_over_both_protocols(
                 for text in texts:
                     with nullcontext() if may else pytest.raises(psycopg.errors.InsufficientPrivilege):
                         postgres.execute(text)
+            restarted = http.post("/v1/statements", json={"text": "RESTART QUERY dear"})
+            assert restarted.status_code == (400 if may else 403)  # it runs: there is nothing to start again
             assert may or http.get("/v1/catalog").json() == before
             for listed in ShownKind:
                 assert http.post("/v1/statements", json={"text": f"SHOW {listed}"}).status_code == 200, listed
             bundle = http.get("/v1/support-bundle").status_code
             assert bundle == (200 if role >= UserRole.ADMIN else 403)
+
+
+def test_every_kind_of_statement_is_in_the_table(service: MillService) -> None:
+    found: set[type] = set()
+    for texts in CHANGES.values():
+        catalog = service.mill.catalog
+        for text in texts:
+            bound = bind(text, catalog)
+            catalog = bound.catalog
+            found |= {type(statement) for statement, _ in bound.statements}
+    assert set(get_args(Statement)) - found == set()
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_whoever_is_limited_to_other_names_changes_nothing(service: MillService, kind: str) -> None:
+    """One after another, as they would be run: what it would take is there, and its name is another's."""
+    limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
+    for text in CHANGES[kind]:
+        with pytest.raises(Denied):
+            limited.execute(text)
+        UserSession(service).execute(text)
+
+
+def test_names_are_told_of_health_with_a_token_only(
+    listening: Listening, tokens: dict[str, str], service: MillService
+) -> None:
+    service.other_problems.append(lambda: ["secret_query does not run"])
+    told = {}
+    for who in (None, "wrong", "reader", "limited"):
+        with client(listening, tokens.get(who or "", who)) as made:
+            response = made.get("/health")
+            assert (response.status_code, response.json()["ready"]) == (200, True)
+            told[who] = response.json()["problems"]
+    hidden = ["1 problem; who has a token for all names is told which"]
+    assert told == {
+        None: hidden,
+        "wrong": hidden,
+        "limited": hidden,
+        "reader": ["secret_query does not run"],
+    }
 
 
 def test_who_is_limited_to_names_sees_and_changes_only_these(
@@ -144,7 +283,9 @@ def test_who_is_limited_to_names_sees_and_changes_only_these(
             "SELECT * FROM dear",
             "DESCRIBE dear",
             "SHOW CREATE dear",
+            "SHOW VERSIONS dear",
             "EXPLAIN",
+            "EXPLAIN REPLACE QUERY dear AS SELECT item FROM sales_bid",
         ):
             assert sent(text) == 403, text
         assert [entry["name"] for entry in made.get("/v1/queries").json()] == ["sales_q"]
@@ -211,6 +352,7 @@ STATEMENTS = {
     "tcp": "CREATE STREAM s (a int) SOURCE 'tcp://localhost:4445'",
     "kafka": "CREATE STREAM s (a int) SOURCE 'kafka://host:9092/topic'",
     "sink": "CREATE QUERY q WITH (sink = 'json:{folder}/%2e%2e/out') AS SELECT item FROM bid",
+    "altered sink": "ALTER QUERY dear SET (sink = 'json:/etc/out')",
     "postgres": "CREATE QUERY q WITH (sink = 'postgres://host/db') AS SELECT item FROM bid",
 }
 

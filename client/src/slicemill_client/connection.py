@@ -14,6 +14,7 @@ from slicemill_client.errors import ClientError, ServerUnreachable, StatementRef
 from slicemill_client.messages import (
     ARROW,
     NEXT_EPOCH,
+    VERSION,
     EventParser,
     LiveRows,
     StatementResult,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _SILENCE_S = 60.0
 _RETRY_S = 1.0
 _ROWS_AT_ONCE = 100_000
+_LIFE = ("state", "error", "failures", "next_try", "paused_since", "paused_by", "version")
 
 
 def connect(url: str = "http://127.0.0.1:8080", token: str | None = None, **options: Any) -> Connection:
@@ -127,8 +129,12 @@ class RemoteQuery:
         self._path = f"/v1/queries/{name}"
 
     def to_arrow(self) -> pa.Table:
-        """All results that are retained, with their timestamp, `_ts` (UTC), in front."""
-        parts, since = [], 0
+        """All results that are retained, with their timestamp, `_ts` (UTC), in front.
+
+        Of a query that was replaced, these are the results of its definition of now.
+        """
+        parts: list[pa.Table] = []
+        since, version = 0, ""
         while True:
             response = self._connection.request(
                 "GET",
@@ -136,6 +142,8 @@ class RemoteQuery:
                 params={"since": since, "most_rows": _ROWS_AT_ONCE},
                 headers={"Accept": ARROW},
             )
+            if response.headers[VERSION] != version:
+                parts, version = [], response.headers[VERSION]  # of an earlier definition
             parts.append(pa.ipc.open_stream(response.content).read_all())
             since = int(response.headers[NEXT_EPOCH])
             if not parts[-1].num_rows:
@@ -193,6 +201,11 @@ class RemoteQuery:
     def explain(self) -> str:
         return self._connection.explain(self.name)
 
+    def progress(self) -> dict[str, Any] | None:
+        """How far a query is that reads the past (FROM BEGINNING); None once it is where its streams are."""
+        found: dict[str, Any] | None = self.metrics()["progress"]
+        return found
+
     def metrics(self) -> dict[str, Any]:
         """How the query is doing."""
         found: dict[str, Any] = self._connection.request("GET", self._path).json()
@@ -200,7 +213,50 @@ class RemoteQuery:
 
     def stop(self) -> None:
         """Drop the query."""
-        self._connection.execute(f'DROP QUERY "{self.name}"')
+        self._do("DROP")
+
+    def pause(self) -> None:
+        """Let it give no results until `resume`; nothing is missed."""
+        self._do("PAUSE")
+
+    def resume(self) -> None:
+        """Let it go on after a pause, with what has come meanwhile."""
+        self._do("RESUME")
+
+    def restart(self) -> None:
+        """Run it after it has failed."""
+        self._do("RESTART")
+
+    def replace(self, select: str) -> None:
+        """Give it another definition, `SELECT …`; state that fits is kept."""
+        self._connection.execute(f"CREATE OR REPLACE QUERY {self._quoted} AS {select}")
+
+    def explain_replace(self, select: str) -> list[dict[str, Any]]:
+        """What `replace` would keep, what would begin anew, and from when on results would be whole."""
+        (found,) = self._connection.execute(f"EXPLAIN REPLACE QUERY {self._quoted} AS {select}")
+        return found.rows
+
+    def life(self) -> dict[str, Any]:
+        """Its state (running, paused, failed, restarting), error, failures, next try and version."""
+        found = self.metrics()
+        return {name: found[name] for name in _LIFE}
+
+    @property
+    def version(self) -> int:
+        """The number of its definition: 1, and one more each time it is replaced."""
+        return int(self.metrics()["version"])
+
+    def versions(self) -> list[dict[str, Any]]:
+        """All definitions that it has had, with who and when, the oldest first."""
+        found: list[dict[str, Any]] = self._connection.request("GET", f"{self._path}/versions").json()
+        return found
+
+    @property
+    def _quoted(self) -> str:
+        return '"' + self.name.replace('"', '""') + '"'
+
+    def _do(self, action: str) -> None:
+        self._connection.execute(f"{action} QUERY {self._quoted}")
 
 
 class Subscription:

@@ -12,6 +12,7 @@ from slicemill_client.errors import StatementMistake, StatementRefused
 
 ARROW = "application/vnd.apache.arrow.stream"
 NEXT_EPOCH = "slicemill-next-epoch"
+VERSION = "slicemill-version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class LiveRows:
 
     epoch: int
     next: int
+    version: int
     rows: list[dict[str, Any]]
     gap: bool = False
 

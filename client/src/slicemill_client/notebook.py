@@ -14,26 +14,51 @@ from __future__ import annotations
 
 import html
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from slicemill_client.connection import Connection, connect
 from slicemill_client.errors import ClientError
-from slicemill_client.messages import StatementResult
+from slicemill_client.messages import LiveRows, StatementResult
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 _SHOWN_ROWS = 50
+_LIVE_S = 30
 _DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+_loaded: list[Notebook] = []
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Called by `%load_ext slicemill_client.notebook`."""
     notebook = Notebook()
+    _loaded.append(notebook)
     shell.register_magic_function(notebook.connect, "line", "esl_connect")
     shell.register_magic_function(notebook.run, "line_cell", "esl")
     shell.register_magic_function(notebook.plan, "line", "esl_plan")
     shell.register_magic_function(notebook.live, "line", "esl_live")
+
+
+def unload_ipython_extension(_: InteractiveShell) -> None:
+    """Called by `%unload_ext slicemill_client.notebook`, and before it is loaded again."""
+    while _loaded:
+        _loaded.pop().close()
+
+
+@contextmanager
+def _telling_mistakes() -> Iterator[None]:
+    """A mistake is a message, not a trace of the client's code."""
+    from IPython.display import HTML, display
+
+    try:
+        yield
+    except ClientError as problem:
+        display(HTML(f"<pre style='color:#b00020'>{html.escape(str(problem))}</pre>"))
 
 
 class Notebook:
@@ -51,37 +76,59 @@ class Notebook:
     def connect(self, line: str) -> None:
         """`%esl_connect URL [token]`."""
         url, _, token = line.strip().partition(" ")
+        self.close()
         self._connection = connect(url or _DEFAULT_URL, token.strip() or None)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def run(self, line: str, cell: str | None = None) -> None:
         """`%esl STATEMENT`, or `%%esl` over a cell of statements."""
         from IPython.display import HTML, display
 
-        try:
+        with _telling_mistakes():
             for result in self._server.execute(cell or line):
                 display(HTML(as_html(result)))
-        except ClientError as problem:
-            display(HTML(f"<pre style='color:#b00020'>{html.escape(str(problem))}</pre>"))
 
     def plan(self, line: str) -> None:
         """`%esl_plan [query]`: how it runs, as a drawing."""
         from IPython.display import SVG, display
 
-        display(SVG(self._server.explain(line.strip() or None, "svg")))
+        with _telling_mistakes():
+            display(SVG(self._server.explain(line.strip() or None, "svg")))
 
     def live(self, line: str) -> None:
         """`%esl_live query [seconds]`: its newest results, renewed as they come."""
         from IPython.display import HTML, display
 
         name, _, seconds = line.strip().partition(" ")
-        ends = time.monotonic() + float(seconds or 30)
-        shown = display(HTML(f"waiting for results of {html.escape(name)} …"), display_id=True)
-        newest: list[dict[str, Any]] = []
-        query = self._server.queries[name]
-        for rows in query.follow(stopped=lambda: time.monotonic() > ends):
-            newest = [*newest, *rows.rows][-_SHOWN_ROWS:]
-            columns = [(column, "") for column in newest[0]]
-            shown.update(HTML(as_html(StatementResult("", "", columns, newest))))
+        with _telling_mistakes():
+            ends = time.monotonic() + _seconds(seconds)
+            query = self._server.queries.get(name)
+            if query is None:
+                raise ClientError(f"there is no query {name}; %esl SHOW QUERIES lists them")
+            shown = display(HTML(f"waiting for results of {html.escape(name)} …"), display_id=True)
+            newest: list[dict[str, Any]] = []
+            # In a thread of its own: a query without results must not hold the cell up beyond its time.
+            come: SimpleQueue[LiveRows] = SimpleQueue()
+            subscription = query.subscribe(come.put)
+            try:
+                while subscription.error is None and (left := ends - time.monotonic()) > 0:
+                    with suppress(Empty):
+                        newest = [*newest, *come.get(timeout=left).rows][-_SHOWN_ROWS:]
+                        columns = [(column, "") for column in newest[0]]
+                        shown.update(HTML(as_html(StatementResult("", "", columns, newest))))
+            finally:
+                subscription.stop()
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text or _LIVE_S)
+    except ValueError:
+        raise ClientError(f"{text} is no number of seconds; as in %esl_live hot_items 30") from None
 
 
 def as_html(result: StatementResult) -> str:

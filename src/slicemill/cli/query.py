@@ -1,4 +1,4 @@
-"""`slicemill query ls|add|drop|tail|explain` and `slicemill status`: a server from any terminal."""
+"""`slicemill query ls|add|drop|pause|tail|explain …` and `slicemill status`: a server from any terminal."""
 
 from __future__ import annotations
 
@@ -60,6 +60,38 @@ def add_query(
 def drop_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
     """Drop a query and its results."""
     _run(url, token, f"DROP QUERY {_quoted(name)}")
+
+
+@query_app.command("pause", epilog="Example: slicemill query pause dear")
+def pause_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
+    """Let a query give no results until it is resumed; nothing is missed."""
+    _run(url, token, f"PAUSE QUERY {_quoted(name)}")
+
+
+@query_app.command("resume", epilog="Example: slicemill query resume dear")
+def resume_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
+    """Let a query that is paused go on, with what has come meanwhile."""
+    _run(url, token, f"RESUME QUERY {_quoted(name)}")
+
+
+@query_app.command("replace", epilog='Example: slicemill query replace dear "SELECT item FROM bid" --dry-run')
+def replace_query(
+    name: Name,
+    select: Annotated[str, typer.Argument(help="SELECT …; - reads standard input.")],
+    dry_run: Annotated[bool, typer.Option(help="Only say what would be kept, and what would not.")] = False,
+    url: UrlOption = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Give a query another definition; state that fits is kept."""
+    text = sys.stdin.read() if select == "-" else select
+    words = "EXPLAIN REPLACE" if dry_run else "CREATE OR REPLACE"
+    _run(url, token, f"{words} QUERY {_quoted(name)} AS {text}")
+
+
+@query_app.command("restart", epilog="Example: slicemill query restart dear")
+def restart_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
+    """Run a query that has failed."""
+    _run(url, token, f"RESTART QUERY {_quoted(name)}")
 
 
 @query_app.command("explain", epilog="Example: slicemill query explain hot_items")

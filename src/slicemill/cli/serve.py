@@ -36,6 +36,10 @@ def serve(
         typer.Option(metavar="NAME", help="Statements may name sources and sinks of this kind, such as tcp."),
     ] = None,
     allow_python: Annotated[bool, typer.Option(help="Statements may run code in Python.")] = False,
+    allow_webhook: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST[:PORT]", help="Alerts may tell this host; may be given several times."),
+    ] = None,
     certificate: Annotated[Path | None, typer.Option(help="The file of a TLS certificate.")] = None,
     key: Annotated[Path | None, typer.Option(help="The file of the certificate's key.")] = None,
     log_format: Annotated[str, typer.Option(help="text or json: one line for each event.")] = "text",
@@ -71,5 +75,10 @@ def serve(
     spark = begin_session(master)
     from slicemill.server.serve import ServeOptions, run_server
 
-    allowed = Allowed(tuple(allow_folder or ()), frozenset(map(str.lower, allow_scheme or ())), allow_python)
+    allowed = Allowed(
+        tuple(allow_folder or ()),
+        frozenset(map(str.lower, allow_scheme or ())),
+        allow_python,
+        frozenset(map(str.lower, allow_webhook or ())),
+    )
     run_server(listening, ServeOptions(home, source, seconds, allowed, LogFormat(log_format)), spark)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class StatementAnswer:
-    """`tag` says what was done, such as CREATE QUERY or SHOW STREAMS; a question has rows."""
+    """`tag` says what was done, such as CREATE QUERY or INSERT 0 3; a question has rows."""
 
     tag: str
     message: str = ""

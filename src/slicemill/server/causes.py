@@ -45,6 +45,7 @@ class QuerySituation:
     """
 
     unit: str
+    state: str = "running"
     failed: str | None = None
     mill_problem: str | None = None
     sink_error: str | None = None
@@ -70,6 +71,8 @@ def cause_of(query: QuerySituation) -> SlownessCause | None:
         return SlownessCause(Attention.BROKEN, "source", f"source of {stream} fails: {error}", stream)
     if query.sink_error is not None:
         return SlownessCause(Attention.BROKEN, "sink", f"sink down: {query.sink_error}")
+    if query.state == "paused":
+        return SlownessCause(Attention.NOTE, "paused", "paused: no results come until it is resumed")
     return _waiting(query) or _held(query) or _level(query) or _noted(query)
 
 

@@ -12,10 +12,26 @@ import pyarrow.csv as pa_csv
 
 from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.json_values import plain
-from slicemill.esl.types.schema import Kind
+from slicemill.esl.types.schema import BINARY, DOUBLE, Kind
+from slicemill.server.epoch_rows import EpochRows
 from slicemill.storage.arrow_schema import ArrowSchemaError, esl_type
 
+_AS_IT_IS = (Kind.BOOLEAN, Kind.INT, Kind.BIGINT, Kind.VARCHAR)
+
 JSON, ARROW, CSV = "application/json", "application/vnd.apache.arrow.stream", "text/csv"
+
+
+_encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def json_of_epoch(rows: EpochRows) -> str:
+    """The rows of an epoch, as `json_rows` has them."""
+    names = rows.layout.names
+    columns = [
+        values if type_.kind in _AS_IT_IS else [plain(value, type_) for value in values]
+        for values, type_ in zip(rows.columns, rows.layout.types, strict=True)
+    ]
+    return _encode_json([dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)])
 
 
 def json_rows(table: pa.Table) -> str:
@@ -32,14 +48,14 @@ def json_rows(table: pa.Table) -> str:
 
 def _json_values(column: pa.ChunkedArray, field: pa.Field) -> list[object]:
     try:
-        kind = esl_type(field).kind
+        type_ = esl_type(field)
     except ArrowSchemaError:  # of a question, whose types are DuckDB's
         return [_finite(value) for value in column.to_pylist()]
-    return [plain(value, kind) for value in column_values(column, kind)]
+    return [plain(value, type_) for value in column_values(column, type_)]
 
 
 def _finite(value: object) -> object:
-    return plain(value, Kind.DOUBLE) if isinstance(value, float) else value
+    return plain(value, DOUBLE) if isinstance(value, float) else value
 
 
 def _other(value: object) -> object:
@@ -47,7 +63,7 @@ def _other(value: object) -> object:
         return value.isoformat()
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1)
-    return plain(value, Kind.BINARY) if isinstance(value, bytes) else _text(value)
+    return plain(value, BINARY) if isinstance(value, bytes) else _text(value)
 
 
 def _text(value: object) -> str:

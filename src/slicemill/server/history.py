@@ -1,4 +1,4 @@
-"""Figures over time: a small ring of samples for each query, and one for the mill, in memory."""
+"""Figures over time: a small ring of samples for each query, and one for the mill."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ QUERY_FIGURES = (
     "rows_waiting",
     "state_bytes",
     "cpu",
+    "lag_s",
     "shed",
     "accuracy",
 )
@@ -31,6 +32,17 @@ class FigureRing:
         self._kept = kept
         self._at = array("d")
         self._values = array("f")
+
+    @classmethod
+    def of(cls, figures: Sequence[str], at_s: array[float], values: array[float]) -> FigureRing:
+        """A ring as `stored` has it."""
+        ring = cls(figures)
+        ring._at, ring._values = at_s, values
+        return ring
+
+    def stored(self) -> tuple[array[float], array[float]]:
+        """The times of what is kept, and its values sample by sample."""
+        return self._at[-self._kept :], self._values[-self._kept * len(self.figures) :]
 
     def __len__(self) -> int:
         return len(self._at)

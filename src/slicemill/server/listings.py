@@ -7,7 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from slicemill.connectors.webhook import place_of
+from slicemill.engine.alerts.delivery import AlertStatus
+from slicemill.engine.changing.statements import in_force
 from slicemill.engine.mill import Mill
+from slicemill.engine.query import Query
 from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.esl.types.catalog import DerivedStream, QueryDefinition, Statement, Stream, Table, View
 from slicemill.esl.types.classifier import Classifier
@@ -17,6 +21,7 @@ from slicemill.explain.statements import describe
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _TEXT, _COUNT = pa.string(), pa.int64()
+_VERSIONED = ("query", "relation", "aggregate", "model", "function")
 
 
 def listing(mill: Mill, what: ShownKind) -> pa.Table:
@@ -27,6 +32,8 @@ def listing(mill: Mill, what: ShownKind) -> pa.Table:
         return _streams(mill)
     if what is ShownKind.STATEMENTS:
         return _statements(mill)
+    if what is ShownKind.ALERTS:
+        return alerts_listed(mill.alerts.status())
     if what is ShownKind.SETTINGS:
         rows = [("policy", mill.policy), *mill.catalog.settings.items()]
         return _table({"name": _TEXT, "value": _TEXT}, dict(rows).items())
@@ -49,10 +56,9 @@ def _declared(mill: Mill, what: ShownKind) -> Iterable[Statement]:
 
 
 def state_of(mill: Mill, query: QueryDefinition) -> str:
-    """What becomes of a query: it is running, failed, or answered when it is asked."""
-    if not query.continuous:
-        return "ad hoc"
-    return "failed" if mill.queries[query.name].error else "running"
+    """What becomes of a query: it is running, reads the past, is paused, failed, restarting, or answered when
+    it is asked."""
+    return mill.lives.of(query.name).state.value if query.continuous else "ad hoc"
 
 
 def _queries(mill: Mill) -> pa.Table:
@@ -60,6 +66,7 @@ def _queries(mill: Mill) -> pa.Table:
     for query in sorted(mill.catalog.queries.values(), key=lambda one: one.name):
         handle = mill.queries.get(query.name)
         metrics = handle.metrics() if handle is not None else None
+        life = handle.life() if handle is not None else None
         rows.append(
             (
                 query.name,
@@ -68,7 +75,11 @@ def _queries(mill: Mill) -> pa.Table:
                 mill.lag_rows(query.name) if handle is not None else None,
                 metrics.response_ms(0.5) if metrics is not None else None,
                 metrics.response_ms(0.99) if metrics is not None else None,
-                handle.error if handle is not None else None,
+                _progress(handle),
+                life.why if life is not None else None,
+                life.failures if life is not None else None,
+                life.next_try_us if life is not None else None,
+                handle.version if handle is not None else None,
             )
         )
     columns = {
@@ -78,9 +89,18 @@ def _queries(mill: Mill) -> pa.Table:
         "rows_waiting": _COUNT,
         "p50_ms": pa.float64(),
         "p99_ms": pa.float64(),
+        "progress": _TEXT,
         "error": _TEXT,
+        "failures": _COUNT,
+        "next_try": _INSTANT,
+        "version": _COUNT,
     }
     return _table(columns, rows)
+
+
+def _progress(handle: Query | None) -> str | None:
+    found = handle.progress() if handle is not None else None
+    return None if found is None else found.in_words()
 
 
 def _streams(mill: Mill) -> pa.Table:
@@ -92,13 +112,49 @@ def _streams(mill: Mill) -> pa.Table:
         counts = running.counts if running is not None else None
         figures = (counts.read, counts.late, counts.bad) if counts is not None else (None, None, None)
         error = running.error if running is not None else None
-        rows.append((relation.name, describe(relation)[1], *figures, error))
+        life = mill.lives.of(relation.name)
+        rows.append((relation.name, describe(relation)[1], *figures, error or life.why, life.state.value))
     columns = {
         "name": _TEXT,
         "description": _TEXT,
         "rows_read": _COUNT,
         "late": _COUNT,
         "unreadable": _COUNT,
+        "error": _TEXT,
+        "state": _TEXT,
+    }
+    return _table(columns, rows)
+
+
+def alerts_listed(alerts: Iterable[AlertStatus]) -> pa.Table:
+    """The rows of SHOW ALERTS; of addresses only the host: what stands behind it is often a secret."""
+    rows = [
+        (
+            one.name,
+            one.on,
+            one.condition or None,
+            one.state,
+            one.since_us,
+            ", ".join(one.firing) or None,
+            one.sent,
+            one.sent_us,
+            one.waiting,
+            place_of(one.url),
+            one.error,
+        )
+        for one in sorted(alerts, key=lambda one: one.name)
+    ]
+    columns = {
+        "name": _TEXT,
+        "on": _TEXT,
+        "condition": _TEXT,
+        "state": _TEXT,
+        "since": _INSTANT,
+        "firing": _TEXT,
+        "sent": _COUNT,
+        "last_sent": _INSTANT,
+        "waiting": _COUNT,
+        "webhook": _TEXT,
         "error": _TEXT,
     }
     return _table(columns, rows)
@@ -113,15 +169,38 @@ def _statements(mill: Mill) -> pa.Table:
     return _table(columns, rows)
 
 
-def statement_of(mill: Mill, name: str) -> str:
-    """The text that declared a name."""
-    for entry in reversed(mill.home.statements):
-        if entry["name"].lower() == name.lower():
-            if "dropped" in entry:
-                break
-            text: str = entry["text"]
-            return text
-    raise unknown(mill, name)
+def versions(mill: Mill, name: str) -> pa.Table:
+    """The rows of SHOW VERSIONS: the definitions that a name has had."""
+    found = [(mill.versions(kind, name), kind) for kind in _VERSIONED]
+    rows = [
+        (kind, one.number, one.at_us, one.by, one.epoch, one.because, one.text)
+        for versions, kind in found
+        for one in versions
+    ]
+    if not rows:
+        raise unknown(mill, name)
+    columns = {"kind": _TEXT, "version": _COUNT, "at": _INSTANT, "by": _TEXT, "from_epoch": _COUNT}
+    return _table({**columns, "because": _TEXT, "text": _TEXT}, rows)
+
+
+def statement_of(mill: Mill, name: str, kind: str | None = None) -> str:
+    """The text that declared a name; things of different kinds may share it."""
+    kinds: dict[str, tuple[str, ...]] = {
+        "QUERY": ("query",),
+        "FUNCTION": ("function",),
+        "AGGREGATE": ("aggregate", "window aggregate"),
+        "MODEL": ("model",),
+        "ALERT": ("alert",),
+    }
+    wanted = None if kind is None else kinds.get(kind, ("relation",))
+    texts: list[str] = [
+        entry["text"]
+        for (declared, named), entry in in_force(mill.home.statements).items()
+        if named == name.lower() and (wanted is None or declared in wanted)
+    ]
+    if not texts:
+        raise unknown(mill, name)
+    return texts[0]
 
 
 def columns_of(mill: Mill, name: str) -> pa.Table:

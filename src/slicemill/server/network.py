@@ -131,7 +131,7 @@ async def _serve(
         ended = asyncio.Event()
         live = LiveResults(service)
         live.start(asyncio.get_running_loop())
-        sampler = Sampler(service.mill)
+        sampler = Sampler(service.mill, history=service.mill.home.folder / "history.arrow")
         sampler.start()
         certificate = listening.certificate
         config = uvicorn.Config(

@@ -12,8 +12,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from slicemill.connectors.origin import origin_of
+from slicemill.connectors.webhook import host_and_port
 from slicemill.esl.types.aggregate import AggregateDefinition
+from slicemill.esl.types.alert import Alert
 from slicemill.esl.types.catalog import (
+    AlteredQuery,
     DerivedStream,
     QueryDefinition,
     SourceSpec,
@@ -34,11 +37,12 @@ MADE_HERE = frozenset(("nexmark", "rfid", "highway", "rate", "memory", "console"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What an operator allows: folders below which files may be, schemes, and code in Python."""
+    """What an operator allows: folders below which files may be, schemes, code in Python, webhooks' hosts."""
 
     folders: tuple[Path, ...] = ()
     schemes: frozenset[str] = frozenset()
     python: bool = False
+    webhooks: frozenset[str] = frozenset()
 
     def check(self, statements: Iterable[Statement]) -> None:
         """Raise Denied if one of some statements does what is not allowed."""
@@ -47,8 +51,19 @@ class Allowed:
                 raise Denied(
                     f"{statement.name} runs code in Python ({code}); start the server with --allow-python"
                 )
+            if isinstance(statement, Alert):
+                self._check_webhook(statement)
             for place in _places(statement):
                 self._check_place(place, statement.name)
+
+    def _check_webhook(self, alert: Alert) -> None:
+        """A host is named without a port for the usual one of its scheme, with a port for that one."""
+        host, port = host_and_port(alert.url)
+        shown = f"[{host}]" if ":" in host else host
+        usual = port == (443 if alert.url.lower().startswith("https:") else 80)
+        if f"{shown}:{port}" not in self.webhooks and not (usual and shown in self.webhooks):
+            needed = shown if usual else f"{shown}:{port}"
+            raise Denied(f"{alert.name} tells {needed}; start the server with --allow-webhook {needed}")
 
     def _check_place(self, place: str, name: str) -> None:
         scheme, colon, rest = place.partition(":")
@@ -70,9 +85,13 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 
 def relations_read_by(statement: Statement) -> Iterator[str]:
-    """The names in FROM of what a statement declares."""
+    """The names in FROM of what a statement declares; of an alert what it is on, * where that is anything."""
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from relations_of(statement.query)
+    elif isinstance(statement, Alert):
+        yield "*" if statement.target is None else statement.target
+    elif isinstance(statement, Table) and statement.materialized is not None:
+        yield statement.materialized.name
     elif isinstance(statement, Classifier):
         yield from (*(entry.stream for entry in statement.inputs), statement.training)
 
@@ -85,6 +104,8 @@ def _code(statement: Statement) -> str | None:
 
 def _places(statement: Statement) -> Iterator[str]:
     """What a statement names outside of the mill: sources and sinks, as scheme:rest."""
+    if isinstance(statement, AlteredQuery) and statement.after.options.sink != statement.before.options.sink:
+        yield from _places(statement.after)
     if isinstance(statement, QueryDefinition) and statement.options.sink is not None:
         yield statement.options.sink
     if isinstance(statement, (Stream, Table)) and statement.source != SourceSpec():

@@ -1,14 +1,15 @@
 """Ad hoc questions: SQL over what is there now, answered at once by DuckDB (M40).
 
 A question may name tables, views, streams and queries. Of a stream or a query it sees the rows that are
-retained, with their timestamp in `_ts`. DuckDB gets them as Arrow tables and nothing else: no files, no
-network, no settings.
+retained, with their timestamp in `_ts`; what it does not need of them is not read. DuckDB gets Arrow tables
+and nothing else: no files, no network, no settings.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -16,6 +17,8 @@ import sqlglot
 from sqlglot import exp
 
 from slicemill.errors import SlicemillError
+from slicemill.server.question_needs import Limit, RelationNeed, Wanted, is_system, needs_of, parsed
+from slicemill.server.question_rows import AskedRelation
 
 _MEMORY = "1GB"
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
@@ -23,16 +26,44 @@ _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decima
 
 def ask(
     sql: str,
-    rows_of: Callable[[str], pa.Table],
+    relation_of: Callable[[str], AskedRelation],
     interrupted: threading.Event | None = None,
     parameters: Sequence[object] = (),
     listed: Mapping[str, pa.Table] | None = None,
 ) -> pa.Table:
-    """The answer to a question; `rows_of` gives the rows of a relation, or raises if there is none.
+    """The answer to a question; `relation_of` gives a relation by its name, or raises if there is none.
 
     `parameters` are for $1, $2, … in it; `listed` is what its catalog lists besides. Who sets `interrupted`
     from another thread ends it.
     """
+    needs = needs_of(parsed(sql), parameters)
+    relations = {name: relation_of(name) for name in needs}
+    connection = _connected()
+    try:
+        shapes = {name: relation.shape() for name, relation in relations.items()}
+        for name, rows in {**(listed or {}), **shapes}.items():
+            connection.register(name, _without_zones(rows))
+        done = threading.Event()
+        if interrupted is not None:
+            _interrupt_when(interrupted, done, connection)
+        try:
+            connection.begin()  # in which it is one time for all
+            question = _Question(connection, sql, parameters)
+            question.answer()  # a mistake is told before anything is read
+            for name, relation in relations.items():
+                rows = relation.read(needs[name], _bounds(question, name, needs[name]))
+                connection.register(name, _without_zones(rows))
+            answer = question.answer()
+        finally:
+            done.set()
+        return _in_our_types(answer)
+    except duckdb.Error as problem:
+        raise SlicemillError(_first_lines(problem)) from None
+    finally:
+        connection.close()
+
+
+def _connected() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -40,41 +71,72 @@ def ask(
             "memory_limit": _MEMORY,
         }
     )
-    try:
-        connection.execute("SET lock_configuration = true")
-        named = {name: rows_of(name) for name in relations_named(sql)}
-        for name, rows in {**(listed or {}), **named}.items():
-            connection.register(name, _without_zones(rows))
-        done = threading.Event()
-        if interrupted is not None:
-            _interrupt_when(interrupted, done, connection)
+    connection.execute("SET TimeZone = 'UTC'")  # as all times here are
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A question at a connection, and what it says of some of its rows."""
+
+    connection: duckdb.DuckDBPyConnection
+    sql: str
+    parameters: Sequence[object]
+
+    def answer(self) -> pa.Table:
+        return self.connection.sql(self.sql, params=list(self.parameters) or None).to_arrow_table()
+
+    def value(self, bound: exp.Expr) -> int | None:
+        """A bound in microseconds; None if it is no time, which the question itself will tell."""
+        found = self.part(exp.select(exp.cast(exp.paren(bound.copy()), "TIMESTAMP")))
+        value: int | None = None if found is None else found.column(0).cast(pa.int64())[0].as_py()
+        return value
+
+    def part(self, select: exp.Select) -> pa.Table | None:
+        """The answer to a part of the question; None where DuckDB does not understand it so."""
+        own = select.copy()
+        values: list[object] = []
+        for place in list(own.find_all(exp.Placeholder)):
+            if not place.name.isdigit() or int(place.name) > len(self.parameters):
+                return None
+            values.append(self.parameters[int(place.name) - 1])
+            place.replace(exp.Placeholder(this=str(len(values))))
         try:
-            return _in_our_types(connection.sql(sql, params=list(parameters) or None).to_arrow_table())
-        finally:
-            done.set()
-    except duckdb.Error as problem:
-        raise SlicemillError(_first_lines(problem)) from None
-    finally:
-        connection.close()
+            return self.connection.sql(own.sql("duckdb"), params=values or None).to_arrow_table()
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error:
+            return None
 
 
-def relations_named(sql: str) -> list[str]:
-    """The names in FROM that the question does not define itself.
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What a question says of the rows of one relation, as `question_rows.Bounds` asks for it."""
 
-    >>> relations_named("WITH top AS (SELECT * FROM hot) SELECT * FROM top JOIN item USING (id)")
-    ['hot', 'item']
-    """
-    try:
-        statements = sqlglot.parse(sql, read="duckdb")
-    except sqlglot.errors.SqlglotError as problem:
-        raise SlicemillError(f"this question cannot be read: {_first_lines(problem)}") from None
-    trees = [tree for tree in statements if tree is not None]
-    if len(trees) != 1 or not isinstance(trees[0], exp.Query):
-        raise SlicemillError("a question is one SELECT")
-    own = {cte.alias.lower() for cte in trees[0].find_all(exp.CTE)}
-    tables = (table for table in trees[0].find_all(exp.Table) if isinstance(table.this, exp.Identifier))
-    names = (table.name for table in tables if not _is_system(table))
-    return sorted({name for name in names if name.lower() not in own})
+    question: _Question
+    name: str
+    first_us: int | None
+    last_us: int | None
+
+    def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
+        self.question.connection.register(self.name, _without_zones(rows))
+        found = self.question.part(limit.probe)
+        if found is None:
+            return None
+        times: list[int] = found.column(0).cast(pa.int64()).to_pylist()
+        if limit.wanted is not Wanted.ANY:
+            times.sort(reverse=limit.wanted is Wanted.NEWEST)
+        return times[: limit.rows]
+
+
+def _bounds(question: _Question, name: str, need: RelationNeed) -> Callable[[], _Bounds]:
+    def found() -> _Bounds:
+        firsts = [value for bound in need.first if (value := question.value(bound)) is not None]
+        lasts = [value for bound in need.last if (value := question.value(bound)) is not None]
+        return _Bounds(question, name, max(firsts, default=None), min(lasts, default=None))
+
+    return found
 
 
 def reads_system_tables(sql: str) -> bool:
@@ -83,11 +145,7 @@ def reads_system_tables(sql: str) -> bool:
         tree = sqlglot.parse_one(sql, read="postgres")
     except sqlglot.errors.SqlglotError:
         return False
-    return any(_is_system(table) for table in tree.find_all(exp.Table))
-
-
-def _is_system(table: exp.Table) -> bool:
-    return table.db.lower() in ("pg_catalog", "information_schema") or table.name.lower().startswith("pg_")
+    return any(is_system(table) for table in tree.find_all(exp.Table))
 
 
 def _interrupt_when(

@@ -11,8 +11,9 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 from slicemill.engine.live import problems
 from slicemill.engine.mill import Mill
@@ -23,7 +24,9 @@ from slicemill.metrics.quantiles import Quantiles
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.operators.streams.spec import Source
 from slicemill.server.causes import Attention, QuerySituation, SlownessCause, cause_of
-from slicemill.server.history import EVERY_S, MILL_FIGURES, QUERY_FIGURES, FigureRing
+from slicemill.server.history import EVERY_S, QUERY_FIGURES, FigureRing
+from slicemill.server.history_file import KeptHistory, read_history, write_history
+from slicemill.server.listings import state_of
 from slicemill.time import BEGINNING, END, US, wall_clock_us
 
 _LOGGER = logging.getLogger("slicemill")
@@ -32,6 +35,9 @@ _WATCHED_FOR_S = 10.0
 _SHARE = 50  # of so many seconds, one is for looking
 _RATE_OVER = 5  # samples
 _EVENTS = 200
+_STOPPED = ("failed", "restarting")
+_WRITTEN_EVERY_S = 60.0
+_WRITING_SHARE = 500  # of so many seconds, one is for writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,10 @@ class StreamSample:
 
 @dataclass(frozen=True, slots=True)
 class QuerySample:
-    """A query; `cpu` is its part of the cores that its unit uses, which `shared_by` queries share."""
+    """A query; `cpu` is its part of the cores that its unit uses, which `shared_by` queries share.
+
+    `lag_s` is how far its results are behind its streams, in event time; `budget` what it may give up.
+    """
 
     name: str
     state: str
@@ -68,7 +77,10 @@ class QuerySample:
     unit_cpu: float
     level: str | None
     level_met: bool | None
+    lag_s: float | None
+    budget: str | None
     shed: int | None
+    shed_share: float | None
     accuracy: float | None
     watermark_us: int | None
     policy: str
@@ -139,15 +151,21 @@ class Sampler:
         mill: Mill,
         clock: Callable[[], float] = time.monotonic,
         wall_us: Callable[[], int] = wall_clock_us,
+        history: Path | None = None,
     ) -> None:
+        """With a `history`, figures are kept in that file over a restart."""
         self._mill = mill
         self._clock = clock
         self._wall_us = wall_us
         self._latest: MillSample | None = None
-        self._rings: dict[str, FigureRing] = {}
-        self._mill_ring = FigureRing(MILL_FIGURES)
-        self._policies: list[tuple[float, str]] = []
-        self.events: deque[MillEvent] = deque(maxlen=_EVENTS)
+        self._file = history
+        kept = read_history(history) if history is not None else KeptHistory()
+        self._rings = kept.queries
+        self._mill_ring = kept.mill
+        self._policies = kept.policies
+        self.events: deque[MillEvent] = deque((MillEvent(**event) for event in kept.events), maxlen=_EVENTS)
+        self._written_s = clock()
+        self._writing_s = 0.0
         self._totals: deque[_Totals] = deque(maxlen=_RATE_OVER)
         self._responses: dict[str, tuple[dict[int, int], Summary, float, float]] = {}
         self._overall: tuple[Summary, Summary] = (Summary(), Summary())
@@ -188,18 +206,34 @@ class Sampler:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(5.0)
+        self.write()
 
     def _loop(self) -> None:
         while not self._stop:
             began = time.thread_time()
             try:
                 self.take()
+                if self._clock() - self._written_s > max(_WRITTEN_EVERY_S, _WRITING_SHARE * self._writing_s):
+                    self.write()
             except Exception:  # a plan that changes under the looker; the next look finds it as it is then
                 _LOGGER.debug("a sample was not taken", exc_info=True)
             spent = time.thread_time() - began
             watched = self._clock() - self._watched_s < _WATCHED_FOR_S
             self._wake.wait(max(_WATCHED_EVERY_S if watched else EVERY_S, _SHARE * spent))
             self._wake.clear()
+
+    def write(self) -> None:
+        """Write what is remembered to the file, where there is one."""
+        if self._file is None:
+            return
+        began = time.thread_time()
+        events = [asdict(event) for event in list(self.events)]
+        kept = KeptHistory(dict(self._rings), self._mill_ring, self._policies[-_EVENTS:], events)
+        try:
+            write_history(self._file, kept)
+        except OSError as problem:
+            _LOGGER.warning("the charts' history is not written: %s", problem)
+        self._written_s, self._writing_s = self._clock(), time.thread_time() - began
 
     def take(self) -> MillSample:
         """Look at everything once."""
@@ -223,7 +257,7 @@ class Sampler:
             metrics = query.metrics()
             read = [streams[stream] for stream in sources.get(name, ()) if stream in streams]
             situation = self._situation(query, metrics, unit, read, cores, sinks.get(name))
-            queries[name] = self._query(name, query.error, metrics, unit, totals, situation, keep)
+            queries[name] = self._query(name, metrics, unit, totals, situation, keep)
         found = tuple(problems(mill))
         workers = tuple(self._workers(totals))
         sample = MillSample(now_us / US, mill.policy, found, streams, queries, units, workers)
@@ -297,9 +331,11 @@ class Sampler:
         sink_error: str | None,
     ) -> QuerySituation:
         level_s, shed = metrics.level_s, metrics.shed
+        state, life = state_of(self._mill, self._mill.catalog.queries[query.name.lower()]), query.life()
         return QuerySituation(
             unit=unit.id if unit is not None else query.name,
-            failed=query.error,
+            state=state,
+            failed=(life.why or "no reason is known") if state in _STOPPED else query.error,
             sink_error=sink_error,
             units=cores,
             mill_problem=self._mill.dispatcher.problem,
@@ -321,7 +357,6 @@ class Sampler:
     def _query(
         self,
         name: str,
-        error: str | None,
         metrics: QueryMetrics,
         unit: UnitSample | None,
         totals: _Totals,
@@ -333,6 +368,8 @@ class Sampler:
         ring = self._rings.setdefault(name, FigureRing(QUERY_FIGURES))
         rate = self._rate(f"query {name}", metrics.rows, totals)
         shed = metrics.shed
+        watermark_us = _moment(announced_watermark(self._mill, name))
+        lag_s = _lag_s(watermark_us, situation.watermarks.values())
         if keep:
             values = self._since_last(name, metrics, totals.at)
             values |= {
@@ -340,13 +377,14 @@ class Sampler:
                 "rows_waiting": metrics.memory.rows,
                 "state_bytes": metrics.memory.state_bytes,
                 "cpu": cpu / sharing,
+                "lag_s": lag_s,
                 "shed": None if shed is None else shed.dropped,
                 "accuracy": None if shed is None else shed.accuracy,
             }
             ring.add(self._wall_us() / US, values)
         return QuerySample(
             name,
-            "failed" if error else "running",
+            situation.state,
             situation.unit,
             sharing,
             metrics.rows,
@@ -361,12 +399,24 @@ class Sampler:
             cpu,
             situation.level,
             metrics.met,
+            lag_s,
+            self._budget(name),
             None if shed is None else shed.dropped,
+            None if shed is None else situation.shed_share,
             None if shed is None else shed.accuracy,
-            _moment(announced_watermark(self._mill, name)),
+            watermark_us,
             metrics.policy,
             cause_of(situation),
         )
+
+    def _budget(self, name: str) -> str | None:
+        """What a query may give up under load, in words."""
+        query = self._mill.catalog.queries.get(name.lower())
+        if query is None or (query.load is None and query.options.memory is None):
+            return None
+        asked = {"lag": query.options.lag, "memory": query.options.memory, "keep": query.options.keep}
+        words = [f"{what} {text}" for what, text in asked.items() if text is not None]
+        return ", ".join([*words, *([query.options.shedding] if query.options.shedding else [])])
 
     def _since_last(self, name: str, metrics: QueryMetrics, at: float) -> dict[str, float | None]:
         """Response times and slowdown of the results since the last sample that was kept."""
@@ -444,6 +494,8 @@ class Sampler:
             note(name, "dropped", f"query {name} was dropped")
         for name in sample.queries.keys() & before.queries.keys():
             was, now = before.queries[name], sample.queries[name]
+            if was.state != now.state and "paused" in (was.state, now.state):
+                note(name, now.state, f"{name} {'was paused' if now.state == 'paused' else 'goes on'}")
             if now.attention is Attention.BROKEN and was.attention is not Attention.BROKEN and now.cause:
                 note(name, now.cause.kind, f"{name}: {now.cause.text}")
             elif was.attention is Attention.BROKEN and now.attention is not Attention.BROKEN:
@@ -462,6 +514,11 @@ def announced_watermark(mill: Mill, log: str) -> int:
 
 def _moment(watermark: int) -> int | None:
     return watermark if 0 < watermark < END else None
+
+
+def _lag_s(watermark_us: int | None, streams: Iterable[float | None]) -> float | None:
+    known = [at for at in streams if at is not None]
+    return None if watermark_us is None or not known else max(0.0, max(known) - watermark_us / US)
 
 
 def _mean_since(now: Summary, before: Summary) -> float | None:

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from slicemill.columns.changes import table_of_now
 from slicemill.columns.rows import plain_table
 from slicemill.engine.changing.statements import Entry, in_force
+from slicemill.engine.changing.versions import version_at
 from slicemill.engine.live import problems
 from slicemill.engine.mill import Mill
 from slicemill.engine.query import Query
 from slicemill.engine.state_view import placements_in, with_measures
 from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText
-from slicemill.esl.types.catalog import Statement, Table, View
+from slicemill.esl.types.catalog import QueryDefinition, Statement, Stream, Table, View
+from slicemill.esl.types.schema import OP
 from slicemill.explain.json import explain_json
 from slicemill.explain.placements import placed_units
 from slicemill.explain.svg import explain_svg
@@ -26,6 +27,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.server.audit import AuditLog
 from slicemill.server.listings import unknown
 from slicemill.server.permissions import Allowed
+from slicemill.server.question_rows import AskedRelation, HeldRows, LogRows
 from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.storage.log import Epoch, Log
 
@@ -36,7 +38,7 @@ class NotThere(SlicemillError):
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:
-    """Some results of a query; `next_epoch` is to be asked for next.
+    """Some results of a query, all of one version of it; `next_epoch` is to be asked for next.
 
     With a `gap`, the first ones that were asked for are not retained any more.
     """
@@ -44,6 +46,7 @@ class ResultPage:
     table: pa.Table
     next_epoch: int
     gap: bool
+    version: int = 1
 
 
 class MillService:
@@ -59,11 +62,17 @@ class MillService:
         # Besides those of the mill: what waits to be declared, for instance.
         self.other_problems: list[Callable[[], list[str]]] = []
         self._changing = threading.Lock()
+        self._changelogs = mill.changelogs
 
     def declare(self, source: SourceText, by: str | None) -> list[Statement]:
         """Run declarations, all or none; one text at a time."""
         with self._changing:
             return self.mill.execute(source, by)
+
+    def change_rows(self, source: SourceText, by: str | None) -> int:
+        """Run one INSERT, UPDATE, DELETE or TRUNCATE; how many rows it was about."""
+        with self._changing:
+            return sum(self.mill.change_rows(source, by))
 
     def problems(self) -> list[str]:
         """What does not work and is tried again, and queries that stopped; empty if all is well."""
@@ -104,25 +113,27 @@ class MillService:
         """The statements in force, with who and when."""
         return list(in_force(self.mill.home.statements).values())
 
-    def rows_of(self, name: str) -> pa.Table:
-        """The rows of a relation as they are now: of a stream or query, those that are retained.
+    def relation(self, name: str) -> AskedRelation:
+        """What a question reads under a name: rows as they are now; of a stream or query, those retained.
 
         Of results that change, these are the rows that they come to.
         """
         relation = self.mill.catalog.relation(name)
         if isinstance(relation, (Table, View)):
-            return plain_table(self.mill.held(relation.name), relation.schema)
+            held, schema = relation.name, relation.schema
+            if isinstance(relation, Table):
+                return HeldRows(to_arrow(schema), lambda: self.mill.rows_of_table(held))
+            return HeldRows(to_arrow(schema), lambda: plain_table(self.mill.held(held), schema))
         log = self._log(name)
-        found = self._read(log, log.epochs())
         known = self.mill.catalog.queries.get(name.lower()) or relation
+        # What a definition gave that is no more is not of now.
+        kind = "query" if isinstance(known, QueryDefinition) else "stream"
+        versions = [] if isinstance(known, Stream) else self.mill.versions(kind, log.name)
         if known is None or not known.schema.changelog:
-            return found
-        if log.freed >= 0:
-            raise SlicemillError(
-                f"changes of {name} that nobody reads any more are gone; ask a query over it: "
-                f"CREATE QUERY {name}_now AS SELECT * FROM {name}"
-            )
-        return table_of_now(found, known.schema)
+            return LogRows(log, versions[-1].epoch if len(versions) > 1 else -1)
+        changing = known.schema
+        shape = as_results(with_system_columns(log.columns).empty_table()).drop_columns([OP])
+        return HeldRows(shape.schema, lambda: self._changelogs.now(log, changing))
 
     def relations(self) -> Iterator[tuple[str, pa.Table]]:
         """All that a question can name, as tables without rows."""
@@ -136,17 +147,23 @@ class MillService:
             )
 
     def results(self, name: str, since: int = 0, most_rows: int = 10_000) -> ResultPage:
-        """Results of a query from epoch `since` on; whole epochs, until there are `most_rows` of them."""
-        log = self.query(name).log
+        """Results of a query from epoch `since` on; whole epochs, until there are `most_rows` of them.
+
+        Results of another version of the query are on another page.
+        """
+        query = self.query(name)
+        log, versions = query.log, query.versions()
         chosen: list[Epoch] = []
-        rows = 0
+        rows, version = 0, query.version
         for epoch in log.epochs(after=since - 1):
-            if rows >= most_rows:
+            of = version_at(versions, epoch.number)
+            if rows >= most_rows or (chosen and of != version):
                 break
+            version = of
             chosen.append(epoch)
             rows += epoch.rows
         next_epoch = chosen[-1].number + 1 if chosen else max(since, log.head + 1)
-        return ResultPage(self._read(log, chosen), next_epoch, gap=0 < since <= log.freed)
+        return ResultPage(self._read(log, chosen), next_epoch, log.missed(since - 1), version)
 
     def _log(self, name: str) -> Log:
         found = self.mill.catalog.queries.get(name.lower()) or self.mill.catalog.relation(name)
@@ -156,5 +173,6 @@ class MillService:
         return log
 
     def _read(self, log: Log, epochs: Sequence[Epoch]) -> pa.Table:
-        empty = with_system_columns(log.columns).empty_table()
+        columns = log.columns_at(epochs[0].number) if epochs else log.columns
+        empty = with_system_columns(columns).empty_table()
         return as_results(pa.concat_tables([empty, *(log.read(epoch) for epoch in epochs)]))

@@ -1,7 +1,8 @@
 """Somebody at the service: every call asks whether they may, and what they change is noted.
 
-Statements come in three kinds. Declarations change the catalog; those that stand together are run all or
-none. Commands (SHOW, DESCRIBE, EXPLAIN) ask about it. Questions (SELECT …) are answered at once from what is
+Statements come in four kinds. Declarations change the catalog; those that stand together are run all or
+none. Changes (INSERT, UPDATE, DELETE, TRUNCATE) are about the rows of tables, each by itself. Commands (SHOW,
+DESCRIBE, EXPLAIN) ask about the catalog. Questions (SELECT …) are answered at once from what is
 there; only `CREATE QUERY` makes one that stays.
 """
 
@@ -9,28 +10,52 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from slicemill.engine.alerts.delivery import AlertStatus
 from slicemill.engine.changing.statements import Entry
 from slicemill.engine.query import Query
-from slicemill.errors import SlicemillError
+from slicemill.errors import SlicemillError, counted
 from slicemill.esl import EslError, SourceText
 from slicemill.esl.binder import bind_script
 from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.syntax.grammar.commands import STARTS, read_command
+from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
 from slicemill.esl.syntax.pieces import StatementPiece, pieces
-from slicemill.esl.types.catalog import DroppedName, Setting, Statement
-from slicemill.esl.types.command import Command, Describe, Show, ShowCreate
+from slicemill.esl.syntax.source import TextSpan
+from slicemill.esl.types.catalog import AlteredQuery, AlteredStream, Catalog, DroppedName, Setting, Statement
+from slicemill.esl.types.command import (
+    Command,
+    Describe,
+    ExplainReplace,
+    Show,
+    ShowCreate,
+    ShownKind,
+    ShowVersions,
+)
+from slicemill.esl.types.lives import LifeChange
+from slicemill.esl.types.replay import Replay
+from slicemill.esl.types.table_change import relations_asked
 from slicemill.explain.statements import describe
 from slicemill.server.access import OWNER, Denied, Principal, UserRole
 from slicemill.server.answer import StatementAnswer
-from slicemill.server.listings import columns_of, listing, statement_of
+from slicemill.server.listings import alerts_listed, columns_of, listing, statement_of, versions
+from slicemill.server.parameters import guessed, with_values
 from slicemill.server.permissions import relations_read_by
+from slicemill.server.question_rows import AskedRelation
 from slicemill.server.questions import ask
 from slicemill.server.service import MillService, ResultPage
 
+# The tags that PostgreSQL has for them.
+_CHANGED = {
+    "INSERT": ("INSERT 0 {}", "inserted"),
+    "UPDATE": ("UPDATE {}", "updated"),
+    "DELETE": ("DELETE {}", "deleted"),
+    "TRUNCATE": ("TRUNCATE TABLE", "deleted"),
+}
 _QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
 
 
@@ -79,19 +104,40 @@ class UserSession:
         if first in STARTS:
             return [self._command(read_command(piece.alone()))]
         if first in _QUESTIONS:
-            return [StatementAnswer("SELECT", table=ask(piece.text, self.rows_of, interrupted, parameters))]
+            values = [guessed(value) for value in parameters]
+            return [StatementAnswer("SELECT", table=ask(piece.text, self.relation, interrupted, values))]
+        if first in ROW_CHANGES:
+            return [self._change_rows(piece, parameters)]
         if parameters:
-            raise SlicemillError("only questions (SELECT …) have parameters; write the values into the text")
+            raise SlicemillError(
+                "only questions and changes of rows have parameters; write the values into the text"
+            )
         return [_done(statement) for statement in self._declare(piece)]
 
+    def _change_rows(self, piece: StatementPiece, parameters: Sequence[object]) -> StatementAnswer:
+        source = with_values(piece, parameters) if parameters else piece.alone()
+        with self._noted(piece):
+            self.principal.require(UserRole.OPERATOR, "changing rows")
+            if self.principal.names:
+                for name in _names_in_changes(source, self.service.mill.catalog):
+                    self.principal.require_name(name)
+            count = self.service.change_rows(source, self.principal.name)
+        tag, done = _CHANGED[piece.words[0]]
+        return StatementAnswer(tag.format(count), f"{counted(count, 'row')} {done}")
+
     def _declare(self, piece: StatementPiece) -> list[Statement]:
-        outcome = "refused"
-        try:
+        with self._noted(piece):
             self.principal.require(UserRole.OPERATOR, "changing what is declared")
             self._check_allowed(piece)
-            made = self.service.declare(piece.alone(), self.principal.name)
+            return self.service.declare(piece.alone(), self.principal.name)
+
+    @contextmanager
+    def _noted(self, piece: StatementPiece) -> Iterator[None]:
+        """In the audit log, whatever becomes of it."""
+        outcome = "refused"
+        try:
+            yield
             outcome = "done"
-            return made
         except Denied:
             outcome = "denied"
             raise
@@ -114,18 +160,38 @@ class UserSession:
 
     def _command(self, command: Command) -> StatementAnswer:
         mill = self.service.mill
+        if isinstance(command, Show) and command.listing is ShownKind.ALERTS:
+            return StatementAnswer("SHOW ALERTS", table=alerts_listed(self.alerts()))
         if isinstance(command, Show):
             return StatementAnswer(
                 f"SHOW {command.listing}", table=self._visible(listing(mill, command.listing))
             )
         if isinstance(command, ShowCreate):
             self.principal.require_name(command.name)
-            text = statement_of(mill, command.name)
+            text = statement_of(mill, command.name, command.kind)
             return StatementAnswer("SHOW CREATE", table=pa.table({"statement": [text]}))
+        if isinstance(command, ShowVersions):
+            self.principal.require_name(command.name)
+            return StatementAnswer("SHOW VERSIONS", table=versions(mill, command.name))
+        if isinstance(command, ExplainReplace):
+            return self._explain_replace(command)
         if isinstance(command, Describe):
             self.principal.require_name(command.name)
             return StatementAnswer("DESCRIBE", table=columns_of(mill, command.name))
         return StatementAnswer("EXPLAIN", table=pa.table({"plan": self.explain(command.name).splitlines()}))
+
+    def alerts(self) -> list[AlertStatus]:
+        """The alerts that somebody may see: by their names, and by those of what they are on."""
+        may = self.principal.may_name
+        return [one for one in self.service.mill.alerts.status() if may(one.name) and may(one.on)]
+
+    def _explain_replace(self, command: ExplainReplace) -> StatementAnswer:
+        source = SourceText(command.statement)
+        self._check_allowed(StatementPiece(source, TextSpan(0, len(command.statement)), ("", "")))
+        effects = self.service.mill.explain_replace(source)
+        columns = [[getattr(one, name) for one in effects] for name in ("name", "effect", "what")]
+        table = pa.table(dict(zip(("name", "effect", "what"), columns, strict=True)))
+        return StatementAnswer("EXPLAIN REPLACE", table=table)
 
     def _visible(self, table: pa.Table) -> pa.Table:
         """The rows of a listing whose names somebody may see."""
@@ -147,9 +213,10 @@ class UserSession:
         self.principal.require_name(name)
         return self.service.results(name, since, most_rows)
 
-    def rows_of(self, name: str) -> pa.Table:
+    def relation(self, name: str) -> AskedRelation:
+        """What a question of theirs reads under a name."""
         self.principal.require_name(name)
-        return self.service.rows_of(name)
+        return self.service.relation(name)
 
     def relations(self) -> Iterator[tuple[str, pa.Table]]:
         """All that a question of theirs can name, as tables without rows."""
@@ -185,16 +252,25 @@ class UserSession:
 def names_used(statements: Iterable[Statement]) -> Iterator[str]:
     """The names that statements declare, drop or read."""
     for statement in statements:
-        if not isinstance(statement, Setting):
-            yield statement.name
+        # A policy for all is for those who may name all.
+        yield statement.component or "*" if isinstance(statement, Setting) else statement.name
         yield from relations_read_by(statement)
+
+
+def _names_in_changes(source: SourceText, catalog: Catalog) -> Iterator[str]:
+    bound = bind_script(source, catalog, imports=False)
+    if bound.diagnostics:
+        raise EslError(source, bound.diagnostics)
+    for change, _ in bound.changes:
+        yield change.table
+        yield from relations_asked(change)
 
 
 def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
     """Pieces, with declarations that follow each other as one."""
     declared: StatementPiece | None = None
     for piece in found:
-        if piece.words[0] in (*STARTS, *_QUESTIONS):
+        if piece.words[0] in (*STARTS, *_QUESTIONS, *ROW_CHANGES):
             if declared is not None:
                 yield declared
             declared = None
@@ -210,6 +286,14 @@ def _done(statement: Statement) -> StatementAnswer:
     if isinstance(statement, DroppedName):
         dropped = f"{statement.kind.lower()} {statement.name} is dropped"
         return StatementAnswer(f"DROP {statement.kind}", dropped)
+    if isinstance(statement, AlteredQuery):
+        return StatementAnswer("ALTER QUERY", f"query {statement.name}: {what}")
+    if isinstance(statement, AlteredStream):
+        return StatementAnswer("ALTER STREAM", f"stream {statement.name}: {what}")
+    if isinstance(statement, LifeChange):
+        return StatementAnswer(f"{statement.action} {statement.kind}", statement.outcome)
+    if isinstance(statement, Replay):
+        return StatementAnswer("REPLAY", what)
     if isinstance(statement, Setting):
         return StatementAnswer("SET", f"{statement.name} is {what}")
     return StatementAnswer(f"CREATE {kind.upper()}", f"{kind} {statement.name}: {what}")

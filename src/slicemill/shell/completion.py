@@ -13,7 +13,16 @@ from slicemill_client import ClientError, Connection
 
 KEYWORDS = (
     *("CREATE STREAM", "CREATE QUERY", "CREATE TABLE", "CREATE VIEW", "CREATE AGGREGATE", "CREATE MODEL"),
-    *("CREATE FUNCTION", "DROP QUERY", "DROP STREAM", "DROP TABLE", "DROP VIEW"),
+    *(
+        "CREATE FUNCTION",
+        "DROP QUERY",
+        "DROP STREAM",
+        "DROP TABLE",
+        "DROP VIEW",
+        "PAUSE QUERY",
+        "RESUME QUERY",
+    ),
+    *("ALTER QUERY", "ALTER STREAM", "RESTART QUERY", "PAUSE STREAM", "RESUME STREAM"),
     *("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "JOIN", "LEFT JOIN", "ON"),
     *(
         "OVER",
@@ -29,7 +38,19 @@ KEYWORDS = (
         "OR",
         "NOT",
     ),
-    *("IN", "LIKE", "BETWEEN", "IS NULL", "SLACK", "SKEW", "SOURCE", "SET policy"),
+    *(
+        "IN",
+        "LIKE",
+        "BETWEEN",
+        "IS NULL",
+        "SLACK",
+        "SKEW",
+        "RETAIN",
+        "FROM BEGINNING",
+        "SOURCE",
+        "SET policy",
+        "REPLAY",
+    ),
     *("SHOW STREAMS", "SHOW QUERIES", "SHOW TABLES", "SHOW VIEWS", "SHOW AGGREGATES", "SHOW MODELS"),
     *("SHOW FUNCTIONS", "SHOW SETTINGS", "SHOW STATEMENTS", "SHOW CREATE", "DESCRIBE", "EXPLAIN"),
 )

@@ -8,19 +8,22 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
-import pyarrow as pa
 from fastapi import FastAPI, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from slicemill import __version__
-from slicemill.errors import SlicemillError
+from slicemill.connectors.webhook import place_of
+from slicemill.engine.alerts.delivery import AlertStatus
+from slicemill.errors import SlicemillError, counted
 from slicemill.server.access import Access, Denied, UserRole
 from slicemill.server.bundle import support_bundle
-from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_rows
+from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_of_epoch, json_rows
+from slicemill.server.epoch_rows import EpochRows
 from slicemill.server.http.console_data import add_console_data
 from slicemill.server.http.console_files import add_console_files
 from slicemill.server.http.messages import (
+    AlertEntry,
     CatalogEntry,
     Health,
     QueryEntry,
@@ -29,12 +32,14 @@ from slicemill.server.http.messages import (
     ResultRows,
     StatementAnswers,
     StatementText,
+    VersionEntry,
     body_of,
     columns_of_table,
     problems_of,
 )
 from slicemill.server.http.prometheus import prometheus_text
-from slicemill.server.http.protection import CurrentSession, Unauthenticated, protect
+from slicemill.server.http.protection import CurrentPrincipal, CurrentSession, Unauthenticated, protect
+from slicemill.server.http.protocol import chunked
 from slicemill.server.listings import state_of
 from slicemill.server.live import LiveResults
 from slicemill.server.sampling import Sampler
@@ -157,7 +162,7 @@ def _add_catalog(app: FastAPI) -> None:
                 name=entry["name"],
                 text=entry["text"],
                 by=entry.get("by", ""),
-                at=(_EPOCH + timedelta(microseconds=entry["at"])).isoformat(),
+                at=_iso(entry["at"]),
             )
             for entry in session.statements()
         ]
@@ -172,6 +177,11 @@ def _add_catalog(app: FastAPI) -> None:
         """One query, and how it is doing."""
         session.query(name)
         return await _call(lambda: _entry(session.service, name))
+
+    @app.get("/v1/alerts", responses=_REFUSED, tags=["catalog"])
+    async def alerts(session: CurrentSession) -> list[AlertEntry]:
+        """All alerts, and how they are doing."""
+        return [_alert(one) for one in await _call(session.alerts)]
 
     @app.get("/v1/explain", responses={**_REFUSED, **_PLANS}, tags=["catalog"], response_class=Response)
     async def explain_all(
@@ -206,14 +216,42 @@ def _explained(session: UserSession, name: str | None, form: str) -> Response:
 def _entry(service: MillService, name: str) -> QueryEntry:
     query = service.mill.catalog.queries[name.lower()]
     handle = service.mill.queries.get(query.name)
+    life = handle.life() if handle is not None else None
+    progress = handle.progress() if handle is not None else None
     return QueryEntry(
         name=query.name,
         state=state_of(service.mill, query),
+        version=handle.version if handle is not None else 1,
         columns=columns_of_table(to_arrow(query.schema).empty_table()),
         text=query.text,
-        error=handle.error if handle is not None else None,
+        error=life.why if life is not None else None,
+        failures=life.failures if life is not None else 0,
+        next_try=_iso(life.next_try_us) if life is not None and life.next_try_us is not None else None,
+        paused_since=_iso(life.paused_us) if life is not None and life.paused_us is not None else None,
+        paused_by=life.paused_by if life is not None else None,
         metrics=handle.metrics().plain() if handle is not None else None,
+        progress=progress.plain() if progress is not None else None,
     )
+
+
+def _alert(one: AlertStatus) -> AlertEntry:
+    return AlertEntry(
+        name=one.name,
+        on=one.on,
+        condition=one.condition or None,
+        state=one.state,
+        since=None if one.since_us is None else _iso(one.since_us),
+        firing=list(one.firing),
+        sent=one.sent,
+        last_sent=None if one.sent_us is None else _iso(one.sent_us),
+        waiting=one.waiting,
+        webhook=place_of(one.url),
+        error=one.error,
+    )
+
+
+def _iso(us: int) -> str:
+    return (_EPOCH + timedelta(microseconds=us)).isoformat()
 
 
 def _add_results(app: FastAPI, live: LiveResults) -> None:
@@ -232,20 +270,39 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
     ) -> Response:
         """Results from an epoch on, as JSON, Arrow or CSV (by the Accept header).
 
-        The epoch to ask for next is `next`, and in the header Slicemill-Next-Epoch.
+        The epoch to ask for next is `next`, and in the header Slicemill-Next-Epoch. All are of one `version`
+        of the query (header Slicemill-Version).
         """
         kind = next((one for one in (ARROW, CSV) if one in accept), JSON)
 
         def read() -> Response:
             page = session.results(name, since, most_rows)
             headers = {_NEXT: str(page.next_epoch), "Slicemill-Gap": str(page.gap).lower()}
+            headers["Slicemill-Version"] = str(page.version)
             if kind != JSON:
                 return Response(ENCODERS[kind](page.table), media_type=kind, headers=headers)
             gap = str(page.gap).lower()
-            content = f'{{"rows": {json_rows(page.table)}, "next": {page.next_epoch}, "gap": {gap}}}'
+            told = f'"next": {page.next_epoch}, "gap": {gap}, "version": {page.version}'
+            content = f'{{"rows": {json_rows(page.table)}, {told}}}'
             return Response(content, media_type=JSON, headers=headers)
 
         return await _call(read)
+
+    @app.get("/v1/queries/{name}/versions", responses=_REFUSED, tags=["results"])
+    async def versions(name: QueryName, session: CurrentSession) -> list[VersionEntry]:
+        """The definitions that a query has had, the oldest first."""
+        found = await _call(lambda: session.query(name).versions())
+        return [
+            VersionEntry(
+                version=one.number,
+                epoch=one.epoch,
+                at=_iso(one.at_us),
+                by=one.by,
+                text=one.text,
+                because=one.because,
+            )
+            for one in found
+        ]
 
     @app.get(
         "/v1/queries/{name}/live",
@@ -253,6 +310,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         tags=["results"],
     )
     async def follow(
+        request: Request,
         name: QueryName,
         session: CurrentSession,
         since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
@@ -269,7 +327,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         start = query.log.head + 1 if since is None else since
 
         async def events() -> AsyncIterator[bytes]:
-            async for epoch in live.follow(query, start, _as_event):
+            async for epoch in live.follow(query, start, _as_event, connection=chunked(request.scope)):
                 if epoch.gap:
                     yield b"event: gap\ndata: {}\n\n"
                 yield epoch.content or b": nothing new\n\n"
@@ -280,8 +338,9 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
 
-def _as_event(table: pa.Table, epoch: Epoch) -> bytes:
-    data = f'{{"epoch": {epoch.number}, "next": {epoch.number + 1}, "rows": {json_rows(table)}}}'
+def _as_event(rows: EpochRows, epoch: Epoch, version: int) -> bytes:
+    told = f'"epoch": {epoch.number}, "next": {epoch.number + 1}, "version": {version}'
+    data = f'{{{told}, "rows": {json_of_epoch(rows)}}}'
     return f"id: {epoch.number + 1}\nevent: rows\ndata: {data}\n\n".encode()
 
 
@@ -307,9 +366,11 @@ def _add_state(app: FastAPI, service: MillService, live: LiveResults) -> None:
         return Response(content, media_type="application/zip", headers=headers)
 
     @app.get("/health", tags=["state"])
-    async def health(response: Response) -> Health:
-        """Whether the server is there and queries run; 503 where they do not."""
+    async def health(response: Response, principal: CurrentPrincipal) -> Health:
+        """Whether the server is there and queries run; 503 where they do not. Names are told with a token."""
         found = service.problems()
+        if found and (principal is None or principal.names):
+            found = [f"{counted(len(found), 'problem')}; who has a token for all names is told which"]
         ready = service.mill.dispatcher.failure is None
         if not ready:
             response.status_code = 503

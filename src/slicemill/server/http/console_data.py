@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Query
 
 from slicemill import __version__
-from slicemill.engine.state_view import cuts_of, slices_of
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.model import ModelDefinition
 from slicemill.explain.model_svg import model_svg
@@ -20,7 +19,9 @@ from slicemill.scheduling.policies.policy_registry import POLICIES
 from slicemill.server.access import Access, UserRole
 from slicemill.server.http.console_messages import (
     ComponentLine,
+    CutMoveBody,
     CutsBody,
+    EditorWords,
     EventBody,
     FigureColumns,
     GraphArc,
@@ -38,7 +39,6 @@ from slicemill.server.http.console_messages import (
     PolicySince,
     QueryLine,
     SliceChain,
-    StatementVersion,
     StoredSliceBody,
     StreamFigures,
     TokenLine,
@@ -48,9 +48,11 @@ from slicemill.server.http.console_messages import (
 )
 from slicemill.server.http.messages import RefusedRequest, StatementText
 from slicemill.server.http.protection import CurrentSession
-from slicemill.server.live_graph import Folding, LiveGraphReader, components_of
-from slicemill.server.preview import preview
-from slicemill.server.priorities import priorities_of, rehearsed
+from slicemill.server.pages.live_graph import Folding, LiveGraphReader, components_of
+from slicemill.server.pages.preview import preview
+from slicemill.server.pages.priorities import priorities_of, rehearsed
+from slicemill.server.pages.stored_slices import SliceWatch, StoredChain, reaches_of
+from slicemill.server.pages.words import words_for
 from slicemill.server.sampling import MillSample, QuerySample, Sampler
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
@@ -59,7 +61,7 @@ from slicemill.time import wall_clock_us
 T = TypeVar("T")
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
-    status: {"model": RefusedRequest} for status in (400, 401, 403, 404)
+    status: {"model": RefusedRequest} for status in (400, 401, 403, 404, 422)
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVENTS_SHOWN = 30
@@ -70,8 +72,10 @@ _SORTS: dict[str, Callable[[QuerySample], Any]] = {
     "rate": lambda q: (-q.rate, q.name),
     "p99": lambda q: (-(q.p99_ms or 0.0), q.name),
     "slowdown": lambda q: (-(q.slowdown or 0.0), q.name),
+    "lag": lambda q: (-(q.lag_s or 0.0), q.name),
     "waiting": lambda q: (-q.rows_waiting, q.name),
     "cpu": lambda q: (-q.cpu, q.name),
+    "shed": lambda q: (-(q.shed or 0), q.name),
     "state": lambda q: (-q.state_bytes, q.name),
 }
 
@@ -81,6 +85,7 @@ def add_console_data(app: FastAPI, service: MillService, sampler: Sampler, acces
     _add_overview(app, sampler)
     _add_graph(app, service, sampler)
     _add_preview(app, service)
+    _add_words(app)
     _add_slices(app, service)
     _add_scheduling(app, service, sampler)
     _add_models(app, service)
@@ -123,21 +128,6 @@ def _add_overview(app: FastAPI, sampler: Sampler) -> None:
         known = session.query(name).name
         sample = await _call(sampler.look)
         return QueryLine.model_validate(asdict(sample.queries[known]))
-
-    @app.get("/v1/queries/{name}/versions", responses=_REFUSED, tags=["console"])
-    async def versions(name: str, session: CurrentSession) -> list[StatementVersion]:
-        """All that was ever declared under a query's name, the newest first."""
-        session.principal.require_name(name)
-        return [
-            StatementVersion(
-                at=(_EPOCH + timedelta(microseconds=entry["at"])).isoformat(),
-                by=entry.get("by", ""),
-                kind=entry.get("kind", "drop"),
-                text=entry.get("text", "") if "dropped" not in entry else "",
-            )
-            for entry in reversed(session.service.mill.home.statements)
-            if entry["name"].lower() == name.lower()
-        ]
 
 
 def _overview(
@@ -227,14 +217,23 @@ def _add_preview(app: FastAPI, service: MillService) -> None:
         return PlanPreview.model_validate(asdict(found))
 
 
+def _add_words(app: FastAPI) -> None:
+    @app.get("/v1/words", responses=_REFUSED, tags=["console"])
+    async def words(session: CurrentSession) -> EditorWords:
+        """What an editor of ESL can highlight and complete: the language's words, and the catalog's."""
+        return EditorWords.model_validate(asdict(await _call(lambda: words_for(session))))
+
+
 def _add_slices(app: FastAPI, service: MillService) -> None:
+    watch = SliceWatch(service.mill)
+
     @app.get("/v1/slices", responses=_REFUSED, tags=["console"])
     async def chains(session: CurrentSession) -> list[SliceChain]:
         """The chains of slices of all joins, without their slices."""
         session.require_all_names(None)
-        names = sorted({held.unit for held in await _call(lambda: slices_of(service.mill.home))})
         units = service.mill.dispatcher.units
-        return [_chain(service, name, slices=[], cuts=[]) for name in names if name in units]
+        found = await _call(watch.chains)
+        return [_chain(session, StoredChain(one.unit, [], [], [])) for one in found if one.unit in units]
 
     @app.get("/v1/slices/{query}", responses=_REFUSED, tags=["console"])
     async def slices(query: str, session: CurrentSession) -> list[SliceChain]:
@@ -242,43 +241,7 @@ def _add_slices(app: FastAPI, service: MillService) -> None:
         name = session.query(query).name
 
         def read() -> list[SliceChain]:
-            mill = service.mill
-            held = [one for one in slices_of(mill.home) if one.unit in _units_of(service, name)]
-            cuts = cuts_of(mill.home)
-            found = []
-            for unit in sorted({one.unit for one in held}):
-                running = mill.dispatcher.units.get(unit)
-                own = [
-                    StoredSliceBody(
-                        cell=one.cell,
-                        worker=mill.dispatcher.worker_of(running, one.cell) if running else None,
-                        part=one.part,
-                        rows=one.rows,
-                        bytes=one.bytes,
-                        earliest_us=one.earliest_us,
-                        latest_us=one.latest_us,
-                        wanted={
-                            who: rows for who, rows in one.wanted.items() if session.principal.may_name(who)
-                        },
-                    )
-                    for one in held
-                    if one.unit == unit
-                ]
-                moves = [
-                    CutsBody(
-                        cell=cell,
-                        part=one.part,
-                        rate=one.rate,
-                        finest=list(one.finest),
-                        cheapest=list(one.cheapest),
-                        used=list(one.used),
-                        expected_rows=one.expected_rows,
-                    )
-                    for owner, cell, one in cuts
-                    if owner == unit
-                ]
-                found.append(_chain(service, unit, own, moves))
-            return found
+            return [_chain(session, chain) for chain in watch.chains(_units_of(service, name))]
 
         return await _call(read)
 
@@ -290,14 +253,42 @@ def _units_of(service: MillService, query: str) -> set[str]:
     return {unit.id for unit in units if not needed.isdisjoint(unit.plan.unit.nodes)}
 
 
-def _chain(
-    service: MillService, unit: str, slices: list[StoredSliceBody], cuts: list[CutsBody]
-) -> SliceChain:
-    running = service.mill.dispatcher.units.get(unit)
+def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
+    mill, sees = session.service.mill, session.principal.may_name
+    running = mill.dispatcher.units.get(chain.unit)
     outputs = [log for _, log in running.plan.unit.outputs] if running is not None else []
-    queries = [log for log in outputs if log in service.mill.queries]
-    cells = running.cells if running is not None else 1
-    return SliceChain(unit=unit, cells=cells, queries=queries, slices=slices, cuts=cuts)
+    return SliceChain(
+        unit=chain.unit,
+        cells=running.cells if running is not None else 1,
+        queries=[log for log in outputs if log in mill.queries and sees(log)],
+        slices=[
+            StoredSliceBody(
+                cell=one.cell,
+                worker=mill.dispatcher.worker_of(running, one.cell) if running else None,
+                part=one.part,
+                rows=one.rows,
+                bytes=one.bytes,
+                earliest_us=one.earliest_us,
+                latest_us=one.latest_us,
+                wanted={who: rows for who, rows in one.wanted.items() if sees(who)},
+            )
+            for one in chain.slices
+        ],
+        cuts=[
+            CutsBody(
+                cell=cell,
+                part=one.part,
+                rate=one.rate,
+                finest=list(one.finest),
+                cheapest=list(one.cheapest),
+                used=list(one.used),
+                expected_rows=one.expected_rows,
+            )
+            for cell, one in chain.cuts
+        ],
+        reaches={who: back for who, back in reaches_of(mill, chain.unit).items() if sees(who)},
+        moves=[CutMoveBody.model_validate(asdict(move)) for move in chain.moves],
+    )
 
 
 def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> None:
@@ -318,8 +309,10 @@ def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> Non
     async def simulate(body: PlanRequest, session: CurrentSession) -> PlanAnswer:
         """What a load would do to response times and slowdown, by the costs that were measured here."""
         session.require_all_names(None)
+        if body.text:
+            session.principal.require(UserRole.OPERATOR, "measuring a new query")
         verdict, outcomes = await _call(
-            lambda: rehearsed(service.mill, body.rates, body.policies, body.cores, body.seconds)
+            lambda: rehearsed(service.mill, body.rates, body.policies, body.cores, body.seconds, body.text)
         )
         return PlanAnswer(verdict=verdict, outcomes=outcomes)
 

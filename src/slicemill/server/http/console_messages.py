@@ -28,7 +28,10 @@ class StreamFigures(BaseModel):
 
 
 class QueryLine(BaseModel):
-    """A query as the overview has it; figures are those of the last seconds."""
+    """A query as the overview has it; figures are those of the last seconds.
+
+    `lag_s` is how far its results are behind its streams, in event time; `budget` what it may give up.
+    """
 
     name: str
     state: str
@@ -46,7 +49,10 @@ class QueryLine(BaseModel):
     unit_cpu: float
     level: str | None
     level_met: bool | None
+    lag_s: float | None
+    budget: str | None
     shed: int | None
+    shed_share: float | None
     accuracy: float | None
     watermark_us: int | None
     policy: str
@@ -105,15 +111,6 @@ class MillHistory(FigureColumns):
     """Of all queries together, and since when each policy decided."""
 
     policies: list[PolicySince]
-
-
-class StatementVersion(BaseModel):
-    """What was declared under a name, and when; `text` is empty where it was dropped."""
-
-    at: str
-    by: str
-    kind: str
-    text: str
 
 
 class GraphNode(BaseModel):
@@ -186,14 +183,28 @@ class CutsBody(BaseModel):
     expected_rows: float
 
 
+class CutMoveBody(BaseModel):
+    """At some moment a part of a chain was found to be cut at these ages, in seconds."""
+
+    at_s: float
+    cell: int
+    part: str
+    used: list[float]
+
+
 class SliceChain(BaseModel):
-    """What one unit keeps, slice by slice, as of its last checkpoint."""
+    """What one unit keeps, slice by slice, as of its last checkpoint; `moves` are the cuts before.
+
+    `reaches` says how many seconds back the join of each query can meet rows.
+    """
 
     unit: str
     cells: int
     queries: list[str]
     slices: list[StoredSliceBody]
     cuts: list[CutsBody]
+    reaches: dict[str, float]
+    moves: list[CutMoveBody]
 
 
 class PolicyLine(BaseModel):
@@ -225,12 +236,13 @@ class Policies(BaseModel):
 
 
 class PlanRequest(BaseModel):
-    """A load to rehearse: rows a second by stream, under some policies."""
+    """A load to rehearse: rows a second by stream, under some policies; `text` may declare new queries."""
 
     rates: dict[str, float]
     policies: list[str] = Field(min_length=1, max_length=4)
     cores: int = Field(default=2, ge=1, le=256)
     seconds: float = Field(default=30, ge=1, le=120)
+    text: str = Field(default="", max_length=100_000)
 
 
 class PlanAnswer(BaseModel):
@@ -262,6 +274,33 @@ class ModelPicture(BaseModel):
     name: str
     text: str
     svg: str
+
+
+class FunctionWord(BaseModel):
+    """A function, and how it is called."""
+
+    name: str
+    call: str
+
+
+class ColumnWord(BaseModel):
+    name: str
+    type: str
+
+
+class RelationWord(BaseModel):
+    name: str
+    kind: str
+    columns: list[ColumnWord]
+
+
+class EditorWords(BaseModel):
+    """The words of ESL, and what the catalog has."""
+
+    keywords: list[str]
+    types: list[str]
+    functions: list[FunctionWord]
+    relations: list[RelationWord]
 
 
 class PlanPreview(BaseModel):

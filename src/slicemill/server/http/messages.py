@@ -53,11 +53,29 @@ class StatementAnswers(BaseModel):
 
 
 class ResultRows(BaseModel):
-    """Results of a query. Ask for epoch `next` next; `gap`: the first that were asked for are gone."""
+    """Results of a query. Ask for epoch `next` next; `gap`: the first that were asked for are gone.
+
+    All rows are of one `version` of the query.
+    """
 
     rows: list[dict[str, Any]]
     next: int
     gap: bool
+    version: int
+
+
+class VersionEntry(BaseModel):
+    """A definition that a query has had, in force from an epoch on.
+
+    Where its text stayed and something that it uses was replaced, that is `because`.
+    """
+
+    version: int
+    epoch: int
+    at: str
+    by: str
+    text: str
+    because: str | None
 
 
 class CatalogEntry(BaseModel):
@@ -70,15 +88,44 @@ class CatalogEntry(BaseModel):
     at: str
 
 
+class AlertEntry(BaseModel):
+    """An alert and how it is doing.
+
+    `state` is ok, pending, firing (for `firing`, since `since`), or following, of one that tells rows.
+    `waiting` counts what the webhook has not taken yet.
+    """
+
+    name: str
+    on: str
+    condition: str | None
+    state: str
+    since: str | None
+    firing: list[str]
+    sent: int
+    last_sent: str | None
+    waiting: int
+    webhook: str
+    error: str | None
+
+
 class QueryEntry(BaseModel):
-    """A query and how it is doing."""
+    """A query and how it is doing: it is running, paused, failed, restarting (at `next_try`), or ad hoc.
+
+    `error` says why it failed last, `failures` how often in a row.
+    """
 
     name: str
     state: str
+    version: int = 1
     columns: list[ColumnType]
     text: str
     error: str | None
+    failures: int = 0
+    next_try: str | None = None
+    paused_since: str | None = None
+    paused_by: str | None = None
     metrics: dict[str, Any] | None
+    progress: dict[str, Any] | None  # of one that reads the past
 
 
 class Health(BaseModel):

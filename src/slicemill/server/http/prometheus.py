@@ -96,9 +96,25 @@ class MillFigures(Collector):
         for handle in self._queries:
             failed.add_metric([handle.name], float(handle.error is not None))
         yield failed
+        yield from self._backfills()
         yield from self._followers()
         yield from self._streams()
         yield from self._mill_itself()
+
+    def _backfills(self) -> Iterator[Metric]:
+        share = GaugeMetricFamily(
+            "slicemill_query_backfill_ratio",
+            "Share of the past that a query has read which began in it.",
+            labels=["query"],
+        )
+        left = GaugeMetricFamily(
+            "slicemill_query_backfill_rows_left", "Rows that it still has to read.", labels=["query"]
+        )
+        for handle in self._queries:
+            if (progress := handle.progress()) is not None:
+                share.add_metric([handle.name], progress.share)
+                left.add_metric([handle.name], progress.rows_left)
+        yield from (share, left)
 
     def _responses(self, figures: dict[str, QueryMetrics]) -> Metric:
         family = GaugeMetricFamily(

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from slicemill.errors import SlicemillError
-from slicemill.server.access import Access
+from slicemill.server.access import Access, Principal
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 
@@ -30,11 +30,18 @@ class Unauthenticated(SlicemillError):
     """A token is needed, and none was shown that is known."""
 
 
-def current_session(request: Request) -> UserSession:
-    """Who sends a request, at the service of its application."""
+def current_principal(request: Request) -> Principal | None:
+    """Who sends a request; None where a token is needed and none was shown that is known."""
     access: Access = request.app.state.access
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    principal = access.principal(token.strip() if scheme.lower() == "bearer" else None)
+    return access.principal(token.strip() if scheme.lower() == "bearer" else None)
+
+
+CurrentPrincipal = Annotated[Principal | None, Depends(current_principal)]
+
+
+def current_session(request: Request, principal: CurrentPrincipal) -> UserSession:
+    """Who sends a request, at the service of its application."""
     if principal is None:
         raise Unauthenticated("send a token of this server: Authorization: Bearer …")
     return UserSession(request.app.state.service, principal, "http")

@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from slicemill.server.client_limits import ClientLimits
 from slicemill.server.logs import note_event
+
+_CONNECTION = "slicemill_connection"
 
 
 class BoundedProtocol(H11Protocol):
@@ -24,6 +27,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.app_state = {**self.app_state, _CONNECTION: self}
         self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -70,6 +74,35 @@ class BoundedProtocol(H11Protocol):
         if told:
             note_event("client cut off", f"a client was cut off: {why}", way="http", address=str(self.client))
         self.transport.abort()
+
+
+class ChunkedConnection:
+    """A connection whose response is under way, in chunks: further ones may be written past the response.
+
+    That is what makes one row for many clients cheap: ten layers of an application are passed once for each
+    client, and not for each row.
+    """
+
+    def __init__(self, protocol: BoundedProtocol) -> None:
+        self._protocol = protocol
+
+    @staticmethod
+    def framed(content: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(content), content)
+
+    def takes(self) -> bool:
+        return not self._protocol.flow.write_paused and not self._protocol.transport.is_closing()
+
+    def write(self, framed: bytes) -> None:
+        self._protocol.transport.write(framed)
+
+
+def chunked(scope: Scope) -> ChunkedConnection | None:
+    """The connection of a request whose response is sent in chunks; None where it cannot be reached."""
+    protocol = scope.get("state", {}).get(_CONNECTION)
+    if not isinstance(protocol, BoundedProtocol) or scope.get("http_version") != "1.1":
+        return None
+    return ChunkedConnection(protocol)
 
 
 def bounded(limits: ClientLimits) -> type[asyncio.Protocol]:

@@ -17,6 +17,7 @@ from sqlglot import exp
 from slicemill import __version__
 from slicemill.errors import SlicemillError
 from slicemill.server.answer import StatementAnswer
+from slicemill.server.question_rows import HeldRows
 from slicemill.server.questions import ask, reads_system_tables
 
 SERVER_VERSION = "15.0"  # the PostgreSQL whose protocol and types these are
@@ -92,10 +93,14 @@ def _one(name: str, value: str | None, tag: str = "SELECT") -> StatementAnswer:
     return StatementAnswer(tag, table=pa.table({name: pa.array([value], pa.string())}))
 
 
+def _listed(rows: pa.Table) -> HeldRows:
+    return HeldRows(rows.schema, lambda: rows)
+
+
 def _system_tables(sql: str, relations: dict[str, pa.Table]) -> pa.Table:
     """The answer of DuckDB's own catalog; without rows where it does not understand the question."""
     try:
-        return ask(sql, relations.__getitem__, listed=relations)
+        return ask(sql, lambda name: _listed(relations[name]), listed=relations)
     except (SlicemillError, KeyError):
         tree = sqlglot.parse_one(sql, read="postgres")
         names = (

@@ -15,25 +15,29 @@ import re
 import secrets
 import ssl
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError, SourceText
+from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
 from slicemill.esl.syntax.pieces import StatementPiece, pieces
 from slicemill.server.access import OWNER, Access, Denied
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.client_limits import ClientLimits, drained
+from slicemill.server.epoch_rows import EpochRows
 from slicemill.server.live import Encoder, LiveResults
 from slicemill.server.postgres import wire
 from slicemill.server.postgres.compatibility import SETTINGS, answered
 from slicemill.server.postgres.values import (
     TEXT,
+    TEXT_KINDS,
     copy_line,
     describe_columns,
     encoded_columns,
+    encoded_values,
     parameter_value,
 )
 from slicemill.server.service import MillService
@@ -46,6 +50,7 @@ _COPY = re.compile(r"\s*COPY\s*\((.*)\)\s*TO\s+STDOUT\b(.*)$", re.IGNORECASE | r
 _PARAMETER = re.compile(r"\$(\d+)")
 _STARTED_S = 30.0
 _ROWS_AT_ONCE = 1_000
+_MUCH_WAITS = 32 << 10
 
 
 @dataclass(slots=True)
@@ -97,6 +102,7 @@ class PostgresSession:
         self._portals: dict[str, Portal] = {}
         self._transaction = b"I"
         self._failed = False  # until the next sync
+        self._changed = False  # rows, since the transaction began
         self.interrupted = threading.Event()
 
     # -- starting --------------------------------------------------------------------------------------
@@ -191,7 +197,7 @@ class PostgresSession:
                 if answer.table is not None:
                     self._send(wire.row_description(describe_columns(answer.table.schema)))
                     await self._send_rows(answer.table, ())
-                elif answer.message:
+                elif answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # of which the tag says all
                     self._send(wire.notice(answer.message))
                 self._send(wire.complete(_tag(answer)))
 
@@ -202,9 +208,14 @@ class PostgresSession:
         if compatible is not None:
             self._note_transaction(compatible.tag)
             return [compatible]
-        return await asyncio.to_thread(lambda: self._user.execute(text, self.interrupted, values))
+        answers = await asyncio.to_thread(lambda: self._user.execute(text, self.interrupted, values))
+        self._changed |= words[0] in ROW_CHANGES
+        return answers
 
     def _note_transaction(self, tag: str) -> None:
+        if tag == "ROLLBACK" and self._changed:
+            self._send(wire.notice("rows stay changed: each statement is a transaction of its own here"))
+        self._changed = False
         if tag in ("BEGIN", "START TRANSACTION"):
             self._transaction = b"T"
         elif tag in ("COMMIT", "ROLLBACK"):
@@ -239,11 +250,17 @@ class PostgresSession:
     async def _follow(self, subscribed: re.Match[str], encode: Encoder) -> AsyncIterator[bytes]:
         query = self._user.query(_name(subscribed))
         start = query.log.head + 1 if subscribed[2] is None else int(subscribed[2])
-        async for epoch in self._live.follow(query, start, encode, idle_s=0.5):
+        direct, columns = _DirectRows(self._writer), query.log.columns
+        async for epoch in self._live.follow(query, start, encode, 0.5, direct, columns):
             if self.interrupted.is_set():
                 raise Interrupted("the subscription was cancelled")
             if self._reader.at_eof():
                 raise ConnectionResetError
+            if epoch.gap and query.schema.changelog:
+                raise SlicemillError(
+                    f"changes of {query.name} since that epoch are folded into its table: "
+                    f"begin anew with SUBSCRIBE {query.name} SINCE 0"
+                )
             if epoch.content:
                 yield epoch.content
 
@@ -403,12 +420,35 @@ def _rows(table: pa.Table, formats: Sequence[int]) -> list[tuple[bytes | None, .
     return list(zip(*encoded_columns(table, formats), strict=True))
 
 
-def _as_rows(table: pa.Table, _: Epoch) -> bytes:
-    return b"".join(wire.data_row(row) for row in _rows(table, ()))
+def _as_rows(rows: EpochRows, _: Epoch, __: int) -> bytes:
+    return b"".join(wire.data_row(row) for row in _texts(rows))
 
 
-def _as_lines(table: pa.Table, _: Epoch) -> bytes:
-    return b"".join(wire.copy_data(copy_line(row)) for row in _rows(table, ()))
+def _as_lines(rows: EpochRows, _: Epoch, __: int) -> bytes:
+    return b"".join(wire.copy_data(copy_line(row)) for row in _texts(rows))
+
+
+def _texts(rows: EpochRows) -> Iterable[tuple[bytes | None, ...]]:
+    if TEXT_KINDS.issuperset(rows.layout.kinds):
+        return zip(*encoded_values(rows.columns, rows.layout.kinds), strict=True)
+    return _rows(rows.table, ())
+
+
+class _DirectRows:
+    """The connection of a client that is subscribed."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._transport = writer.transport
+
+    @staticmethod
+    def framed(content: bytes) -> bytes:
+        return content
+
+    def takes(self) -> bool:
+        return self._transport.get_write_buffer_size() < _MUCH_WAITS and not self._transport.is_closing()
+
+    def write(self, framed: bytes) -> None:
+        self._transport.write(framed)
 
 
 def _tag(answer: StatementAnswer) -> str:

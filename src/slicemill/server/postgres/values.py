@@ -13,6 +13,9 @@ from typing import cast
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
+from slicemill.esl.types.schema import Kind
+from slicemill.scalar.vectors import list_values
+from slicemill.server.parameters import UntypedText
 from slicemill.server.postgres.wire import ColumnDescription
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, JSON = 16, 17, 20, 21, 23, 25, 114
@@ -21,6 +24,20 @@ FLOAT4, FLOAT8, VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = (
     *(1186, 1700),
 )
 UNKNOWN = 705
+# The types of lists, by those of their elements.
+_ARRAYS = {
+    BOOL: 1000,
+    BYTEA: 1001,
+    INT8: 1016,
+    INT2: 1005,
+    INT4: 1007,
+    TEXT: 1009,
+    FLOAT8: 1022,
+    DATE: 1182,
+    TIMESTAMPTZ: 1185,
+    INTERVAL: 1187,
+    NUMERIC: 1231,
+}
 
 _PG_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _SIZES = {BOOL: 1, INT2: 2, INT4: 4, FLOAT4: 4, DATE: 4, INT8: 8, FLOAT8: 8, TIMESTAMP: 8, TIMESTAMPTZ: 8}
@@ -42,11 +59,12 @@ def _oid(kind: pa.DataType) -> int:
         (pa.types.is_duration, INTERVAL),
         (pa.types.is_binary, BYTEA),
         (pa.types.is_large_binary, BYTEA),
+        (lambda one: pa.types.is_list(one) and _oid(one.value_type) in _ARRAYS, 0),
         (pa.types.is_nested, JSON),
     )
     for matches, oid in tests:
         if matches(kind):
-            return oid
+            return oid or _ARRAYS[_oid(kind.value_type)]
     if pa.types.is_integer(kind):
         return INT2 if kind.bit_width < 16 else INT4 if kind.bit_width < 32 or kind == pa.int32() else INT8
     return TEXT
@@ -57,10 +75,42 @@ def encoded_columns(table: pa.Table, formats: Sequence[int] = ()) -> list[list[b
     found: list[list[bytes | None]] = []
     for place, column in enumerate(table.columns):
         binary = place < len(formats) and formats[place] == 1
-        encode = _encoder(_oid(column.type), binary)
+        encode = _encoder_of(column.type, binary)
         values = _plain(column)
         found.append([None if value is None else encode(value) for value in values])
     return found
+
+
+def encoded_values(columns: Sequence[Sequence[object]], kinds: Sequence[Kind]) -> list[list[bytes | None]]:
+    """The same as text, of values as the engine has them: times and intervals as microseconds."""
+    found: list[list[bytes | None]] = []
+    for values, kind in zip(columns, kinds, strict=True):
+        encode = _OF_KINDS[kind]
+        found.append([None if value is None else encode(value) for value in values])
+    return found
+
+
+def _encoder_of(kind: pa.DataType, binary: bool) -> Encode:
+    if not pa.types.is_list(kind) or _oid(kind) == JSON:
+        return _encoder(_oid(kind), binary)
+    oid = _oid(kind.value_type)
+    element = _encoder(oid, binary)
+    if not binary:
+        return lambda value: _array_text([element(one) for one in cast(list[object], value)])
+    return lambda value: _array_bytes([element(one) for one in cast(list[object], value)], oid)
+
+
+def _array_text(elements: Sequence[bytes]) -> bytes:
+    """A list as PostgreSQL writes it, each value in quotes: `{"1","2"}`."""
+    quoted = (one.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for one in elements)
+    return b"{" + b",".join(b'"' + one + b'"' for one in quoted) + b"}"
+
+
+def _array_bytes(elements: Sequence[bytes], oid: int) -> bytes:
+    if not elements:
+        return struct.pack("!iii", 0, 0, oid)
+    head = struct.pack("!iiiii", 1, 0, oid, len(elements), 1)
+    return head + b"".join(struct.pack("!i", len(one)) + one for one in elements)
 
 
 def _plain(column: pa.ChunkedArray) -> list[object]:
@@ -69,6 +119,8 @@ def _plain(column: pa.ChunkedArray) -> list[object]:
         column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
     elif pa.types.is_duration(column.type):
         column = column.cast(pa.duration("us")).cast(pa.int64())
+    elif pa.types.is_list(column.type):
+        return list_values(column)
     return cast(list[object], column.to_pylist())
 
 
@@ -113,6 +165,19 @@ _TEXTS: dict[int, Encode] = {
     NUMERIC: lambda value: f"{value:f}".encode(),
     JSON: lambda value: json.dumps(value, default=str, ensure_ascii=False).encode(),
 }
+_OF_KINDS: dict[Kind, Encode] = {
+    Kind.BOOLEAN: _TEXTS[BOOL],
+    Kind.BINARY: _TEXTS[BYTEA],
+    Kind.DOUBLE: _TEXTS[FLOAT8],
+    Kind.TIMESTAMP: _TEXTS[TIMESTAMPTZ],
+    Kind.INTERVAL: _TEXTS[INTERVAL],
+    Kind.DECIMAL: _TEXTS[NUMERIC],
+    **{
+        kind: (lambda value: str(value).encode())
+        for kind in (Kind.INT, Kind.BIGINT, Kind.VARCHAR, Kind.MONTHS, Kind.CHANGE)
+    },
+}
+TEXT_KINDS = frozenset(_OF_KINDS)
 _PG_EPOCH_US = int(_PG_EPOCH.timestamp()) * 1_000_000
 _BINARIES: dict[int, Encode] = {
     BOOL: lambda value: b"\x01" if value else b"\x00",
@@ -128,26 +193,17 @@ _BINARIES: dict[int, Encode] = {
 
 
 def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
-    """A parameter as Python has it. What has no type is text, or a number where it looks like one."""
+    """A parameter as Python has it; what has no type is told apart where it is used."""
     if content is None:
         return None
     try:
         if binary:
             return _FROM_BINARY[oid](content)
-        return _FROM_TEXT.get(oid, _guessed)(content.decode())
+        return _FROM_TEXT.get(oid, UntypedText)(content.decode())
     except KeyError:
         raise SlicemillError(f"parameters of type {oid} are not taken in binary; send them as text") from None
     except (ValueError, struct.error, InvalidOperation, UnicodeDecodeError) as problem:
         raise SlicemillError(f"a parameter cannot be read: {problem}") from None
-
-
-def _guessed(text: str) -> object:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 _FROM_TEXT: dict[int, Callable[[str], object]] = {

@@ -12,7 +12,7 @@ from slicemill.explain.text import explain_text
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimize import optimize, share
-from slicemill.server.live_graph import index_of
+from slicemill.server.pages.live_graph import index_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import policy_named
 from slicemill.scheduling.rehearsal import rehearse
 from slicemill.scheduling.traffic import Traffic, polls
+from slicemill.server.pages.new_costs import costs_of_text
 from slicemill.server.sampling import MillSample, announced_watermark
 from slicemill.simulate.tables import plain
 from slicemill.simulate.trial_home import unit_cost
@@ -85,13 +86,22 @@ def _why(place: int | None, rows: int, wait_s: float) -> str:
 
 
 def rehearsed(
-    mill: Mill, rates: Mapping[str, float], policies: Sequence[str], cores: int, seconds: float
+    mill: Mill,
+    rates: Mapping[str, float],
+    policies: Sequence[str],
+    cores: int,
+    seconds: float,
+    text: str = "",
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """What these rates would do under each policy, in words and figures, by the costs measured so far."""
+    """What these rates would do under each policy, in words and figures, by the costs measured so far.
+
+    With a text, as if the queries that it declares ran too.
+    """
     names = list(dict.fromkeys(policy_named(name).name for name in policies))
-    costs = costs_of_mill(mill)
+    fresh = costs_of_text(mill, text, rates) if text.strip() else None
+    costs = _together(costs_of_mill(mill), fresh)
     streams = costs.streams()
-    if unknown := sorted(rates.keys() - set(streams)):
+    if unknown := sorted(rates.keys() - set(streams) - mill.streams.keys()):
         raise SlicemillError(f"no query reads a stream {unknown[0]}; they read {', '.join(streams)}")
     asked = {stream: max(0.0, rates.get(stream, 0.0)) for stream in streams}
     if not any(asked.values()):
@@ -99,7 +109,18 @@ def rehearsed(
     traffic = {stream: Traffic(rate) for stream, rate in asked.items()}
     arrivals = polls(traffic, _EVERY_S, seconds, 1)
     outcomes = {name: rehearse(costs, cores, Chooser(policy_named(name)), arrivals) for name in names}
-    return list(verdict(costs, asked, cores, outcomes)), plain(outcomes)
+    found = list(verdict(costs, asked, cores, outcomes))
+    if fresh is not None:
+        part = Costs(0.0, fresh.units).utilisation(asked, cores)
+        found.append(
+            f"{part:.1%} of that work is new: measured just now over recent rows, for the new queries alone. "
+            "What they share with others makes it less."
+        )
+    return found, plain(outcomes)
+
+
+def _together(running: Costs, fresh: Costs | None) -> Costs:
+    return running if fresh is None else Costs(running.job_s, (*running.units, *fresh.units))
 
 
 def costs_of_mill(mill: Mill) -> Costs:

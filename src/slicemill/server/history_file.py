@@ -1,0 +1,98 @@
+"""Figures over time, kept in a file of the home so that charts go on after a restart.
+
+It is an Arrow file with a row for each query and one, without a name, for the mill; policies and events are
+in its metadata. It is for people to look at: one that is damaged, or of another version, is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather as feather
+
+from slicemill.server.history import MILL_FIGURES, QUERY_FIGURES, FigureRing
+
+_LOGGER = logging.getLogger("slicemill")
+_VERSION = 1
+_MILL = ""
+_SCHEMA = pa.schema(
+    [
+        pa.field("query", pa.string(), nullable=False),
+        pa.field("at", pa.list_(pa.float64()), nullable=False),
+        pa.field("values", pa.list_(pa.float32()), nullable=False),
+    ]
+)
+
+
+@dataclass(slots=True)
+class KeptHistory:
+    """Rings by query, that of the mill, since when policies decided, and events as JSON has them."""
+
+    queries: dict[str, FigureRing] = field(default_factory=dict)
+    mill: FigureRing = field(default_factory=lambda: FigureRing(MILL_FIGURES))
+    policies: list[tuple[float, str]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+
+def write_history(path: Path, kept: KeptHistory) -> None:
+    """Replace the file; who reads meanwhile sees the one before."""
+    rings: list[tuple[str, FigureRing]] = [(_MILL, kept.mill), *kept.queries.items()]
+    about = {
+        "version": _VERSION,
+        "figures": _figures(),
+        "policies": kept.policies,
+        "events": kept.events,
+    }
+    table = pa.table(
+        [
+            pa.array([name for name, _ in rings], pa.string()),
+            _lists((ring.stored()[0] for _, ring in rings), pa.float64()),
+            _lists((ring.stored()[1] for _, ring in rings), pa.float32()),
+        ],
+        schema=_SCHEMA.with_metadata({"slicemill": json.dumps(about)}),
+    )
+    fresh = path.with_suffix(".new")
+    feather.write_feather(table, fresh, compression="zstd")
+    fresh.replace(path)
+
+
+def read_history(path: Path) -> KeptHistory:
+    """What was kept; nothing where there is no file, or none that can be read."""
+    try:
+        table = feather.read_table(path)
+        about = json.loads(table.schema.metadata[b"slicemill"])
+    except FileNotFoundError:
+        return KeptHistory()
+    except (OSError, KeyError, ValueError, TypeError, pa.ArrowInvalid) as problem:
+        _LOGGER.warning("the charts' history in %s cannot be read, and begins anew: %s", path, problem)
+        return KeptHistory()
+    if about.get("version") != _VERSION or about.get("figures") != _figures():
+        return KeptHistory()
+    kept = KeptHistory(policies=[(at, name) for at, name in about["policies"]], events=about["events"])
+    for row in table.to_pylist():
+        figures = QUERY_FIGURES if row["query"] != _MILL else MILL_FIGURES
+        ring = FigureRing.of(figures, array("d", row["at"]), array("f", row["values"]))
+        if row["query"] == _MILL:
+            kept.mill = ring
+        else:
+            kept.queries[row["query"]] = ring
+    return kept
+
+
+def _figures() -> list[list[str]]:
+    return [list(QUERY_FIGURES), list(MILL_FIGURES)]
+
+
+def _lists(parts: Iterable[array[float]], kind: pa.DataType) -> pa.ListArray:
+    offsets, values = [0], array("d" if kind == pa.float64() else "f")
+    for part in parts:
+        values.extend(part)
+        offsets.append(len(values))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(memoryview(values), kind))

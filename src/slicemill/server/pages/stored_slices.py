@@ -1,0 +1,93 @@
+"""The chains of slices of joins, as of their last checkpoints, and how their cuts have moved.
+
+A checkpoint is read once, however many pages ask. Moves are those that were seen: nobody reads checkpoints
+while no page shows them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from slicemill.engine.mill import Mill
+from slicemill.engine.state_view import StoredSlice, cuts_of_unit, slices_of_unit
+from slicemill.operators.join.inspection import Cuts
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.kind import longest_us
+from slicemill.operators.multijoin.spec import SharedMultiJoin
+from slicemill.time import US, wall_clock_us
+
+_MOVES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class CutMove:
+    """At some moment a part of a chain was found to be cut at these ages, in seconds."""
+
+    at_s: float
+    cell: int
+    part: str
+    used: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChain:
+    """What one unit keeps in slices, where they are cut, and where they were."""
+
+    unit: str
+    slices: list[StoredSlice]
+    cuts: list[tuple[int, Cuts]]
+    moves: list[CutMove]
+
+
+class SliceWatch:
+    """Reads chains of a mill, and remembers how they were cut."""
+
+    def __init__(self, mill: Mill) -> None:
+        self._mill = mill
+        self._read: dict[str, tuple[object, StoredChain]] = {}
+        self._moves: dict[str, deque[CutMove]] = {}
+        self._reading = threading.Lock()
+
+    def chains(self, units: Iterable[str] | None = None) -> list[StoredChain]:
+        """The chains of some units, or of all, that have slices."""
+        with self._reading:
+            known = self._mill.home.units
+            for gone in self._read.keys() - known.keys():
+                del self._read[gone]
+                self._moves.pop(gone, None)
+            wanted = known.keys() if units is None else known.keys() & set(units)
+            found = [self._chain(unit) for unit in sorted(wanted)]
+        return [chain for chain in found if chain.slices]
+
+    def _chain(self, unit: str) -> StoredChain:
+        mark = self._mill.home.units[unit].get("checkpoint")
+        before = self._read.get(unit)
+        if before is not None and before[0] == mark:
+            return before[1]
+        slices, cuts = slices_of_unit(self._mill.home, unit), cuts_of_unit(self._mill.home, unit)
+        moves = self._moves.setdefault(unit, deque(maxlen=_MOVES))
+        last = {(move.cell, move.part): move.used for move in moves}
+        for cell, one in cuts:
+            if last.get((cell, one.part)) != one.used:
+                moves.append(CutMove(wall_clock_us() / US, cell, one.part, one.used))
+        chain = StoredChain(unit, slices, cuts, list(moves))
+        self._read[unit] = mark, chain
+        return chain
+
+
+def reaches_of(mill: Mill, unit: str) -> dict[str, float]:
+    """How far back each join of a unit can meet rows, in seconds, by query, where there is a bound."""
+    running = mill.dispatcher.units.get(unit)
+    found: dict[str, float] = {}
+    for node in running.plan.unit.nodes if running is not None else ():
+        operator = mill.graph[node].operator if node in mill.graph.nodes else None
+        if isinstance(operator, (SharedJoin, SharedMultiJoin)):
+            for member in operator.members:
+                extent_us = longest_us(member.windows)
+                if extent_us is not None:
+                    name = member.name.split(":")[0]
+                    found[name] = max(found.get(name, 0.0), extent_us / US)
+    return found

@@ -1,0 +1,77 @@
+"""The words of the editor: those of the language, and what the catalog lets one write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slicemill.esl.syntax.tokens import NOT_AN_ALIAS
+from slicemill.esl.types.builtins import BUILTINS
+from slicemill.esl.types.schema import SPELLINGS
+from slicemill.explain.statements import describe
+from slicemill.scalar.signatures import SCALARS
+from slicemill.server.user_session import UserSession
+
+# ESL reserves few words; these are read as keywords where they can stand, and are worth completing.
+_MORE_KEYWORDS = """
+    AGGREGATE ALERT ALTER CHANGES CLASSIFIER CLOSE CUMULATE DAY DAYS DESC DESCRIBE EVERY EXPLAIN FILTER FINAL
+    FUNCTION GAP HOP HOUR HOURS ITERATE INITIALIZE LANGUAGE LATE MILLISECONDS MINUTE MINUTES MODEL OPTIONS
+    PAUSE PRECEDING QUERIES QUERY REPLACE RESTART RESUME RETURN RETURNS SECOND SECONDS SESSION SETTINGS SHOW
+    SKEW SLACK SOURCE STATEMENTS STREAM STREAMS TABLE TABLES TERMINATE TUMBLE UNBOUNDED UNTIL VALID VIEW
+    WATERMARK WHILE
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFunction:
+    """A function, and how it is called."""
+
+    name: str
+    call: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownColumn:
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRelation:
+    """A stream, table, view or query with its columns."""
+
+    name: str
+    kind: str
+    columns: list[KnownColumn]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWords:
+    keywords: list[str]
+    types: list[str]
+    functions: list[KnownFunction]
+    relations: list[KnownRelation]
+
+
+def words_for(session: UserSession) -> KnownWords:
+    """The words that somebody may write, by what they may see."""
+    catalog = session.service.mill.catalog
+    aggregates = [
+        KnownFunction(one.name, f"{one.name}({', '.join(word.partition('{')[0] for word in one.declared)})")
+        for one in BUILTINS.values()
+    ]
+    scalars = [KnownFunction(name, str(signature)) for name, signature in SCALARS.items()]
+    own = (*catalog.base_aggregates.values(), *catalog.functions.values(), *catalog.models.values())
+    declared = [
+        KnownFunction(one.name, f"{one.name}(…)") for one in own if session.principal.may_name(one.name)
+    ]
+    relations = [
+        KnownRelation(one.name, describe(one)[0], [KnownColumn(c.name, str(c.type)) for c in one.schema])
+        for one in (*catalog.relations.values(), *catalog.queries.values())
+        if session.principal.may_name(one.name)
+    ]
+    return KnownWords(
+        sorted(NOT_AN_ALIAS | set(_MORE_KEYWORDS.split())),
+        sorted(SPELLINGS),
+        sorted([*aggregates, *scalars, *declared], key=lambda one: one.name),
+        relations,
+    )

@@ -1,0 +1,72 @@
+"""Parameters of statements that change rows: $1, $2, … with their values in their places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from slicemill.errors import SlicemillError
+from slicemill.esl import SourceText
+from slicemill.esl.syntax.pieces import StatementPiece
+from slicemill.esl.syntax.tokens import tokenize
+
+_PARAMETER = re.compile(r"\$(\d+)")
+
+
+class UntypedText(str):
+    """A parameter of which a client has not said what it is: a text, or what it looks like."""
+
+    __slots__ = ()
+
+
+def guessed(value: object) -> object:
+    """A parameter of a question: a number where it looks like one."""
+    if not isinstance(value, UntypedText):
+        return value
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return str(value)
+
+
+def with_values(piece: StatementPiece, values: Sequence[object]) -> SourceText:
+    """A statement with constants in place of its parameters; quotes in texts are doubled."""
+    text = piece.text
+    parts: list[str] = []
+    end = 0
+    for token in tokenize(text):
+        if found := _PARAMETER.fullmatch(text[token.start : token.end + 1]):
+            number = int(found[1])
+            if not 1 <= number <= len(values):
+                raise SlicemillError(f"${number} has no value; {len(values)} are given")
+            parts += [text[end : token.start], constant(values[number - 1])]
+            end = token.end + 1
+    return SourceText("".join([*parts, text[end:]]), piece.source.name)
+
+
+def constant(value: object) -> str:
+    """A value as ESL writes it.
+
+    >>> constant("it's"), constant(None), constant(True), constant(-3)
+    ("'it''s'", 'NULL', 'TRUE', '-3')
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, (int, Decimal)):
+        return f"{value:f}" if isinstance(value, Decimal) else str(value)
+    if isinstance(value, float):
+        return f"CAST('{value!r}' AS DOUBLE)"
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return f"TIMESTAMP '{moment.isoformat(sep=' ')}'"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    raise SlicemillError(f"a value of type {type(value).__name__} cannot be given as a parameter here")

@@ -1,0 +1,133 @@
+"""Relations as questions read them: no more of a log than is needed, found without reading it.
+
+A log's index knows the least and the greatest timestamp of each epoch. Of those that a question's bounds
+leave, all are read, or, where the question has a LIMIT, so many as have its rows:
+
+    epochs by their last timestamp     …  e7  e9  e8
+    SELECT … ORDER BY _ts DESC LIMIT 10:          e8 has 4 rows of WHERE; e9 and e8 have 12, the tenth at t;
+                                                  epochs that end before t have nothing to say
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.server.question_needs import Limit, RelationNeed, Wanted
+from slicemill.storage.arrow_schema import as_results, is_system_column, with_system_columns
+from slicemill.storage.log import EpochSpans, Log
+
+# A first look at a question with a LIMIT reads about so many rows; each further one four times as many.
+_FIRST_ROWS = 4_096
+_MORE = 4
+
+Places = NDArray[np.int64]
+
+
+class Bounds(Protocol):
+    """What a question says of a log's rows, put into numbers."""
+
+    @property
+    def first_us(self) -> int | None: ...
+    @property
+    def last_us(self) -> int | None: ...
+
+    def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
+        """The timestamps of the rows that a LIMIT leaves of some, in its order; None if that is not known."""
+
+
+class AskedRelation(Protocol):
+    """What a question can name."""
+
+    def shape(self) -> pa.Table:
+        """Its columns, without rows."""
+
+    def read(self, need: RelationNeed, bounds: Callable[[], Bounds], /) -> pa.Table:
+        """Its rows, or those of them that are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """Rows that are somewhere as a whole: a table, a view."""
+
+    columns: pa.Schema
+    rows: Callable[[], pa.Table]
+
+    def shape(self) -> pa.Table:
+        return self.columns.empty_table()
+
+    def read(self, need: RelationNeed, _: Callable[[], Bounds], /) -> pa.Table:
+        return _selected(self.rows(), need)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRows:
+    """The rows of a stream or query that are retained, of those that came after an epoch."""
+
+    log: Log
+    after: int = -1
+
+    def shape(self) -> pa.Table:
+        return as_results(with_system_columns(self.log.columns).empty_table())
+
+    def read(self, need: RelationNeed, bounds: Callable[[], Bounds], /) -> pa.Table:
+        if not need.rows:
+            return self.shape()
+        spans = self.log.spans()
+        places = np.flatnonzero(spans.numbers > self.after)
+        if need.first or need.last:
+            known = bounds()
+            if known.first_us is not None:
+                places = places[spans.last_ts[places] >= known.first_us]
+            if known.last_us is not None:
+                places = places[spans.first_ts[places] <= known.last_us]
+        if need.limit is not None:
+            places = self._enough(spans, places, need, bounds())
+        return self._read(spans, places, need)
+
+    def _enough(self, spans: EpochSpans, places: Places, need: RelationNeed, bounds: Bounds) -> Places:
+        """The epochs that have all rows which a LIMIT leaves, and all that come with the last of them."""
+        assert need.limit is not None, "asked for a LIMIT only"
+        wanted = need.limit.wanted
+        ends = spans.last_ts if wanted is Wanted.NEWEST else spans.first_ts
+        by_time = np.argsort(-ends[places] if wanted is Wanted.NEWEST else ends[places], kind="stable")
+        order = places if wanted is Wanted.ANY else places[by_time]
+        rows = np.cumsum(spans.rows[order])
+        look = max(_FIRST_ROWS, need.limit.rows)
+        while True:
+            upto = int(np.searchsorted(rows, look)) + 1
+            if upto >= len(order):
+                return places
+            found = bounds.probe(self._read(spans, np.sort(order[:upto]), need), need.limit)
+            if found is None:
+                return places
+            if len(found) >= need.limit.rows:
+                break
+            look = _MORE * int(rows[upto - 1])
+        if wanted is Wanted.ANY or not found:
+            return np.sort(order[:upto])
+        last = found[-1]
+        inside = ends[places] >= last if wanted is Wanted.NEWEST else ends[places] <= last
+        return places[inside]
+
+    def _read(self, spans: EpochSpans, places: Places, need: RelationNeed) -> pa.Table:
+        if not len(places):
+            return _selected(self.shape(), need)
+        numbers = spans.numbers[places]
+        chosen = set(numbers.tolist())
+        epochs = self.log.epochs(after=int(numbers[0]) - 1, upto=int(numbers[-1]))
+        names = [name for name in self.log.columns.names if need.wants(name)]
+        return as_results(self.log.scan((e for e in epochs if e.number in chosen), names))
+
+
+def _selected(table: pa.Table, need: RelationNeed) -> pa.Table:
+    if not need.rows:
+        table = table.slice(0, 0)
+    wanted = [name for name in table.column_names if is_system_column(name) or need.wants(name)]
+    # A table without any column would have no rows to count.
+    return table.select(wanted or table.column_names[:1])

@@ -1,0 +1,106 @@
+"""Alerts through the server: who may make them, which hosts they may name, and how they are listed."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from server.conftest import bid
+from slicemill.server.access import Denied, Principal, UserRole
+from slicemill.server.permissions import Allowed
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+from support.webhooks import listening_webhook
+
+QUIET = "CREATE ALERT quiet ON dear WHEN silence > INTERVAL 1 MINUTE WEBHOOK 'https://h/secret'"
+
+
+def test_alerts_are_listed_without_what_may_be_secret(user: UserSession, client: httpx.Client) -> None:
+    user.execute(QUIET)
+    (entry,) = client.get("/v1/alerts").json()
+    assert entry["state"] == "ok" and entry["on"] == "dear" and entry["error"] is None
+    assert entry["condition"] == "silence > INTERVAL 1 MINUTE"
+    assert entry["webhook"] == "https://h"
+    (answer,) = user.execute("SHOW ALERTS")
+    assert answer.table is not None and answer.table.column("name").to_pylist() == ["quiet"]
+    (answer,) = user.execute("SHOW CREATE ALERT quiet")
+    assert answer.table is not None and answer.table.column(0).to_pylist() == [QUIET]
+
+
+def test_an_alert_and_a_query_may_share_a_name(user: UserSession) -> None:
+    user.execute("CREATE ALERT dear ON dear WEBHOOK 'http://h/'")
+    (answer,) = user.execute("SHOW CREATE QUERY dear")
+    assert answer.table is not None and "SELECT" in answer.table.column(0).to_pylist()[0]
+    user.execute("DROP ALERT dear")
+    (answer,) = user.execute("SHOW CREATE dear")
+    assert answer.table is not None and "SELECT" in answer.table.column(0).to_pylist()[0]
+
+
+def test_an_alert_tells_rows_while_the_server_runs(service: MillService, user: UserSession) -> None:
+    with listening_webhook() as hook:
+        user.execute(f"CREATE ALERT a ON dear WEBHOOK '{hook.url}'")
+        service.mill.alerts.start()
+        bid(service, (1, 50, 1))
+        (message,) = hook.received(1)
+        assert message["rows"][0]["item"] == 1
+        service.mill.alerts.stop()
+
+
+def test_a_webhook_that_is_down_is_a_problem_of_the_server(service: MillService, user: UserSession) -> None:
+    with listening_webhook() as hook:
+        url = hook.url
+    user.execute(f"CREATE ALERT a ON dear WEBHOOK '{url}'")
+    bid(service, (1, 50, 1))
+    service.mill.alerts.deliver_new()
+    (problem,) = service.problems()
+    assert problem.startswith("alert a (http://127.0.0.1:") and "tried again" in problem
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed", "needed"),
+    [
+        ("https://hooks.example.org/x", "hooks.example.org", None),
+        ("https://Hooks.Example.org:443/x", "hooks.example.org", None),
+        ("https://hooks.example.org:8443/x", "hooks.example.org:8443", None),
+        ("http://[::1]:9093/x", "[::1]:9093", None),
+        ("https://hooks.example.org:8443/x", "hooks.example.org", "hooks.example.org:8443"),
+        ("https://example.org/x", "hooks.example.org", "example.org"),
+        ("http://hooks.example.org.evil.net/", "hooks.example.org", "hooks.example.org.evil.net"),
+        ("http://127.0.0.1:8080/v1/statements", "hooks.example.org", "127.0.0.1:8080"),
+        ("http://localhost/", "127.0.0.1", "localhost"),
+    ],
+)
+def test_statements_from_outside_name_only_hosts_that_the_operator_allows(
+    service: MillService, url: str, allowed: str, needed: str | None
+) -> None:
+    service.allowed = Allowed(webhooks=frozenset([allowed]))
+    operator = UserSession(service, Principal("ann", UserRole.OPERATOR))
+    text = f"CREATE ALERT a ON dear WEBHOOK '{url}'"
+    if needed is None:
+        operator.execute(text)
+        assert "a" in service.mill.catalog.alerts
+        return
+    with pytest.raises(Denied, match=f"--allow-webhook {needed}$".replace("[", r"\[")):
+        operator.execute(text)
+    assert service.mill.catalog.alerts == {}
+
+
+def test_readers_make_no_alerts_and_names_are_kept_apart(service: MillService, user: UserSession) -> None:
+    with pytest.raises(Denied):
+        UserSession(service, Principal("rob", UserRole.READER)).execute(QUIET)
+    user.execute("CREATE QUERY sales_all AS SELECT item FROM bid")
+    seller = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
+    for text in (
+        QUIET,
+        "CREATE ALERT sales_a ON dear WEBHOOK 'http://h/'",
+        "CREATE ALERT sales_a ON ANY QUERY WHEN rows > 1 WEBHOOK 'http://h/'",
+    ):
+        with pytest.raises(Denied):
+            seller.execute(text)
+    seller.execute("CREATE ALERT sales_a ON sales_all WEBHOOK 'http://h/'")
+    user.execute("CREATE ALERT sales_b ON ANY QUERY WHEN rows > 1 WEBHOOK 'http://h/'; " + QUIET)
+    assert [one.name for one in seller.alerts()] == ["sales_a"]
+    (answer,) = seller.execute("SHOW ALERTS")
+    assert answer.table is not None and answer.table.num_rows == 1
+    with pytest.raises(Denied):
+        seller.execute("DROP ALERT quiet")
