@@ -23,8 +23,9 @@ settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
 
-# Folders whose tests run beside the session; the others fill the second process.
+# Folders whose tests run beside the session; the others, and a long part of one, fill the second process.
 _WITH_SPARK = frozenset(("bench", "connectors", "engine", "ingest", "metrics", "recovery", "storage"))
+_APART = TESTS / "engine" / "changing"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         uses_session = "spark" in getattr(item, "fixturenames", ())
         if uses_session:
             item.add_marker(pytest.mark.spark)
-        if uses_session or item.path.relative_to(TESTS).parts[0] in _WITH_SPARK:
+        beside = item.path.relative_to(TESTS).parts[0] in _WITH_SPARK and _APART not in item.path.parents
+        if uses_session or beside:
             item.add_marker(pytest.mark.first_process)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from engine.changing.come_and_go import KINDS, Step, play, sequences
+from engine.changing.backfills import PAST
+from engine.changing.catalogue import KINDS
+from engine.changing.come_and_go import Step, play, sequences
+from engine.changing.test_adding_columns import REFUSED, of_each_kind
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
@@ -40,3 +45,10 @@ def test_each_query_beside_all_others(kind: str) -> None:
             ("restart", True),
         ]
     )
+
+
+@pytest.mark.parametrize("reopened", ["", "checkpoint", "crash"])
+def test_all_kinds_go_on_when_their_streams_get_a_column(tmp_path: Path, reopened: str) -> None:
+    kinds = [kind for kind in PAST if kind not in REFUSED]
+    undisturbed = of_each_kind(tmp_path / "narrow", kinds, altered=False)
+    assert of_each_kind(tmp_path / "wide", kinds, altered=True, reopened=reopened) == undisturbed

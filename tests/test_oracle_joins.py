@@ -112,6 +112,17 @@ QUERIES = {
         "SELECT a.ts + 2000000, v FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.k = a.k "
         "AND b.ts >= a.ts AND b.ts - a.ts < 2000000)",
     ),
+    "in_groups": (
+        "SELECT v FROM a WHERE k IN (SELECT k FROM b [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k "
+        "HAVING count(*) > 1) AND v < 5",
+        "SELECT a.ts, v FROM a WHERE v < 5 AND EXISTS (SELECT 1 FROM b WHERE b.k = a.k "
+        "AND b.ts >= a.ts - a.ts % 2000000 - 4000000 AND b.ts < a.ts - a.ts % 2000000 HAVING count(*) > 1)",
+    ),
+    "not_in_groups": (
+        "SELECT v FROM a WHERE k NOT IN (SELECT k FROM b [RANGE 3 SECONDS SLIDE 3 SECONDS] GROUP BY k)",
+        "SELECT a.ts + 1, v FROM a WHERE k NOT IN (SELECT k FROM b "
+        "WHERE b.ts >= a.ts - a.ts % 3000000 - 3000000 AND b.ts < a.ts - a.ts % 3000000)",
+    ),
 }
 CATALOG = bind(DECLARED + "".join(f"CREATE QUERY {n} AS {q};" for n, (q, _) in QUERIES.items())).catalog
 GRAPH = build_graph(CATALOG)

@@ -57,6 +57,8 @@ CALLS = {
     "priority_sample(v)": "arg_max_null(v, p) OVER {w}",
     # Few items are counted exactly, and so are ones as long as there are few.
     "approx_count(t)": "CASE WHEN t IS NOT NULL THEN len(list_filter(list(t) OVER {w}, lambda x: x = t)) END",
+    "collect_list(v)": "coalesce(list(v) FILTER (WHERE v IS NOT NULL) OVER {w}, [])",
+    "array_agg(t)": "coalesce(list(t) FILTER (WHERE t IS NOT NULL) OVER {w}, [])",
     "approx_count_if(i > 0)": "count(CASE WHEN i > 0 THEN 1 END) OVER {w}",
 }
 FRAMES = ("ROWS 2 PRECEDING", "RANGE 3 SECONDS PRECEDING", "RANGE UNBOUNDED PRECEDING")
@@ -119,7 +121,11 @@ def by_units(tuples: list[Timed], frame: str, border: int) -> list[tuple[Any, ..
 
 
 def like(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(pytest.approx(v, abs=1e-9) if isinstance(v, float) and math.isfinite(v) else v for v in row)
+    """The row with floats that may differ a little, and lists as we have them."""
+    plain = (tuple(v) if isinstance(v, list) else v for v in row)
+    return tuple(
+        pytest.approx(v, abs=1e-9) if isinstance(v, float) and math.isfinite(v) else v for v in plain
+    )
 
 
 values = st.none() | st.integers(-8, 8).map(lambda n: n / 4)

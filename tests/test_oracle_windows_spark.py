@@ -19,6 +19,8 @@ SPARK = {
     "median(v)": "percentile(v, 0.5) OVER {w}",
     "percentile(v, 0.3)": "percentile(v, 0.3) OVER {w}",
     "quantile(i, 0.9)": "percentile(i, 0.9) OVER {w}",
+    "collect_list(v)": "collect_list(v) OVER {w}",
+    "array_agg(t)": "array_agg(t) OVER {w}",
     "listagg(t, '-')": None,
     "string_agg(t, '')": None,
     "priority_sample(v)": None,

@@ -14,10 +14,28 @@ from slicemill.esl.types.schema import Schema
 Row = tuple[object, ...]
 TimedRow = tuple[int, Row]
 SECOND = 1_000_000
-STREAM = "CREATE STREAM S (n int, k varchar, g int, v int, ts timestamp) ORDER BY ts;"
+STREAM = """CREATE STREAM S (n int, k varchar, g int, v int, ts timestamp) ORDER BY ts;
+CREATE AGGREGATE spread(x bigint) : bigint {
+  TABLE seen(least bigint, most bigint);
+  INITIALIZE: { INSERT INTO seen VALUES (x, x); }
+  ITERATE: { UPDATE seen SET least = x WHERE x < least; UPDATE seen SET most = x WHERE x > most; }
+  TERMINATE: { INSERT INTO RETURN SELECT most - least FROM seen; }
+};
+"""
 
 _CALLS = ("count(*)", "count(v)", "count(DISTINCT v)", "sum(v)", "min(v)", "max(v)", "avg(v)", "median(v)")
 _CALLS_OF_TEXT = ("max(k)", "min(k)", "count(DISTINCT g)", "var_pop(v)", "sum(n)")
+
+_CALLS_OF_GROUPS = (
+    "count(*)",
+    "sum(b)",
+    "min(k)",
+    "max(b)",
+    "avg(b)",
+    "median(b)",
+    "count(DISTINCT b)",
+)
+_SPREAD = "spread(cast(coalesce(b, 0) AS bigint))"  # an aggregate of a user
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +74,13 @@ def queries(draw: st.DrawFn) -> ChangingQuery:
     esl, duckdb, counts_all = draw(
         st.one_of(_groups(), _all(), _groups_of_groups(), _first_rows(), _ordered(), _distinct(), _union())
     )
+    if draw(st.integers(0, 9)) == 0:
+        told_early = st.one_of(_first_of_windows(), _early_windows(), _early_growing(), _early_sessions())
+        return ChangingQuery(*draw(told_early), every=2)
     emit = draw(st.sampled_from(("", "", "EMIT CHANGES", "EMIT EVERY 2 SECONDS", "EMIT FINAL")))
-    if "UNION" in esl or "DISTINCT k, v" in esl or "ORDER BY ts)" in esl:
+    if draw(st.integers(0, 4)) == 0:
+        esl, duckdb, counts_all = draw(_joins())
+    if "UNION" in esl or "DISTINCT k, v" in esl or "ORDER BY ts)" in esl or "PARTITION BY ts" in esl:
         emit = ""  # told branch by branch, or without a change
     every = 2 if "EVERY" in emit else None
     return ChangingQuery(f"{esl} {emit}", duckdb, every, "FINAL" in emit, counts_all)
@@ -107,7 +130,16 @@ def _groups_of_groups(draw: st.DrawFn) -> tuple[str, str, bool]:
     calls = draw(
         st.lists(
             st.sampled_from(
-                ("count(*)", "sum(b)", "min(k)", "max(b)", "avg(b)", "median(b)", "count(DISTINCT b)")
+                (
+                    "count(*)",
+                    "sum(b)",
+                    "min(k)",
+                    "max(b)",
+                    "avg(b)",
+                    "median(b)",
+                    "count(DISTINCT b)",
+                    _SPREAD,
+                )
             ),
             min_size=1,
             max_size=3,
@@ -117,7 +149,7 @@ def _groups_of_groups(draw: st.DrawFn) -> tuple[str, str, bool]:
     named = ", ".join(f"{call} AS c{number}" for number, call in enumerate(calls))
     where = draw(st.sampled_from(("", "WHERE b > 0")))
     text = f"SELECT a, {named} FROM ({inner}) AS y {where} GROUP BY a"
-    return text, text, False
+    return text, text.replace(_SPREAD, "max(coalesce(b, 0)) - min(coalesce(b, 0))"), False
 
 
 @st.composite
@@ -130,7 +162,8 @@ def _first_rows(draw: st.DrawFn) -> tuple[str, str, bool]:
     keys = [(value, falls), (unique, False)] if function == "row_number" else [(value, falls)]
     if not grouped and draw(st.booleans()) and function == "row_number":
         keys = [("ts", falls)]
-    partition = draw(st.sampled_from(("", "PARTITION BY k")))
+    partitions = ("", "PARTITION BY k") if grouped else ("", "PARTITION BY k", "PARTITION BY ts, g")
+    partition = draw(st.sampled_from(partitions))
     limit = draw(st.integers(1, 3))
     shown = draw(st.sampled_from(("", ", r")))
     columns = f"k, {value}" if grouped else "n, k, v"
@@ -144,6 +177,114 @@ def _first_rows(draw: st.DrawFn) -> tuple[str, str, bool]:
         return f"SELECT {columns}{shown} FROM ({ranked}) AS x WHERE r <= {limit}"
 
     return text(ours), text(theirs), False
+
+
+@st.composite
+def _early_windows(draw: st.DrawFn) -> tuple[str, str]:
+    """Windows that tell results before they end, and groups over them."""
+    key = draw(st.sampled_from(("k", "g")))
+    calls = draw(st.lists(st.sampled_from((*_CALLS, *_CALLS_OF_TEXT)), min_size=1, max_size=2, unique=True))
+    slide = draw(st.sampled_from((2, 4)))
+    extent = slide * draw(st.integers(1, 3))
+    where = draw(st.sampled_from(("", "WHERE v > 0")))
+    having = draw(st.sampled_from(("", "HAVING count(*) <= 2")))
+    grouped = f"SELECT {key}, {', '.join(f'{call} AS c{at}' for at, call in enumerate(calls))}"
+    ours = (
+        f"{grouped}, window_end() AS w FROM S [RANGE {extent} SECONDS SLIDE {slide} SECONDS] {where} "
+        f"GROUP BY {key} {having} EMIT EARLY EVERY 2 SECONDS"
+    )
+    first = f"(ts // {slide * SECOND} + 1) * {slide * SECOND}"
+    ends = f"generate_series({first}, {first} + {(extent - slide) * SECOND}, {slide * SECOND})"
+    theirs = f"{grouped}, w FROM (SELECT *, unnest({ends}) AS w FROM S) {where} GROUP BY {key}, w {having}"
+    if draw(st.booleans()):
+        around = "SELECT w, count(*) AS n, max(c0) AS most FROM ({}) AS x GROUP BY w"
+        return around.format(ours), around.format(theirs)
+    return ours, theirs
+
+
+@st.composite
+def _early_growing(draw: st.DrawFn) -> tuple[str, str]:
+    """Windows that grow, and tell results before they end."""
+    key = draw(st.sampled_from(("k", "g")))
+    call = draw(st.sampled_from(_CALLS))
+    grouped = f"SELECT {key}, {call} AS c"
+    ours = (
+        f"{grouped}, window_start AS b, window_end AS w FROM CUMULATE(S, ts, 2 SECONDS, 6 SECONDS)"
+        f" GROUP BY window_start, window_end, {key} EMIT EARLY EVERY 2 SECONDS"
+    )
+    step, size = 2 * SECOND, 6 * SECOND
+    ends = f"generate_series((ts // {step} + 1) * {step}, (ts // {size} + 1) * {size}, {step})"
+    theirs = (
+        f"{grouped}, ts // {size} * {size} AS b, w FROM (SELECT *, unnest({ends}) AS w FROM S) GROUP BY ALL"
+    )
+    return ours, theirs
+
+
+@st.composite
+def _early_sessions(draw: st.DrawFn) -> tuple[str, str]:
+    """Sessions that tell results before they end."""
+    key = draw(st.sampled_from(("k", "g")))
+    call = draw(st.sampled_from(_CALLS))
+    gap = draw(st.sampled_from((1, 3)))
+    ours = f"""SELECT {key}, {call} AS c, window_start() AS b, window_end() AS e
+    FROM S [SESSION {gap} SECONDS] GROUP BY {key} EMIT EARLY EVERY 2 SECONDS"""
+    theirs = f"""WITH before AS (SELECT *, lag(ts) OVER (PARTITION BY {key} ORDER BY n) AS was FROM S),
+    numbered AS (SELECT *, count(*) FILTER (WHERE was IS NULL OR ts > was + {gap * SECOND})
+      OVER (PARTITION BY {key} ORDER BY n) AS session FROM before)
+    SELECT {key}, {call} AS c, min(ts) AS b, max(ts) + {gap * SECOND} AS e
+    FROM numbered GROUP BY {key}, session"""
+    return ours, theirs
+
+
+@st.composite
+def _joins(draw: st.DrawFn) -> tuple[str, str, bool]:
+    """Joins of tables that change, with each other and with a stream; groups and ranks over them."""
+    left = f"({draw(_plain_groups())}) AS x"
+    right = draw(st.one_of(st.just("S AS y"), _plain_groups().map(lambda inner: f"({inner}) AS y")))
+    if draw(st.booleans()):
+        left, right = right.replace("AS y", "AS x"), left.replace("AS x", "AS y")
+    stream = "x" if left == "S AS x" else "y" if right == "S AS y" else ""
+    a, b = ("g" if stream == "x" else "a"), ("g" if stream == "y" else "a")
+    kind = draw(st.sampled_from(("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")))
+    on = draw(
+        st.sampled_from(("x.k = y.k", f"x.{a} = y.{b}", f"x.k = y.k AND x.{a} < y.{b}", f"x.{a} < y.{b}"))
+    )
+    if kind == "FULL JOIN":
+        on = "x.k = y.k"  # what DuckDB can do
+    columns = f"x.k AS k, x.{a} AS a, y.k AS l, y.{b} AS b"
+    text = f"SELECT {columns} FROM {left} {kind} {right} ON {on}"
+    around = draw(st.sampled_from(("", "", "where", "group")))
+    if around == "where":
+        text += f" WHERE y.{b} > 0"
+    elif around == "group":
+        text = f"SELECT a, count(*) AS n, sum(b) AS s FROM ({text}) AS z GROUP BY a"
+    return text, text, False
+
+
+@st.composite
+def _first_of_windows(draw: st.DrawFn) -> tuple[str, str]:
+    """Ranks within windows, which are told when they end."""
+    function = draw(st.sampled_from(("row_number", "rank", "dense_rank")))
+    call = draw(st.sampled_from(_CALLS[:-2]))
+    key = draw(st.sampled_from(("k", "g")))
+    partition = draw(st.sampled_from(("w", "w, b", "b, w")))
+    falls = draw(st.booleans())
+    more = f", {key}" if function == "row_number" else ""
+    shown = draw(st.sampled_from(("", ", r")))
+
+    def text(inner: str, order: str) -> str:
+        ranked = f"{function}() OVER (PARTITION BY {partition} ORDER BY {order}) AS r"
+        return f"SELECT {key}, a, w{shown} FROM (SELECT *, {ranked} FROM ({inner}) AS x) AS y WHERE r <= 2"
+
+    grouped = f"SELECT {key}, {call} AS a, count(g) AS b"
+    ours = f"{grouped}, window_end() AS w FROM S [RANGE 2 SECONDS SLIDE 2 SECONDS] GROUP BY {key}"
+    length = 2 * SECOND
+    theirs = f"{grouped}, (ts // {length} + 1) * {length} AS w FROM S GROUP BY {key}, w"
+    nulls = "DESC NULLS LAST" if falls else "NULLS FIRST"
+    return (
+        text(ours, f"a{' DESC' if falls else ''}{more}"),
+        text(theirs, f"a {nulls}{more}{' NULLS FIRST' if more else ''}"),
+    )
 
 
 @st.composite

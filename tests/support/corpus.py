@@ -32,7 +32,7 @@ TAGS = frozenset(
     | {"temporal", "late", "errors", "changes", "changelog"}
 )
 
-Value: TypeAlias = bool | int | float | Decimal | str | tuple[int, int] | None
+Value: TypeAlias = bool | int | float | Decimal | str | tuple[object, ...] | None
 Row: TypeAlias = tuple[object, ...]
 TimedRow: TypeAlias = tuple[int | None, Row]
 
@@ -43,7 +43,7 @@ class CorpusError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A value as written: a number, 'text', NULL, TRUE, FALSE, or a period [begin, end)."""
+    """A value as written: a number, 'text', NULL, TRUE, FALSE, a period [begin, end), or a list {a, b}."""
 
     kind: str
     text: str
@@ -349,6 +349,14 @@ class _Reader:
             rest = rest[1:].lstrip()
 
     def _value(self, number: int, text: str) -> tuple[Literal, str]:
+        if text.startswith("{"):
+            elements: list[Literal] = []
+            rest = text[1:].lstrip()
+            while not rest.startswith("}"):
+                element, rest = self._literal(number, rest)
+                elements.append(element)
+                rest = rest.lstrip().removeprefix(",").lstrip()
+            return Literal("list", text, tuple(elements)), rest[1:]
         if not text.startswith("["):
             return self._literal(number, text)
         begin, rest = self._literal(number, text[1:].lstrip())
@@ -462,6 +470,8 @@ def _typed(literal: Literal, type_: Type) -> Value:
     kind = type_.kind
     if literal.kind == "null":
         return None
+    if type_.element is not None and literal.kind == "list":
+        return tuple(_typed(element, type_.element) for element in literal.bounds)
     if kind is Kind.PERIOD and literal.kind == "period":
         begin, end = (_microseconds(bound) for bound in literal.bounds)
         if begin is not None and end is not None:
