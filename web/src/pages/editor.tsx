@@ -21,6 +21,8 @@ export function Editor() {
   const written = route.value.options.get("write");
   const text = useSignal(written ?? (replaced ? "" : (sessionStorage.getItem(KEY) ?? "")));
   const problems = useSignal<RequestProblem[]>([]);
+  // What only running told: a check that ends later finds nothing of it, so it stays until something else is written.
+  const refused = useSignal<RequestProblem[]>([]);
   const answers = useSignal<Answer[]>([]);
   const running = useSignal(false);
   const preview = useSignal<PlanPreview | null>(null);
@@ -35,8 +37,12 @@ export function Editor() {
   }, [replaced]);
   useEffect(() => sessionStorage.setItem(KEY, text.value), [text.value]);
 
+  const changed = (now: string): void => {
+    if (now !== text.value) refused.value = [];
+    text.value = now;
+  };
   const write = (example: string): void => {
-    text.value = example;
+    changed(example);
     answers.value = [];
   };
   const checked = async (now: string, found: RequestProblem[]): Promise<void> => {
@@ -49,13 +55,14 @@ export function Editor() {
   const run = async (): Promise<void> => {
     if (running.value || !text.value.trim()) return;
     running.value = true;
+    refused.value = [];
     try {
       problems.value = (await api.check(text.value)).errors;
       answers.value = problems.value.length ? [] : (await api.run(text.value)).answers;
       words.again();
     } catch (problem) {
       answers.value = [];
-      problems.value = problem instanceof Refused ? problem.problems : [{ message: (problem as Error).message, hint: "" }];
+      refused.value = problem instanceof Refused ? problem.problems : [{ message: (problem as Error).message, hint: "" }];
     }
     running.value = false;
   };
@@ -87,12 +94,12 @@ export function Editor() {
           <EslEditor
             text={text.value}
             words={words.data.value ?? NO_WORDS}
-            onChange={(now) => (text.value = now)}
+            onChange={changed}
             onChecked={checked}
             onRun={run}
           />
           <div aria-live="polite">
-            {problems.value.map((problem) => (
+            {[...problems.value, ...refused.value].map((problem) => (
               <div class="problem">
                 {problem.line && <span class="soft">line {problem.line}: </span>}
                 {problem.message}

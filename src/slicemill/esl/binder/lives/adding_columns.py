@@ -21,9 +21,7 @@ from slicemill.esl.types.catalog import AlteredStream, DerivedStream, Stream
 from slicemill.esl.types.expression import Cast, Expr, Literal
 from slicemill.esl.types.schema import Column, Kind, Schema, assignable
 from slicemill.scalar.operator_types import castable
-from slicemill.scalar.rows import compile_expression
 from slicemill.scalar.values import ExpressionError
-from slicemill.storage.arrow_schema import ArrowSchemaError, to_arrow
 
 
 def bind_added_columns(node: nodes.AlterStream, context: Context) -> AlteredStream:
@@ -58,6 +56,9 @@ def _check_name(column: Column, stream: Stream, node: nodes.ColumnDeclaration) -
         raise Mistake(
             f"{stream.name} has a column {known} already", span_of(node), "give the new one another name"
         )
+    # Loaded here, as below: a script without ALTER STREAM is checked without Arrow and NumPy.
+    from slicemill.storage.arrow_schema import ArrowSchemaError, to_arrow
+
     try:
         to_arrow(Schema((column,)))
     except ArrowSchemaError as problem:
@@ -78,6 +79,8 @@ def _constant(node: exp.Expression, column: Column, context: Context) -> object:
             span_of(node),
             f"write DEFAULT CAST(… AS {column.type})",
         )
+    from slicemill.scalar.rows import compile_expression
+
     try:
         return compile_expression(Cast(value, column.type), Schema(()))(())
     except ExpressionError as problem:
