@@ -85,6 +85,20 @@ def test_a_call_that_would_take_longer_as_python_waits_for_the_code(
     assert trial.ended.is_set() and trial.spent_s == 0.0
 
 
+def test_a_call_waits_for_stored_code_that_is_read_sooner_than_it_would_end(
+    cold: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.arange(1_000_000.0)
+    first = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
+    signature = first.signature((values, values))
+    first.compile(signature)
+    monkeypatch.setattr(kernels, "PATIENCE", math.inf)
+    again = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
+    out = np.zeros(len(values))
+    assert same(again(values, out), first(values, np.zeros(len(values))))
+    assert signature in again._code and again._trials[signature].spent_s == 0.0
+
+
 def test_what_cannot_be_compiled_stays_python(cold: None, monkeypatch: pytest.MonkeyPatch) -> None:
     @kernel
     def texts(values: np.ndarray) -> int:

@@ -81,8 +81,12 @@ def run() -> None:
     sys.path[:] = installed_first(sys.path)
     from pyspark import daemon
 
+    from slicemill.machine_code.numba_kernels import get_ready
+
     for module in PRELOADED:
         importlib.import_module(module)
+    # Workers read machine code in a few milliseconds then.
+    get_ready()
     # Where its loop looks them up.
     vars(daemon)["worker"] = without_last_words(daemon.worker)
     vars(daemon)["gc"] = SparseCollector()

@@ -8,7 +8,8 @@ Whoever calls a kernel gets its answer at once. By the types of the arguments it
 | asked for | Python | a thread of this process has read or compiled the code |
 | ready | machine code | |
 
-A call that would itself take longer as Python than compiling takes waits for the code: it is there sooner. So
+A call that would itself take longer as Python than compiling takes waits for the code: it is there sooner.
+Code that is stored is waited for as long as the call would take as Python: reading takes some milliseconds. So
 nothing costs more than about twice what the better way would have cost. SLICEMILL_COMPILE=always compiles at
 the first call, as tests want it; never leaves all as Python.
 
@@ -37,7 +38,7 @@ from slicemill.machine_code.content import digest_of
 from slicemill.machine_code.records import with_attributes
 from slicemill.machine_code.types import Signature, names_of, signature_of
 
-LOAD_AFTER_S = 0.02
+LOAD_AFTER_S = 0.005
 # A kernel runs as Python for so many times what compiling takes, by the length of its byte code.
 PATIENCE = 1.0
 _COMPILE_S, _COMPILE_BYTE_S = 0.05, 5e-4
@@ -103,6 +104,7 @@ class Trial:
         self.row_s = _GUESS_S
         self.looked_s = 0.0
         self.asked = False
+        self.stored = False  # when it was asked for
         self.ended = threading.Event()  # the code is there, or it cannot be made
 
 
@@ -197,8 +199,8 @@ class KernelFunction:
         if not trial.asked and _mode() != "never" and self._is_due(signature, trial, expected_s):
             trial.asked = True
             _COMPILER.ask(self, signature, trial)
-        if trial.asked and expected_s > self._patience_s:
-            trial.ended.wait()
+        if trial.asked and (trial.stored or expected_s > self._patience_s):
+            trial.ended.wait(expected_s if trial.stored else None)
             code = self._code.get(signature)
             if code is not None:
                 return code(*arguments)
@@ -212,7 +214,8 @@ class KernelFunction:
         if after_s < LOAD_AFTER_S or now - trial.looked_s < _LOOK_EVERY_S:
             return False
         trial.looked_s = now
-        return self.is_stored(signature)
+        trial.stored = self.is_stored(signature)
+        return trial.stored
 
     def _as_python(self, trial: Trial, rows: int, arguments: tuple[Any, ...]) -> Any:
         records = [isinstance(each, np.ndarray) and each.dtype.names is not None for each in arguments]
