@@ -122,6 +122,8 @@ def main() -> None:
     for unit, states in _states_of("changelogs/groups").items():
         _keep(f"running-figures-{unit}", states)
     _keep("running-figures", {"sum": RunningSum(*np.arange(6).reshape(3, 2)), "distinct": _met()})
+    # Groups over a changelog have been kept by rows before.
+    _keep("retracting-groups", _states_of("changelogs/retractions")[2])
     _keep("by-hand", _by_hand())
     _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})

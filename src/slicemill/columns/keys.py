@@ -87,23 +87,31 @@ def _distinct(columns: Sequence[Column], rows: int) -> DistinctKeys:
         first = np.zeros(min(rows, 1), np.int64)
         return DistinctKeys(np.zeros(rows, np.int64), [()] * min(rows, 1), first)
     plain = [part for column in columns for part in comparable(column)]
-    codes, values = _encoded(plain[0])
-    for column in plain[1:]:
-        more, added = _encoded(column)
+    codes, distinct = _encoded(plain[0])
+    values = distinct.to_pylist()
+    for place, column in enumerate(plain[1:]):
+        more, others = _encoded(column)
+        added = others.to_pylist()
         assert len(values) * len(added) < _LARGEST_PRODUCT, "a table has fewer rows than that"
-        combined, pairs = _encoded(pa.array(codes * len(added) + more))
-        values = [(*_as_tuple(values[p // len(added)]), added[p % len(added)]) for p in pairs]
-        codes = combined
+        codes, pairs = _encoded(pa.array(codes * len(added) + more))
+        left, right = (part.tolist() for part in np.divmod(pairs.to_numpy(), max(len(added), 1)))
+        if place == 0:
+            values = list(zip(map(values.__getitem__, left), map(added.__getitem__, right), strict=True))
+        else:
+            values = [(*values[one], added[other]) for one, other in zip(left, right, strict=True)]
     return DistinctKeys(codes, values, _first_rows(codes, len(values)))
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+def first_rows(integers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct ones of some integers in the order in which they come, and where each is first."""
+    codes, distinct = _encoded(pa.array(integers))
+    return distinct.to_numpy(), _first_rows(codes, len(distinct))
 
 
-def _encoded(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
+def _encoded(column: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
+    """By row the place of its value among the distinct ones, and these, as they come."""
     encoded = pc.dictionary_encode(column, null_encoding="encode")
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
 
 
 def _first_rows(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -156,9 +164,14 @@ class Keys:
     def number(self, keys: DistinctKeys, columns: Sequence[Column]) -> Numbers:
         """The number of each row's key; `columns` are those that `keys` was made of."""
         numbers = self._numbers
-        found = np.fromiter(
-            (numbers.setdefault(value, len(numbers)) for value in keys.values), np.int32, len(keys.values)
-        )
+        # Most are known: they are looked up without a step of Python for each.
+        known_or_none = list(map(numbers.get, keys.values))
+        if None in known_or_none:
+            for value, number in zip(keys.values, known_or_none, strict=True):
+                if number is None:
+                    numbers[value] = len(numbers)
+            known_or_none = list(map(numbers.get, keys.values))
+        found = np.array(known_or_none, np.int32)
         known = len(self._columns[0]) if self._columns else 0
         if self._columns is None or (columns and known < len(numbers)):
             new = keys.rows[found >= known]

@@ -9,7 +9,7 @@ Whoever calls a kernel gets its answer at once. By the types of the arguments it
 | ready | machine code | |
 
 A call that would itself take longer as Python than compiling takes waits for the code: it is there sooner.
-Code that is stored is waited for as long as the call would take as Python: reading takes some milliseconds. So
+Code that is stored is waited for as long as the call would take as Python: reading takes milliseconds. So
 nothing costs more than about twice what the better way would have cost. SLICEMILL_COMPILE=always compiles at
 the first call, as tests want it; never leaves all as Python.
 

@@ -44,7 +44,7 @@ def _as_dispatcher(value: KernelFunction, context: object) -> Any:
 
 
 def get_ready() -> None:
-    """Do what Numba does before it first reads or compiles code: some 0.2 s of processor time in each process."""
+    """Do what Numba does before it first reads or compiles code: 0.2 s of processor time in a process."""
     cpu_target.target_context.refresh()
     cpu_target.typing_context.refresh()
 

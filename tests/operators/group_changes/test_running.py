@@ -111,7 +111,7 @@ def test_changes_are_those_of_the_row_form(
 ) -> None:
     context = context_of(calls, keys)
     operator = context.node.operator
-    assert isinstance(operator, GroupChanges) and not operator.by_rows
+    assert isinstance(operator, GroupChanges) and not operator.one_cell
     step, by_rows = GroupChangesStep(operator, context), row_step(changing_groups(operator, context), context)
     first, names = 0, tuple(context.schemas[0].names)
     for size in [*cuts, len(rows)]:

@@ -1,6 +1,7 @@
-"""Aggregates of groups that only grow, kept as arrays: a figure of each group, told after each tuple.
+"""Aggregates of groups, kept as arrays: a figure of each group, told after each tuple.
 
-Counts, sums and means of integers, least and greatest values. Rows are sorted by group once for all of them:
+Counts, sums and means of integers, also of rows that leave again; of groups that only grow, distinct, least
+and greatest values. Rows are sorted by group once for all of them:
 
     group   0   0   1   0      sorted   0   0   0   1       kept before   7   2
     value   1   5   2   1               1   5   1   2       sums          8  13  14   4
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from slicemill.aggregate.columns import bigints, doubles, known, whole_numbers
 from slicemill.aggregate.definition import declared
 from slicemill.columns.intervals import by_partition, running
-from slicemill.columns.keys import Keys, distinct_keys
+from slicemill.columns.keys import Keys, distinct_keys, first_rows
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind
 from slicemill.machine_code.kernel import kernel
@@ -40,17 +41,25 @@ _LOW_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """The rows of a run, each with the number of its group; `order` and `groups` are of rows by group."""
+    """The rows of a run, each with the number of its group; `order` and `groups` are of rows by group.
+
+    `signs` are 1 for rows that come and -1 for rows that leave; `tells` are the rows after which somebody
+    asks. Without them all rows come, and all are asked for.
+    """
 
     numbered: Numbers
     order: Figures
     groups: Numbers
     count: int
+    signs: Figures | None = None
+    tells: Mask | None = None
 
     @staticmethod
-    def of(numbered: Numbers, count: int) -> GroupedRows:
+    def of(
+        numbered: Numbers, count: int, signs: Figures | None = None, tells: Mask | None = None
+    ) -> GroupedRows:
         order, groups, _ = by_partition(numbered, count)
-        return GroupedRows(numbered, order, groups, count)
+        return GroupedRows(numbered, order, groups, count, signs, tells)
 
     def in_rows(self, figures: Figures) -> Figures:
         """Figures of rows by group, as rows came."""
@@ -59,9 +68,16 @@ class GroupedRows:
         return found
 
     def counted(self, chosen: Mask, before: Figures) -> tuple[Figures, Figures]:
-        """How many chosen rows each row's group has had up to it, and each group in the end."""
-        after = before + np.bincount(self.numbered[chosen], minlength=self.count)
-        return self.in_rows(running(self.groups, chosen[self.order], before)), after
+        """How many chosen rows each row's group has up to it, and each group in the end."""
+        signs = chosen if self.signs is None else np.where(chosen, self.signs, 0)
+        found = running(self.groups, signs[self.order], before)
+        return self.in_rows(found), self.last(found, before)
+
+    def last(self, figures: Figures, before: Figures) -> Figures:
+        """Of figures of rows by group the last of each group; what it was before, of one without rows."""
+        after = before.copy()
+        after[self.groups] = figures  # of a group's rows the last is written last
+        return after
 
 
 def longer(figures: Figures, count: int, first: int = 0) -> Figures:
@@ -80,6 +96,13 @@ class RunningFigure(Protocol):
         """The value of each row's group when the row has come."""
 
 
+class RetractableFigure(RunningFigure, Protocol):
+    """One of rows that come and go."""
+
+    def keep(self, alive: Mask) -> None:
+        """Forget all groups but these."""
+
+
 @stored_as("group.count", version=1)
 @dataclass(slots=True)
 class RunningCount:
@@ -88,6 +111,9 @@ class RunningCount:
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:  # noqa: ARG002
         found, self.counts = rows.counted(_all_known(rows, arguments), longer(self.counts, rows.count))
         return bigints(found)
+
+    def keep(self, alive: Mask) -> None:
+        self.counts = self.counts[alive]
 
 
 @stored_as("group.count_distinct", version=1)
@@ -106,14 +132,14 @@ class RunningDistinct:
         numbered = self.values.number(distinct_keys(arguments, len(rows.numbered)), arguments)
         chosen = np.flatnonzero(_all_known(rows, arguments))
         pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
-        pairs, first = np.unique(pairs, return_index=True)
+        pairs, first = first_rows(pairs)
         new = np.ones(len(pairs), np.bool_)
         for run in self.met:
             places = np.minimum(np.searchsorted(run, pairs), len(run) - 1)
             new &= run[places] != pairs
         begins = np.zeros(len(rows.numbered), np.bool_)
         begins[chosen[first[new]]] = True
-        self._meet(pairs[new])
+        self._meet(np.sort(pairs[new]))
         found, self.counts = rows.counted(begins, longer(self.counts, rows.count))
         return bigints(found)
 
@@ -152,15 +178,16 @@ class RunningSum:
         chosen = _all_known(rows, arguments)
         counts, self.counts = rows.counted(chosen, longer(self.counts, rows.count))
         values = np.where(chosen, whole_numbers(arguments[0]), 0)
-        upper, self.upper = _summed(rows, values >> _LOW_BITS, self.upper)
-        lower, self.lower = _summed(rows, values & (2**_LOW_BITS - 1), self.lower)
+        signs = 1 if rows.signs is None else rows.signs
+        upper, self.upper = _summed(rows, signs * (values >> _LOW_BITS), self.upper)
+        lower, self.lower = _summed(rows, signs * (values & (2**_LOW_BITS - 1)), self.lower)
         upper, lower = upper + (lower >> _LOW_BITS), lower & (2**_LOW_BITS - 1)
         valid = counts > 0
         wide = (upper < -(2**31)) | (upper >= 2**31)
         sums = (upper << _LOW_BITS) | lower
         if call.name.lower() == "sum":
             convert = declared(call.columns[0].type)
-            for place in np.flatnonzero(wide):
+            for place in np.flatnonzero(wide if rows.tells is None else wide & rows.tells):
                 # It does not fit its column: the error of the row form.
                 assert convert is not None
                 convert((int(upper[place]) << _LOW_BITS) + int(lower[place]))
@@ -172,14 +199,15 @@ class RunningSum:
             means[place] = ((int(upper[place]) << _LOW_BITS) + int(lower[place])) / int(divisors[place])
         return doubles(means, valid)
 
+    def keep(self, alive: Mask) -> None:
+        self.counts, self.upper, self.lower = self.counts[alive], self.upper[alive], self.lower[alive]
+
 
 def _summed(rows: GroupedRows, values: Figures, before: Figures) -> tuple[Figures, Figures]:
     """The running sums of rows, and those of groups in the end."""
     before = longer(before, rows.count)
     sums = running_sums(rows.groups, values[rows.order], before)
-    after = before.copy()
-    after[rows.groups] = sums  # of a group's rows the last is written last
-    return rows.in_rows(sums), after
+    return rows.in_rows(sums), rows.last(sums, before)
 
 
 @kernel
@@ -213,8 +241,7 @@ class RunningExtreme:
         values = np.where(chosen, whole_numbers(arguments[0]), beyond)
         before = longer(self.best, rows.count, beyond)
         found = running_extremes(rows.groups, values[rows.order], before, greatest)
-        self.best = before
-        self.best[rows.groups] = found
+        self.best = rows.last(found, before)
         valid, kind = counts > 0, arrow_type(call.columns[0].type)
         width = np.int32 if kind.bit_width == 32 else np.int64
         return fixed_width(rows.in_rows(found).astype(width), None if valid.all() else valid, kind)
@@ -230,6 +257,12 @@ def running_figure(call: AggregateCall) -> RunningFigure | None:
     if name in ("min", "max") and kinds[0] in _ORDERED:
         return RunningExtreme()
     return None
+
+
+def retractable_figure(call: AggregateCall) -> RetractableFigure | None:
+    """The same of rows that come and go: values that were less than the greatest may be that again."""
+    figure = running_figure(call)
+    return figure if isinstance(figure, RunningCount | RunningSum) else None
 
 
 def _all_known(rows: GroupedRows, arguments: Sequence[pa.Array]) -> Mask:

@@ -30,9 +30,14 @@ class GroupChanges(Operator):
 
     @property
     def by_rows(self) -> bool:
-        """Is there no kernel for it?"""
+        """Are there no kernels for the types of its arguments?"""
         kinds = {argument.type.kind for call in self.calls for argument in call.arguments}
-        return self.retracts or not kinds.isdisjoint((Kind.ANY, Kind.NULL, Kind.PERIOD))
+        return not kinds.isdisjoint((Kind.ANY, Kind.NULL, Kind.PERIOD))
+
+    @property
+    def one_cell(self) -> bool:
+        """Is it all in one cell, and are its rows numbered anew?"""
+        return self.retracts or self.by_rows
 
 
 def _words(group: GroupChanges) -> Description:
@@ -47,14 +52,14 @@ def _columns_read(group: GroupChanges) -> ColumnsRead:
 
 def _keys(group: GroupChanges) -> tuple[Keys, ...] | None:
     """Both halves of an update are read together, though they may be of two groups."""
-    return None if group.by_rows else (tuple(item.expr for item in group.group_by),)
+    return None if group.one_cell else (tuple(item.expr for item in group.group_by),)
 
 
 def _keys_below(group: GroupChanges, node: Node, _: QueryGraph, keys: Keys) -> KeysBelow | None:
     """Keys over its groups, as keys over what it reads."""
     groups = {item.name: item.expr for item in group.group_by}
     read = {name for key in keys for name in columns_of(key)}
-    if group.by_rows or not read <= groups.keys():
+    if group.one_cell or not read <= groups.keys():
         return None
     below = tuple(transform(k, lambda e: groups[e.name] if isinstance(e, ColumnRef) else None) for k in keys)
     return ((node.inputs[0], below),)
@@ -72,7 +77,7 @@ KINDS = (
         keys_below=_keys_below,
         history_us=lambda *_: None,
         # Both halves of an update have the number of the tuple that makes it.
-        seq_bits=lambda group, bits, *_: SEQ_BITS if group.by_rows else bits,
+        seq_bits=lambda group, bits, *_: SEQ_BITS if group.one_cell else bits,
         step="slicemill.operators.group_changes.step:group_changes",
     ),
 )

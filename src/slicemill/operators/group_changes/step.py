@@ -18,6 +18,7 @@ from slicemill.columns.intervals import last_of_each
 from slicemill.columns.keys import Keys, distinct_keys
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.operators.context import StepContext
+from slicemill.operators.group_changes.retracting import RetractingGroupsStep, retracting_groups
 from slicemill.operators.group_changes.rows import changing_groups
 from slicemill.operators.group_changes.running import Figures, GroupedRows, RunningFigure, running_figure
 from slicemill.operators.group_changes.spec import GroupChanges
@@ -138,7 +139,10 @@ def _fresh(operator: GroupChanges) -> GroupChangesState:
     return GroupChangesState(Keys(), [running_figure(call) for call in operator.calls])
 
 
-def group_changes(operator: GroupChanges, context: StepContext) -> GroupChangesStep | RowStep:
-    if operator.by_rows:
-        return row_step(changing_groups(operator, context), context)
-    return GroupChangesStep(operator, context)
+def group_changes(
+    operator: GroupChanges, context: StepContext
+) -> GroupChangesStep | RetractingGroupsStep | RowStep:
+    if not operator.one_cell:
+        return GroupChangesStep(operator, context)
+    kept = None if operator.by_rows else retracting_groups(operator, context)
+    return kept or row_step(changing_groups(operator, context), context)

@@ -1,0 +1,167 @@
+"""GROUP BY over a changelog: the values of groups at each change, where all calls have figures (`running`).
+
+Both halves of an update are one change. It is told once if both are of one group, and of two groups in turn:
+
+    _op             group   value      sum   told
+    insert          a       5          5     insert a 5
+    update_before   a       5          0
+    update_after    a       7          7     update a from 5 to 7
+    update_before   a       7          -     delete a 7: it has no rows
+    update_after    b       7          7     insert b 7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from slicemill.columns.changes import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    adds,
+    ops_of,
+    same_values,
+    with_ops,
+)
+from slicemill.columns.intervals import last_of_each
+from slicemill.columns.keys import Keys, distinct_keys
+from slicemill.operators.context import StepContext
+from slicemill.operators.group_changes.running import (
+    Figures,
+    GroupedRows,
+    Mask,
+    RetractableFigure,
+    longer,
+    retractable_figure,
+)
+from slicemill.operators.group_changes.spec import GroupChanges
+from slicemill.operators.partitioned import Columns
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
+from slicemill.storage.codec import stored_as
+
+_FORGOTTEN = 1_000  # so many groups without rows at least are forgotten together
+
+
+@stored_as("group_changes.retracting", version=1)
+@dataclass(slots=True)
+class RetractingGroupsState:
+    """Groups; by their numbers how many rows they have, and what was told last; figures of calls."""
+
+    figures: list[RetractableFigure]
+    keys: Keys = field(default_factory=Keys)
+    rows: Figures = field(default_factory=lambda: np.zeros(0, np.int64))
+    told: pa.Table | None = None
+    next_seq: int = 0
+
+
+class RetractingGroupsStep:
+    """Rows that come and go."""
+
+    def __init__(self, operator: GroupChanges, context: StepContext, state: RetractingGroupsState) -> None:
+        (schema,) = context.schemas
+        self.state = state
+        self._calls = operator.calls
+        keys = [item.expr for item in operator.group_by]
+        self._columns = Columns([keys, *(call.arguments for call in operator.calls)], schema)
+        self._values = [column.name for call in operator.calls for column in call.columns]
+        self._names = [*(item.name for item in operator.group_by), *self._values]
+        self._grouped = bool(operator.group_by)
+        self._schema = with_system_columns(to_arrow(context.node.schema))
+
+    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
+        table, state = tables[0], self.state
+        if not table.num_rows:
+            return self._schema.empty_table(), complete[0]
+        ops = ops_of(table)
+        groups_of, *arguments = self._columns.of(table)
+        numbered = state.keys.number(distinct_keys(groups_of, len(ops)), groups_of)
+        tells, halves = np.ones(len(ops), np.bool_), np.flatnonzero(ops == UPDATE_BEFORE)
+        tells[halves] = numbered[halves] != numbered[halves + 1]
+        signs = np.where(adds(ops), np.int64(1), np.int64(-1))
+        rows = GroupedRows.of(numbered, len(state.keys) or 1, signs, tells)
+        sizes_before = longer(state.rows, rows.count)
+        sizes, state.rows = rows.counted(np.ones(len(ops), np.bool_), sizes_before)
+        values = [
+            figure.run(rows, given, call)
+            for figure, given, call in zip(state.figures, arguments, self._calls, strict=True)
+        ]
+        now = pa.table([*state.keys.values(numbered), *values], names=self._names)
+        known = 0 if state.told is None else state.told.num_rows
+        told = now if state.told is None else pa.concat_tables([state.told, now])
+        # The changes that are told, by group: where what was told before them is, and whether there was any.
+        order = rows.order[tells[rows.order]]
+        groups = numbered[order]
+        first = np.ones(len(order), np.bool_)
+        first[1:] = groups[1:] != groups[:-1]
+        before = np.where(first, groups, known + np.roll(order, 1))
+        is_ = sizes[order] > 0 if self._grouped else np.ones(len(order), np.bool_)
+        there = sizes_before[groups] > 0 if self._grouped else groups < known
+        was = np.where(first, there, np.roll(is_, 1))
+        made = self._changes(table, ops, told.combine_chunks(), order, before, known + order, was, is_)
+        latest, last = np.arange(rows.count), last_of_each(groups)
+        latest[groups[last]] = known + order[last]
+        state.told = told.take(pa.array(latest)).combine_chunks()
+        self._forget()
+        return made, complete[0]
+
+    def _changes(
+        self,
+        table: pa.Table,
+        ops: NDArray[np.int8],
+        told: pa.Table,
+        order: Figures,
+        before: Figures,
+        after: Figures,
+        was: Mask,
+        is_: Mask,
+    ) -> pa.Table:
+        both = np.flatnonzero(was & is_)
+        same = np.ones(len(both), np.bool_)
+        for name in self._values:
+            same &= same_values(told.column(name), before[both], after[both])
+        was, is_ = was.copy(), is_.copy()
+        was[both[same]] = is_[both[same]] = False
+        arranged = np.argsort(order)
+        order, was, is_ = order[arranged], was[arranged], is_[arranged]
+        chosen = np.stack([was, is_], axis=1).reshape(-1)
+        kinds = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
+        places = np.stack([before[arranged], after[arranged]], axis=1).reshape(-1)[chosen]
+        # What an update tells has the time of its second half.
+        causes = pa.array(np.repeat(order + (ops[order] == UPDATE_BEFORE), 2)[chosen])
+        first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(places)
+        system = {TS: table.column(TS).take(causes), SEQ: np.arange(first, self.state.next_seq)}
+        system[ARRIVAL] = table.column(ARRIVAL).take(causes)
+        rows = told.take(pa.array(places))
+        made = pa.table([*system.values(), *rows.columns], names=[*system, *self._names])
+        return with_ops(made, kinds.reshape(-1)[chosen].astype(np.int8)).cast(self._schema)
+
+    def _forget(self) -> None:
+        """Forget groups without rows, when they are many."""
+        state = self.state
+        alive = state.rows > 0
+        dead = len(alive) - int(np.count_nonzero(alive))
+        if self._grouped and dead >= max(_FORGOTTEN, len(alive) // 2):
+            assert state.told is not None, "what was told is kept in each run"
+            state.keys.keep(alive)
+            state.rows, state.told = state.rows[alive], state.told.filter(pa.array(alive))
+            for figure in state.figures:
+                figure.keep(alive)
+
+    def due(self) -> int | None:
+        return None
+
+
+def retracting_groups(operator: GroupChanges, context: StepContext) -> RetractingGroupsStep | None:
+    """The step, if all calls have figures, and the state is not one of rows."""
+    if isinstance(context.state, RetractingGroupsState):
+        return RetractingGroupsStep(operator, context, context.state)
+    figures = [figure for call in operator.calls if (figure := retractable_figure(call)) is not None]
+    if context.state is not None or not figures or len(figures) < len(operator.calls):
+        return None
+    return RetractingGroupsStep(operator, context, RetractingGroupsState(figures))
