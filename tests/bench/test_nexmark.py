@@ -9,16 +9,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from slicemill_lab.bench.inputs.nexmark_answers import ANSWERS
-from slicemill_lab.bench.inputs.nexmark_files import write_files
+from slicemill_lab.bench.inputs.nexmark_files import write_csv, write_files
 from slicemill_lab.bench.inputs.nexmark_queries import ARRIVING, NAMES, event_tables
 from slicemill_lab.bench.measuring.process_tree import Usage
 from slicemill_lab.bench.nexmark import TOGETHER, NexmarkSizes, compare, played, tables
 from slicemill_lab.bench.rivals.nexmark_comparison import (
+    FLINK,
     OURS,
     SPARK,
     NexmarkComparison,
     NexmarkPhase,
 )
+from slicemill_lab.bench.rivals.nexmark_on_flink import FLINK_STREAMS, ON_FLINK, REFUSED
 from slicemill_lab.bench.rivals.nexmark_on_spark import ON_SPARK
 
 ROOT = Path(__file__).parents[2]
@@ -66,13 +68,39 @@ def test_every_query_has_a_form_for_spark_and_says_why_it_is_none_of_streams() -
     assert all(query.note for query in ON_SPARK.values() if query.mode == "batch")
 
 
+def test_every_query_has_a_form_for_flink_or_a_reason_why_there_is_none() -> None:
+    assert sorted([*ON_FLINK, *REFUSED]) == list(NAMES)
+    assert all(REFUSED.values())
+
+
+def test_files_for_flink_have_the_same_rows_without_the_last_one(tmp_path: Path) -> None:
+    files = write_files(tmp_path, rate=100, events_per_file=500, warm=1, measured=2)
+    write_csv(tmp_path / "csv", files, ROOT)
+    lines = {
+        stream: [
+            (tmp_path / "csv" / stream / f"{kind}.csv").read_text().splitlines() for kind in ("warm", "all")
+        ]
+        for stream in FLINK_STREAMS
+    }
+    assert {stream: [len(part) for part in parts] for stream, parts in lines.items()} == {
+        "person": [10, 30],
+        "auction": [30, 90],
+        "bid": [460, 1380],
+        "side": [10, 10],
+    }
+    assert lines["auction"][0][0].endswith("1970-01-01 00:00:00.010000")
+    found = files.expected(ROOT, {name: ANSWERS[name] for name in ("q00", "q07", "q15")}, ended=True)
+    assert found == {"q00": 1380, "q07": 2, "q15": 1}
+
+
 def test_rows_per_second_are_compared_where_one_had_more_rows(tmp_path: Path) -> None:
     with ExitStack() as programs:
         files = write_files(tmp_path, rate=100, events_per_file=50, warm=1, measured=1)
         comparison = NexmarkComparison(tmp_path, ROOT, files, programs)
     comparison.best["q04", OURS] = NexmarkPhase(100, Usage(cpu_s=1.0), 0.0)
     comparison.best["q04", SPARK] = NexmarkPhase(200, Usage(cpu_s=8.0), 0.0)
-    assert comparison.times_spark("q04") == pytest.approx(4)
+    assert comparison.times(SPARK, "q04") == pytest.approx(4)
+    assert comparison.times(FLINK, "q04") is None and comparison.all_times(FLINK, ["q04"]) == {}
     assert comparison.figures()["q04, Spark"]["rows_per_cpu_s"] == 25
 
 

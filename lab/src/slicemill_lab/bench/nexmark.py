@@ -1,11 +1,12 @@
-"""The 24 queries of NEXMark, each alone, all in one mill, and beside Spark.
+"""The 24 queries of NEXMark, each alone, all in one mill, and beside Spark and Flink.
 
 *In process*: a mill over workers in this process takes the same events, a second of event time in a run. The
 first events compile what is needed, and are not measured. Rounds alternate, and the best of each counts. Each
 query gives as many rows beside the others as alone.
 
 *Programs*: slicemill and Spark take the same Parquet files, each in a program of its own
-(`rivals/nexmark_comparison.py`). Rows are counted by both and by DuckDB. Flink is not among them.
+(`rivals/nexmark_comparison.py`). Flink, where it can be installed, takes the same rows as CSV: its package
+has no reader of Parquet. Rows are counted by all and by DuckDB.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.files.comparison import tell
 from slicemill_lab.bench.inputs.nexmark_files import write_files
 from slicemill_lab.bench.inputs.nexmark_queries import NAMES, event_tables, script
-from slicemill_lab.bench.rivals.nexmark_comparison import OURS, SPARK, NexmarkComparison
+from slicemill_lab.bench.live.flink import VERSION, flink_python
+from slicemill_lab.bench.rivals.nexmark_comparison import FLINK, OURS, SPARK, NexmarkComparison
+from slicemill_lab.bench.rivals.nexmark_on_flink import ON_FLINK, REFUSED
 from slicemill_lab.bench.rivals.nexmark_on_spark import ON_SPARK
 from slicemill_lab.bench.startup import example_root
 from slicemill_lab.claims import Claim, at_least, at_most, timed
@@ -77,22 +80,23 @@ FILE_SIZES: Mapping[Scale, FileSizes] = {
 
 
 def run(scale: Scale) -> Result:
-    inside, beside = compare(SIZES[scale], NAMES), beside_spark(FILE_SIZES[scale], NAMES, _WARM)
+    inside, beside = compare(SIZES[scale], NAMES), beside_others(FILE_SIZES[scale], NAMES, _WARM)
     return Result((*inside.claims, *beside.claims), {**inside.figures, **beside.figures})
 
 
-def beside_spark(sizes: FileSizes, names: Sequence[str], warm: Sequence[str] = ()) -> Result:
-    """Each query by slicemill and by Spark over the same files, and all of them in one mill."""
+def beside_others(sizes: FileSizes, names: Sequence[str], warm: Sequence[str] = ()) -> Result:
+    """Each query by slicemill, Spark and Flink over the same rows, and all of them in one mill."""
+    flink, missing = flink_python()
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name, ExitStack() as programs:
         folder = Path(name)
         files = write_files(folder / "input", sizes.rate, sizes.events_per_file, sizes.warm, sizes.measured)
-        comparison = NexmarkComparison(folder, example_root(), files, programs)
+        comparison = NexmarkComparison(folder, example_root(), files, programs, flink)
         comparison.run(warm, 1)
         comparison.best.clear()
         comparison.run(names, sizes.rounds)
         comparison.run_ours(TOGETHER, names, sizes.rounds)
     wrong = "; ".join(f"{query}: {what}" for query, what in comparison.wrong.items())
-    claims = [at_most("results too many or missing, slicemill and Spark", len(comparison.wrong), 0, wrong)]
+    claims = [at_most("results too many or missing, all systems", len(comparison.wrong), 0, wrong)]
     claims += [_times_spark(comparison, name) for name in names if ON_SPARK[name].mode != "batch"]
     dearest = max(names, key=lambda name: comparison.best[name, OURS].usage.cpu_s)
     ours_s, most_s = (comparison.best[each, OURS].usage.cpu_s for each in (TOGETHER, dearest))
@@ -105,13 +109,16 @@ def beside_spark(sizes: FileSizes, names: Sequence[str], warm: Sequence[str] = (
                 "from the first files on",
                 **comparison.figures(),
                 "all together / the dearest": f"{ours_s / most_s:.2f} ({dearest})",
-                "times Spark": {name: round(comparison.times_spark(name), 2) for name in names},
+                "times Spark": comparison.all_times(SPARK, names),
+                "times Flink": comparison.all_times(FLINK, names),
                 "on Spark": {
                     name: f"{ON_SPARK[name].mode}{': ' if ON_SPARK[name].note else ''}{ON_SPARK[name].note}"
                     for name in names
                 },
-                "Flink": "not measured: its package on PyPI has no reader of Parquet, and its side of these "
-                "queries is not written",
+                "on Flink": {
+                    name: ON_FLINK[name].note if name in ON_FLINK else REFUSED[name] for name in names
+                },
+                "Flink": f"not measured: {missing}" if flink is None else f"version {VERSION}, from CSV",
             }
         },
     )
@@ -120,7 +127,9 @@ def beside_spark(sizes: FileSizes, names: Sequence[str], warm: Sequence[str] = (
 def _times_spark(comparison: NexmarkComparison, name: str) -> Claim:
     ours, spark = (comparison.best[name, system].usage.cpu_s for system in (OURS, SPARK))
     what = f"{name}: rows per CPU second, times Spark's"
-    return timed(at_least(what, comparison.times_spark(name), 2, f"{spark:.2f} s, {ours:.2f} s"))
+    ratio = comparison.times(SPARK, name)
+    assert ratio is not None, "Spark runs all of them"
+    return timed(at_least(what, ratio, 2, f"{spark:.2f} s, {ours:.2f} s"))
 
 
 def compare(sizes: NexmarkSizes, names: Sequence[str]) -> Result:
@@ -211,11 +220,19 @@ def tables(result: Result) -> Sequence[Table]:
 
 
 def _beside(programs: Mapping[str, Any]) -> Table:
-    table = Table("query", f"{OURS}, CPU s", f"{SPARK}, CPU s", f"times {SPARK}", f"on {SPARK}")
+    systems = (OURS, SPARK, FLINK)
+    table = Table(
+        "query", *(f"{system}, CPU s" for system in systems), "times Spark", "times Flink", "on Spark"
+    )
     for name, ratio in programs["times Spark"].items():
-        ours, spark = (f"{programs[f'{name}, {system}']['cpu_s']:.2f}" for system in (OURS, SPARK))
-        table.add_row(name, ours, spark, f"{ratio:.2f}", programs["on Spark"][name])
+        phases = [programs.get(f"{name}, {system}") for system in systems]
+        seconds = ["" if phase is None else f"{phase['cpu_s']:.2f}" for phase in phases]
+        flink = programs["times Flink"].get(name)
+        shown = "" if flink is None else f"{flink:.2f}"
+        table.add_row(name, *seconds, f"{ratio:.2f}", shown, programs["on Spark"][name])
     return table
 
 
-BENCHMARK = Benchmark("NEXMark's 24 queries, each alone, all together, and beside Spark", run, tables)
+BENCHMARK = Benchmark(
+    "NEXMark's 24 queries, each alone, all together, and beside Spark and Flink", run, tables
+)

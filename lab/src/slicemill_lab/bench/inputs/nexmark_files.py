@@ -42,8 +42,11 @@ class NexmarkFiles:
     warm_rows: int
     rows: int
 
-    def expected(self, root: Path, answers: Mapping[str, str]) -> dict[str, int]:
-        """How many rows each of the answers has; `root` is where the examples are."""
+    def expected(self, root: Path, answers: Mapping[str, str], *, ended: bool = False) -> dict[str, int]:
+        """How many rows each of the answers has; `root` is where the examples are.
+
+        With `ended`, input ends with the last but one file of each stream.
+        """
         found: dict[str, int] = {}
         with duckdb.connect(config={"threads": 1}) as database:
             database.execute("SET TimeZone = 'UTC'")
@@ -55,10 +58,32 @@ class NexmarkFiles:
                     database.execute(f"CREATE OR REPLACE VIEW {stream} AS FROM read_parquet({listed})")
                 database.execute(OFFER.replace("CREATE", "CREATE OR REPLACE"))
                 for name, answer in answers.items():
-                    if (name in _WITH_OPEN_WINDOWS) != closing:
+                    if (ended or name in _WITH_OPEN_WINDOWS) != closing:
                         counted = database.execute(f"SELECT count(*) FROM ({answer})").fetchall()
                         found[name] = int(counted[0][0])
         return found
+
+
+def write_csv(folder: Path, files: NexmarkFiles, root: Path) -> None:
+    """The same rows for who has no Parquet: `warm.csv`, and `all.csv` without the last one, of each stream.
+
+    A reader whose input ends needs none that closes windows. The table of the examples is there as well.
+    """
+    with duckdb.connect(config={"threads": 1}) as database:
+        database.execute("SET TimeZone = 'UTC'")
+        texts = {
+            (stream, kind): f"FROM read_parquet({[str(path) for path in paths]})"
+            for stream, warm in files.warm.items()
+            for kind, paths in (("warm", warm), ("all", [*warm, *files.measured[stream][:-1]]))
+        }
+        texts |= {("side", kind): f"FROM '{root / FOLDER / 'side.csv'}'" for kind in ("warm", "all")}
+        for (stream, kind), text in texts.items():
+            (folder / stream).mkdir(parents=True, exist_ok=True)
+            times = [name for name in ("ts", "expires") if f"{name} TIMESTAMP" in COLUMNS.get(stream, "")]
+            plain = ", ".join(f"CAST({name} AS TIMESTAMP) AS {name}" for name in times)
+            rows = f"SELECT *{f' REPLACE ({plain})' if times else ''} {text}"
+            options = "HEADER false, TIMESTAMPFORMAT '%Y-%m-%d %H:%M:%S.%f'"
+            database.execute(f"COPY ({rows}) TO '{folder / stream / kind}.csv' ({options})")
 
 
 def write_files(folder: Path, rate: int, events_per_file: int, warm: int, measured: int) -> NexmarkFiles:

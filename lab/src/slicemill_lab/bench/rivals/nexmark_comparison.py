@@ -1,4 +1,4 @@
-"""NEXMark's queries over the same files, by slicemill and by Spark, each in a program of its own.
+"""NEXMark's queries over the same files, by slicemill, Spark and Flink, each in a program of its own.
 
 A query takes the first files, which warm it up, and is measured from then on: processor seconds of all its
 processes until the results of all other files are committed. Systems take turns, and the best round counts.
@@ -17,17 +17,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from slicemill.engine.java import ensure_java_home
 from slicemill.errors import SlicemillError
 from slicemill_lab.bench.files.comparison import tell
 from slicemill_lab.bench.inputs.bids import Feed
 from slicemill_lab.bench.inputs.nexmark_answers import ANSWERS
-from slicemill_lab.bench.inputs.nexmark_files import COLUMNS, NexmarkFiles
+from slicemill_lab.bench.inputs.nexmark_files import COLUMNS, NexmarkFiles, write_csv
 from slicemill_lab.bench.inputs.nexmark_queries import FOLDER, script
 from slicemill_lab.bench.live.processes import Program
 from slicemill_lab.bench.measuring.process_tree import Usage, measured
+from slicemill_lab.bench.rivals.nexmark_on_flink import FLINK_STREAMS, FLINK_VIEWS, ON_FLINK
 from slicemill_lab.bench.rivals.nexmark_on_spark import ON_SPARK, answer_on_spark
 
-OURS, SPARK = "slicemill", "Spark"
+OURS, SPARK, FLINK = "slicemill", "Spark", "Flink"
+_FLINK_PROGRAM = str(Path(__file__).with_name("nexmark_flink_side.py"))
 # Its windows are those of the clock, which nobody can foresee.
 BY_CLOCK = "q12"
 _SINK = " WITH (sink = 'parquet:out/nexmark/q10')"
@@ -48,19 +51,23 @@ class NexmarkPhase:
 
 @dataclass(slots=True)
 class NexmarkComparison:
-    """Programs of both systems over some files, and the best phase of each query."""
+    """Programs of the systems over some files, and the best phase of each query.
+
+    `flink_python` is the Python that has Flink, if there is one.
+    """
 
     folder: Path
     root: Path
     files: NexmarkFiles
     programs: ExitStack
+    flink_python: Path | None = None
     best: dict[tuple[str, str], NexmarkPhase] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
     _running: dict[str, Program] = field(default_factory=dict)
     _runs: int = 0
 
     def run(self, names: Sequence[str], rounds: int) -> None:
-        """Each query by both, in turns."""
+        """Each query by all of them, in turns."""
         known = [name for name in names if name != BY_CLOCK]
         ours = self.files.expected(self.root, {name: ANSWERS[name] for name in known})
         spark = self.files.expected(self.root, {name: answer_on_spark(name) for name in known})
@@ -68,6 +75,8 @@ class NexmarkComparison:
             for _ in range(rounds):
                 self._phase(name, OURS, self.our_job((name,)), ours)
                 self._phase(name, SPARK, self.spark_job(name), spark)
+                if self.flink_python is not None and name in ON_FLINK:
+                    self._flink_phase(name)
 
     def run_ours(self, title: str, names: Sequence[str], rounds: int) -> None:
         """Several queries in one mill."""
@@ -97,6 +106,45 @@ class NexmarkComparison:
             "side": str(self.root / FOLDER / "side.csv"),
         }
 
+    def _flink_phase(self, name: str) -> None:
+        """It takes the first files, and then all, as files that end."""
+        folder = self.folder / "csv"
+        if not folder.exists():
+            write_csv(folder, self.files, self.root)
+        program = self._program(FLINK)
+        job = {
+            "name": name,
+            "text": ON_FLINK[name].text,
+            "streams": dict(FLINK_STREAMS),
+            "views": dict(FLINK_VIEWS),
+            "folder": str(folder),
+            # Counting is a query of its own, over the same files: once is enough.
+            "count": (name, FLINK) not in self.best,
+        }
+        program.say(json.dumps(job))
+        _expect(program, "first")
+        with measured(program.pid) as usage:
+            program.say("")
+            _expect(program, "done")
+        load = os.getloadavg()[0]
+        counts: dict[str, int] = json.loads(program.line(_PATIENCE_S))
+        known = {name: ANSWERS[name]} if name != BY_CLOCK else {}
+        self._hold(FLINK, counts, self.files.expected(self.root, known, ended=True))
+        rows = self.files.warm_rows + self.files.rows - len(self.files.warm)
+        self._keep(name, FLINK, NexmarkPhase(rows, usage, load))
+
+    def _hold(self, system: str, counts: Mapping[str, int], expected: Mapping[str, int]) -> None:
+        for query, right in expected.items():
+            if counts.get(query, right) != right:
+                self.wrong[f"{query}, {system}"] = f"{counts[query]} rows instead of {right}"
+
+    def _keep(self, name: str, system: str, phase: NexmarkPhase) -> None:
+        """The phase, if it is the best so far."""
+        tell(f"{name}, {system}: {phase.usage.cpu_s:.2f} CPU s, {phase.usage.wall_s:.1f} s")
+        known = self.best.get((name, system))
+        if known is None or phase.usage.cpu_s < known.usage.cpu_s:
+            self.best[name, system] = phase
+
     def _phase(self, name: str, system: str, job: Mapping[str, Any], expected: Mapping[str, int]) -> None:
         self._runs += 1
         folder = self.folder / f"run-{self._runs}"
@@ -116,29 +164,35 @@ class NexmarkComparison:
         load = os.getloadavg()[0]
         counts: dict[str, int] = json.loads(program.line(_PATIENCE_S))
         shutil.rmtree(folder, ignore_errors=True)
-        for query, right in expected.items():
-            if counts.get(query, right) != right:
-                self.wrong[f"{query}, {system}"] = f"{counts[query]} rows instead of {right}"
+        self._hold(system, counts, expected)
         batch = system == SPARK and ON_SPARK[name].mode == "batch"
         # A batch query reads all files.
         phase = NexmarkPhase(self.files.rows + (self.files.warm_rows if batch else 0), usage, load)
-        tell(f"{name}, {system}: {usage.cpu_s:.2f} CPU s, {usage.wall_s:.1f} s")
-        known = self.best.get((name, system))
-        if known is None or usage.cpu_s < known.usage.cpu_s:
-            self.best[name, system] = phase
+        self._keep(name, system, phase)
 
     def _program(self, system: str) -> Program:
         if system not in self._running:
             tell(f"starting {system}")
             command = [sys.executable, "-m", "slicemill_lab.bench.rivals.nexmark_side", system.lower()]
-            self._running[system] = program = Program(system, command, self.folder)
+            environment: dict[str, str] = {}
+            if system == FLINK:
+                # It has nothing of slicemill, and what lies beside the program is no package of its own.
+                command = [str(self.flink_python), _FLINK_PROGRAM]
+                environment = {"PYTHONPATH": "", "PYTHONSAFEPATH": "1", "JAVA_HOME": str(ensure_java_home())}
+            self._running[system] = program = Program(system, command, self.folder, environment)
             self.programs.callback(program.stop)
         return self._running[system]
 
-    def times_spark(self, name: str) -> float:
-        """Rows per processor second, times those of Spark."""
-        ours, spark = self.best[name, OURS], self.best[name, SPARK]
-        return (spark.usage.cpu_s / spark.rows) / (ours.usage.cpu_s / ours.rows)
+    def times(self, system: str, name: str) -> float | None:
+        """Rows per processor second, times those of another system, if it has run the query."""
+        ours, other = self.best[name, OURS], self.best.get((name, system))
+        if other is None:
+            return None
+        return (other.usage.cpu_s / other.rows) / (ours.usage.cpu_s / ours.rows)
+
+    def all_times(self, system: str, names: Sequence[str]) -> dict[str, float]:
+        """The same of all queries that the system has run, to be shown."""
+        return {name: round(ratio, 2) for name in names if (ratio := self.times(system, name)) is not None}
 
     def figures(self) -> dict[str, Any]:
         return {f"{name}, {system}": phase.figures() for (name, system), phase in self.best.items()}
