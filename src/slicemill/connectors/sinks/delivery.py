@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -110,8 +111,9 @@ class SinkDelivery:
         if other := self._of_other_columns(waiting):
             last = other[-1].number
             self.cursor.advance(last)
-        for epochs in ranges(waiting[len(other) :], enough):
-            last = self._hand_over(epochs)
+        for _, same in groupby(waiting[len(other) :], key=lambda epoch: id(self._log.columns_at(epoch.number))):
+            for epochs in ranges(same, enough):
+                last = self._hand_over(epochs)
         self._last = last
 
     def _of_other_columns(self, waiting: list[Epoch]) -> list[Epoch]:
