@@ -102,6 +102,10 @@ class SinkDelivery:
 
     def _deliver_new(self) -> None:
         last = self._resumed() if self._last is None else self._last
+        if last < 0 <= self._log.begun_after:  # it never had what was there before the table of now
+            last = self._log.begun_after
+            if self.cursor.epoch < last:
+                self.cursor.advance(last)
         # Set again below, after each step that went well.
         self._last = None
         enough = 1 if self.sink.per_epoch else _ROWS_PER_DELIVERY

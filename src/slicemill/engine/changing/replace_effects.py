@@ -38,7 +38,7 @@ def foretold(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffe
     if replaced:
         after = in_force([*home.statements, *entries])
         catalog, replacing = with_users(catalog, replaced, after, bound.source)
-        return effects_of(running, running.planned(catalog, replacing.past), catalog, replacing)
+        return effects_of(running, running.planned(catalog, replacing), catalog, replacing)
     new = {entry["name"] for entry in entries}
     names = [statement.name for statement, _ in bound.statements]
     return [

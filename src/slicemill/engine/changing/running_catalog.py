@@ -173,9 +173,9 @@ class RunningCatalog:
         self.plan = plan
         self._run_units(plan, self.catalog)
 
-    def planned(self, catalog: Catalog, again: Collection[str] = ()) -> Plan:
-        """The plan of a catalog, beside what runs; those of `again` begin in the past once more."""
-        apart = queries_apart(catalog, self.home, again)
+    def planned(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
+        """The plan of a catalog, beside what runs."""
+        apart = queries_apart(catalog, self.home, replacing.logs, replacing.past)
         return self.planner.plan(catalog, placed_queries(self.home.units), apart)
 
     def _is_declared(self, name: str) -> bool:
@@ -189,7 +189,7 @@ class RunningCatalog:
         replacing: Replacement = NOTHING_REPLACED,
     ) -> None:
         """Make a new catalog's graph the one that runs."""
-        plan = self.planned(catalog, replacing.past)
+        plan = self.planned(catalog, replacing)
         if replacing.altered:
             refuse_lost_state(self.plan, plan)
         graph, streams = plan.graph, self.dispatcher.streams
