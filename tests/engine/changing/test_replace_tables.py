@@ -128,7 +128,9 @@ class Database:
 
 
 @settings(max_examples=10)
-@given(st.integers(0, 2**32), st.lists(st.tuples(st.integers(0, 5), st.sampled_from(sorted(KINDS))), max_size=3))
+@given(
+    st.integers(0, 2**32), st.lists(st.tuples(st.integers(0, 5), st.sampled_from(sorted(KINDS))), max_size=3)
+)
 @example(0, [(3, "groups"), (0, "HAVING"), (4, "groups")])
 @example(1, [(4, "over a table"), (4, "from the beginning")])
 @example(2, [(5, "from the beginning"), (0, "HAVING")])
@@ -178,7 +180,9 @@ def test_all_who_follow_a_table_come_to_that_of_the_definition_of_now(
             assert seen.rows == expected
             asked = ask("SELECT k, n FROM q", MillService(mill).relation)
             assert Counter(tuple(row.values()) for row in asked.to_pylist()) == expected
-            assert Counter(plain_rows(mill.queries["other"].table(), schema.own)) == table_alone("groups", 0, at)
+            assert Counter(plain_rows(mill.queries["other"].table(), schema.own)) == table_alone(
+                "groups", 0, at
+            )
             mill.close()
 
 
@@ -237,7 +241,9 @@ def test_users_of_a_stream_whose_table_is_replaced_are_over_the_new_one(tmp_path
     CREATE QUERY looked_up AS SELECT s.k, h.n FROM s, held AS h WHERE s.k = h.k;"""
     with opened(tmp_path, DECLARED + over) as mill:
         feed(mill, 0, 7)
-        mill.execute("CREATE OR REPLACE STREAM totals AS SELECT k, count(*) AS n FROM s WHERE k > 0 GROUP BY k")
+        mill.execute(
+            "CREATE OR REPLACE STREAM totals AS SELECT k, count(*) AS n FROM s WHERE k > 0 GROUP BY k"
+        )
         feed(mill, 7, 12)
         assert mill.queries["q"].version == 2 and mill.queries["looked_up"].version == 1
         mill.refresh("held")

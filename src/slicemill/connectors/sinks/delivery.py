@@ -115,7 +115,9 @@ class SinkDelivery:
         if other := self._of_other_columns(waiting):
             last = other[-1].number
             self.cursor.advance(last)
-        for _, same in groupby(waiting[len(other) :], key=lambda epoch: id(self._log.columns_at(epoch.number))):
+        for _, same in groupby(
+            waiting[len(other) :], key=lambda epoch: id(self._log.columns_at(epoch.number))
+        ):
             for epochs in ranges(same, enough):
                 last = self._hand_over(epochs)
         self._last = last

@@ -121,7 +121,9 @@ def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False)
     count, at_us = rows.num_rows, log.end.max_ts
     for name, values in ((TS, [at_us] * count), (SEQ, range(count)), (ARRIVAL, [now_us] * count)):
         place = rows.schema.get_field_index(name)
-        rows = rows.set_column(place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type))
+        rows = rows.set_column(
+            place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type)
+        )
     table = with_ops(rows, np.full(count, DELETE)).cast(with_system_columns(log.columns))
     return Appended(_written(log, "deletes", table, durable), at_us, at_us, now_us)
 

@@ -107,7 +107,11 @@ def joined(
     new = frozenset(written).difference(known)
     if new and reads_changes(plan, home):
         # It is alone in its unit, and what it knew is of no use.
-        return {**without_state(before), **new_fields(plan, home), "output_watermarks": before.fields["output_watermarks"]}
+        return {
+            **without_state(before),
+            **new_fields(plan, home),
+            "output_watermarks": before.fields["output_watermarks"],
+        }
     since = {log: known[log] if log in known else newest_ts(read[log], home) for log in written}
     for log in new:
         passed = _passed(before, read[log])
