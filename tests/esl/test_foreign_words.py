@@ -66,7 +66,7 @@ CASES = [
     (
         "INSERT INTO hot SELECT item, count(*) FROM bid GROUP BY item;",
         "there is no table hot",
-        "CREATE STREAM hot AS SELECT …, or go to a sink: CREATE QUERY hot WITH (sink = 'json:out') AS SELECT …",
+        "CREATE STREAM hot AS SELECT …, or go to a sink: CREATE QUERY hot WITH (sink = 'json:out') AS SELECT",
         "CREATE STREAM hot AS SELECT item, count(*) AS n FROM bid GROUP BY item;",
     ),
     (

@@ -32,8 +32,10 @@ OTHERWISE = {
         "SELECT k, count(*) AS n FROM s GROUP BY k EMIT FINAL",
     ),
     "EMIT EARLY": (
-        "SELECT k, count(*) AS n FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k EMIT EARLY EVERY 2 SECONDS",
-        "SELECT k, count(*) AS n FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k EMIT EARLY EVERY 3 SECONDS",
+        "SELECT k, count(*) AS n FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"
+        " EMIT EARLY EVERY 2 SECONDS",
+        "SELECT k, count(*) AS n FROM s [RANGE 9 SECONDS SLIDE 9 SECONDS] GROUP BY k"
+        " EMIT EARLY EVERY 3 SECONDS",
     ),
     "sessions": (
         "SELECT k, count(*) AS n FROM s GROUP BY k, session_window(at, '5 seconds')",

@@ -14,9 +14,10 @@ the table that they came to, as rows that are inserted, under the number of the 
              changes     │ changes                           rows │ changes
 
 So whoever reads from the beginning gets what makes the table of now. Whoever has read some of the epochs that
-are gone (`missed`) has to begin anew. Where the definition of a changelog is replaced, an epoch deletes all rows
-of its table, and the table begins anew behind it (`begun_after`). Who has read some of what was before reads
-the deletes; from the beginning (-1) all of that is left out, as it comes to nothing. Only `HomeState.apply` changes an index; any thread may read it.
+are gone (`missed`) has to begin anew. Where the definition of a changelog is replaced, an epoch deletes all
+rows of its table, and the table begins anew behind it (`begun_after`). Whoever has read some of what was
+before reads the deletes; from the beginning (-1) all of that is left out, as it comes to nothing. Only
+`HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ class Log:
             return [self._epoch(position) for position in range(begin, end)]
 
     def all_epochs(self) -> list[Epoch]:
-        """All epochs that are still there, whatever a pause holds back and whichever definition they are of."""
+        """All epochs that are still there, whatever a pause holds back, and of all definitions."""
         with self._lock:
             return [self._epoch(position) for position in range(self._start, len(self._epochs[0]))]
 

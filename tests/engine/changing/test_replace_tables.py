@@ -1,4 +1,4 @@
-"""CREATE OR REPLACE of results that change: all who follow a table come to that of the new definition alone."""
+"""CREATE OR REPLACE of results that change: who follows a table comes to that of the new definition alone."""
 
 from __future__ import annotations
 

@@ -124,8 +124,10 @@ class SinkDelivery:
 
     def _of_other_columns(self, waiting: list[Epoch]) -> list[Epoch]:
         """What a sink that a query declares has no columns for: results of a definition before it came."""
-        changes = self._log.changes_of_columns if self.name == self.cursor.log else ()
-        return [epoch for epoch in waiting if changes and epoch.number < changes[-1][0]]
+        if self.name != self.cursor.log or not self._log.changes_of_columns:
+            return []
+        now = self._log.columns
+        return [epoch for epoch in waiting if self._log.columns_at(epoch.number) is not now]
 
     def _resumed(self) -> int:
         last = self.sink.resume(self.cursor.id, self.cursor.epoch)

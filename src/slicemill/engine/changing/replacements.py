@@ -48,8 +48,9 @@ from slicemill.plan.meaning import called_by
 class Replacement:
     """`logs` of queries and streams that have another meaning; those of `anew` keep no state of before.
 
-    Those of `emptied` gave changes of a table, which are all taken back; those of `past` read what is retained
-    first (FROM BEGINNING). `because` are those whose own words stayed, with what they use that was replaced; `entries` are the
+    Those of `emptied` gave changes of a table, which are all taken back; those of `past` read what is
+    retained first (FROM BEGINNING). `because` are those whose own words stayed, with what they use that was
+    replaced; `entries` are the
     statements of all of it, for the journal. `widened` are the columns of the logs of `altered` streams.
     """
 

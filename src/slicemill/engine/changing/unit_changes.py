@@ -21,8 +21,8 @@ from slicemill.engine.changing.joining import (
     passed_by_all,
     reads_changes,
     without_names,
-    without_state,
     without_newcomers,
+    without_state,
 )
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.dispatcher import Dispatcher

@@ -1,8 +1,8 @@
 """Versions: the definitions that a name has had since it was declared, by the statements in the journal.
 
-A result has the version that was in force before its epoch: results of two definitions are never in one epoch,
-and the record that changes a definition has, if anything, the last rows of the one before, the deletes of
-its table.
+A result has the version that was in force before its epoch: results of two definitions are never in one
+epoch, and the record that changes a definition has, if anything, the last rows of the one before, the deletes
+of its table.
 """
 
 from __future__ import annotations

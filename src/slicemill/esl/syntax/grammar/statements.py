@@ -47,8 +47,8 @@ _NO_WITH = (
 
 _ALTERED = "write ALTER QUERY name SET (weight = 2); all else changes with CREATE OR REPLACE"
 _NO_ALTER_TABLE = (
-    "a stream gets columns with ALTER STREAM name ADD COLUMN column type, and its SLACK, for tuples that come "
-    "late, when it is declared; a table is dropped and declared anew"
+    "a stream gets columns with ALTER STREAM name ADD COLUMN column type, and its SLACK, for tuples that "
+    "come late, when it is declared; a table is dropped and declared anew"
 )
 _WIDENED = (
     "write ALTER STREAM name ADD COLUMN column type; the columns that a stream has stay: "
