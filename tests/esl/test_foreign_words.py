@@ -15,6 +15,99 @@ CREATE STREAM tick (item int, price double, current_time timestamp) ORDER BY cur
 # What was written, a part of the message and of its hint, and the statement that follows from the hint.
 CASES = [
     (
+        "SELECT item, price FROM bid [RANGE 5 MINUTES] ORDER BY price DESC LIMIT 3;",
+        "the first rows are those of all that has come, whatever the window",
+        "QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY x DESC) <= 3",
+        "SELECT item, price FROM TUMBLE(bid, ts, INTERVAL '5' MINUTE)"
+        " QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) <= 3;",
+    ),
+    (
+        "SELECT item FROM bid [RANGE 5 MINUTES]"
+        " QUALIFY row_number() OVER (PARTITION BY item ORDER BY price DESC) <= 3;",
+        "the first rows are those of all that has come, whatever the window",
+        "leave the window out",
+        "SELECT item FROM bid QUALIFY row_number() OVER (PARTITION BY item ORDER BY price DESC) <= 3;",
+    ),
+    (
+        "SELECT item, price FROM bid [RANGE 5 MINUTES SLIDE 5 MINUTES] ORDER BY price DESC LIMIT 3;",
+        "SLIDE says how often aggregates report, and there is none",
+        "for the first rows of each window, write FROM TUMBLE(s, ts, INTERVAL '5' MINUTE) QUALIFY",
+        "SELECT item, price FROM TUMBLE(bid, ts, INTERVAL '5' MINUTE)"
+        " QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) <= 3;",
+    ),
+    (
+        "SELECT * FROM (SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '5' MINUTES))) L"
+        " WHERE L.item IN (SELECT item FROM (SELECT * FROM TABLE(TUMBLE(TABLE tick, DESCRIPTOR(current_time),"
+        " INTERVAL '5' MINUTES))) R WHERE L.window_start = R.window_start AND L.window_end = R.window_end);",
+        "rows of the same window are found by a join",
+        "write L SEMI JOIN (SELECT * FROM TUMBLE(b, ts, INTERVAL '5' MINUTE)) AS R ON L.k = R.k",
+        "SELECT L.item FROM (SELECT * FROM TUMBLE(bid, ts, INTERVAL '5' MINUTE)) AS L SEMI JOIN"
+        " (SELECT * FROM TUMBLE(tick, current_time, INTERVAL '5' MINUTE)) AS R"
+        " ON L.item = R.item AND L.window_start = R.window_start AND L.window_end = R.window_end;",
+    ),
+    (
+        "SELECT window(ts, '10 minutes') AS w, count(*) FROM bid GROUP BY window(ts, '10 minutes');",
+        "window has a start and an end, and no value of its own",
+        "write window.start AS a, window.end AS b in a query with GROUP BY window(ts, '10 minutes')",
+        "SELECT window.start AS a, window.end AS b, count(*) FROM bid GROUP BY window(ts, '10 minutes');",
+    ),
+    (
+        "SELECT item, count(*) FROM bid WHERE ts > now() - INTERVAL '1 hour' GROUP BY item;",
+        "now() differs at every run",
+        "for what came lately, give the stream a window: FROM s [RANGE 1 HOUR]",
+        "SELECT item, count(*) FROM bid [RANGE 1 HOUR] GROUP BY item;",
+    ),
+    (
+        "SELECT item FROM bid WHERE ts < CURRENT_WATERMARK(ts);",
+        "there is no function CURRENT_WATERMARK",
+        "tuples that come late are a stream of their own: FROM s_late",
+        "SELECT item FROM bid_late;",
+    ),
+    (
+        "INSERT INTO hot SELECT item, count(*) FROM bid GROUP BY item;",
+        "there is no table hot",
+        "CREATE STREAM hot AS SELECT …, or go to a sink: CREATE QUERY hot WITH (sink = 'json:out') AS SELECT",
+        "CREATE STREAM hot AS SELECT item, count(*) AS n FROM bid GROUP BY item;",
+    ),
+    (
+        "CREATE TEMPORARY VIEW v AS SELECT item FROM bid [RANGE 1 MINUTE];",
+        "what is declared stays until it is dropped",
+        "leave the word out, and DROP it when you are done",
+        "CREATE VIEW v AS SELECT item FROM bid [RANGE 1 MINUTE];",
+    ),
+    (
+        "CREATE STREAM counts AS SELECT item, count(*) AS n FROM bid GROUP BY item;"
+        " CREATE VIEW v AS SELECT item FROM counts WHERE n > 3;",
+        "counts is a table that changes, and a view over a stream is what one window holds",
+        "make it a stream: CREATE STREAM v AS SELECT …; or look its rows up: CREATE TABLE v AS MATERIALIZED",
+        "CREATE STREAM counts AS SELECT item, count(*) AS n FROM bid GROUP BY item;"
+        " CREATE STREAM v AS SELECT item FROM counts WHERE n > 3; CREATE TABLE w AS MATERIALIZED counts;",
+    ),
+    (
+        "SET 'execution.checkpointing.interval' = '10s';",
+        "expected a setting such as policy",
+        "write SET policy = 'hnr'",
+        "SET policy = 'hnr';",
+    ),
+    (
+        "ALTER TABLE bid ADD COLUMN bidder int;",
+        "did not expect TABLE here",
+        "a stream gets columns with ALTER STREAM name ADD COLUMN column type",
+        "ALTER STREAM bid ADD COLUMN bidder int;",
+    ),
+    (
+        "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT item FROM bid;",
+        "queries of one text share what they can by themselves",
+        "write them one after another: CREATE QUERY a AS SELECT …; CREATE QUERY b AS SELECT …",
+        "CREATE QUERY a AS SELECT item FROM bid; CREATE QUERY b AS SELECT price FROM bid;",
+    ),
+    (
+        "DESCRIBE bid;",
+        "a script declares; questions are asked of a server, or by a command",
+        "write it in slicemill sql",
+        "SELECT * FROM bid;",
+    ),
+    (
         "SELECT b.item, t.price FROM bid AS b JOIN tick FOR SYSTEM_TIME AS OF PROCTIME() AS t"
         " ON b.item = t.item;",
         "FOR SYSTEM_TIME AS OF takes the timestamp of the first stream in FROM",

@@ -113,6 +113,12 @@ class _Writer(ContentWriter):
             parts["ORDER BY"] = self.written((query.distinct, query.order_by, query.limit))
         else:
             parts["VALID"] = self.written(query.coalesce)
+            parts["SESSION"] = self.written(query.session)
+            ranked = query.rank and (query.rank.by, query.rank.column.type, query.rank.limit)
+            parts["QUALIFY"] = self.written((ranked, query.qualify))
+            parts["ORDER BY"] = self.written((query.order, query.limit))
+            parts["DISTINCT"] = self.written(query.distinct)
+            parts["EMIT"] = self.written((query.emit, query.corrections))
         self._scopes.pop()
         return parts
 
@@ -120,7 +126,7 @@ class _Writer(ContentWriter):
         name = None if entry.relation is None or entry.query is not None else entry.relation.lower()
         if isinstance(entry, RelationInput):
             return self.written((name, entry.query, entry.arguments))
-        joined = (entry.left_on, entry.call, entry.kind, entry.on, entry.as_of)
+        joined = (entry.left_on, entry.call, entry.kind, entry.on, entry.as_of, entry.closes)
         return self.written((name, entry.query, entry.window, entry.finite, *joined))
 
     def _call(self, call: AggregateCall | WindowCall) -> str:

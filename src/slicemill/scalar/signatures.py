@@ -185,7 +185,8 @@ xxhash64(plain, plain...) -> bigint
 # Functions people reach for whose value differs from run to run, and what to use instead.
 UNREPEATABLE = dict.fromkeys(
     ("now", "current_timestamp", "current_date", "localtimestamp", "curdate", "unix_timestamp"),
-    "use the stream's timestamp column, so that a replay gives the same rows",
+    "use the stream's timestamp column, so that a replay gives the same rows; for what came lately, give the "
+    "stream a window: FROM s [RANGE 1 HOUR]",
 ) | dict.fromkeys(
     ("rand", "random", "randn", "uuid"), "use hash(column), so that a replay gives the same rows"
 )
@@ -201,6 +202,7 @@ ELSEWHERE = {
     "latest_by_offset": "write last(x)",
     "earliest_by_offset": "write first(x)",
     "topk": "keep the first rows: QUALIFY row_number() OVER (PARTITION BY k ORDER BY x DESC) <= 3",
+    "current_watermark": "tuples that come late are a stream of their own: FROM s_late",
     "mz_now": "give the stream a window: FROM s [RANGE 5 MINUTES]",
     **dict.fromkeys(("count_distinct", "approx_count_distinct"), "write count(DISTINCT x), which is exact"),
     **dict.fromkeys(("percentile_approx", "approx_percentile"), "write percentile(x, 0.5), which is exact"),

@@ -5,7 +5,7 @@
      "units": {"u4": {"cursors": {"bid": 17}}},                fields to set; null removes a field
      "streams": {"bid": {"watermark": 5000}},
      "created": {"hot": ["<Arrow schema, base64>", "hot"]},    new logs, with the names of their folders
-     "columns": {"hot": "<Arrow schema, base64>"},             logs whose rows have other columns from now on
+     "columns": {"hot": "<Arrow schema, base64>"},             logs of other columns behind this record
      "widened": {"bid": "<Arrow schema, base64>"},             logs all of whose rows have these columns
      "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
      "freed": {"bid": 9},                                      the first epoch that stays

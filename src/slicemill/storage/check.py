@@ -67,7 +67,7 @@ def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lam
 
 def _log_mistakes(home: HomeReader, name: str, files: FileSystem) -> Iterator[str]:
     log = home.logs[name]
-    for epoch in log.epochs():
+    for epoch in log.all_epochs():
         for mistake in _epoch_mistakes(log, epoch, files):
             home.poll()
             now = home.logs.get(name)

@@ -100,7 +100,9 @@ class HomeState:
             self.logs = {**self.logs, name: self.new_log(name, schema, folder)}
         epoch = record["e"]
         for name, schema in record.get("columns", {}).items():
-            self.logs[name].change_columns(epoch, decode_schema(schema))
+            # Rows of the same record are the last ones of before.
+            first = epoch + 1 if name in record.get("logs", ()) else epoch
+            self.logs[name].change_columns(first, decode_schema(schema))
         for name, schema in record.get("widened", {}).items():
             self.logs[name].widen(decode_schema(schema))
         for name, (min_ts, max_ts, arrival_us, extents) in record.get("logs", {}).items():

@@ -14,7 +14,10 @@ the table that they came to, as rows that are inserted, under the number of the 
              changes     │ changes                           rows │ changes
 
 So whoever reads from the beginning gets what makes the table of now. Whoever has read some of the epochs that
-are gone (`missed`) has to begin anew. Only `HomeState.apply` changes an index; any thread may read it.
+are gone (`missed`) has to begin anew. Where the definition of a changelog is replaced, an epoch deletes all
+rows of its table, and the table begins anew behind it (`begun_after`). Whoever has read some of what was
+before reads the deletes; from the beginning (-1) all of that is left out, as it comes to nothing. Only
+`HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
@@ -92,6 +95,7 @@ class Log:
         self.folder = folder
         # From which epoch on, which, and how they are stored.
         self._columns = [(0, columns, with_system_columns(columns))]
+        self.begun_after = -1  # of a changelog: the epochs up to this one come to no rows
         self.first = 0
         self.freed = -1  # the last epoch that was here and is freed: who has not read it has missed something
         self.end = LogEnd()
@@ -130,8 +134,14 @@ class Log:
         return [(epoch, columns) for epoch, columns, _ in self._columns[1:]]
 
     def change_columns(self, epoch: int, columns: pa.Schema) -> None:
-        """Rows of an epoch and of all that follow have these columns."""
+        """Rows of an epoch and of all that follow have these columns.
+
+        A changelog begins anew there, also where its columns stay.
+        """
+        if columns.equals(self.columns, check_metadata=True):
+            columns = self.columns  # readers ask whether they are the same ones
         self._columns = [*self._columns, (epoch, columns, with_system_columns(columns))]
+        self.begun_after = epoch - 1 if self.changes else -1
 
     def widen(self, columns: pa.Schema) -> None:
         """All rows have these columns; what was stored without some of them has their defaults."""
@@ -197,12 +207,16 @@ class Log:
     def epochs(self, after: int = -1, upto: int | None = None) -> list[Epoch]:
         """The epochs after number `after` (a cursor: the last epoch read), up to and with `upto`."""
         with self._lock:
-            numbers = self._epochs[0]
-            begin = bisect_right(numbers, after, lo=self._start)
+            begin = self._behind(after)
             end = self._until()
             if upto is not None:
-                end = min(end, bisect_right(numbers, upto, lo=begin))
+                end = min(end, bisect_right(self._epochs[0], upto, lo=begin))
             return [self._epoch(position) for position in range(begin, end)]
+
+    def all_epochs(self) -> list[Epoch]:
+        """All epochs that are still there, whatever a pause holds back, and of all definitions."""
+        with self._lock:
+            return [self._epoch(position) for position in range(self._start, len(self._epochs[0]))]
 
     def spans(self) -> EpochSpans:
         """What is known of the epochs without reading any."""
@@ -219,8 +233,8 @@ class Log:
         """The first epochs after a cursor that have no more rows than that, one at least; and the least
         timestamp behind them. Rows are in order, so the next one has it."""
         with self._lock:
-            numbers, rows_so_far, least = self._epochs[0], self._epochs[4], self._epochs[2]
-            begin = bisect_right(numbers, after, lo=self._start)
+            rows_so_far, least = self._epochs[4], self._epochs[2]
+            begin = self._behind(after)
             most = self._rows_until(begin) + most_rows
             until = max(self._until(), begin)
             end = min(max(bisect_right(rows_so_far, most, lo=begin, hi=until), begin + 1), until)
@@ -232,7 +246,7 @@ class Log:
         first of them arrived."""
         with self._lock:
             numbers, arrivals = self._epochs[0], self._epochs[1]
-            begin = bisect_right(numbers, after, lo=self._start)
+            begin = self._behind(after)
             end = min(bisect_right(numbers, upto, lo=begin), self._until())
             if begin >= end:
                 return 0, 0, None
@@ -253,9 +267,8 @@ class Log:
     def rows_after(self, after: int) -> int:
         """How many rows the epochs after a cursor have."""
         with self._lock:
-            numbers = self._epochs[0]
             end = self._until()
-            begin = min(bisect_right(numbers, after, lo=self._start), end)
+            begin = min(self._behind(after), end)
             return self._rows_until(end) - self._rows_until(begin)
 
     def first_arrived_after(self, arrival_us: int, upto: int) -> int:
@@ -458,6 +471,10 @@ class Log:
         if parsed is not None:
             writer, number = parsed
             self._newest[writer] = max(number, self._newest.get(writer, -1))
+
+    def _behind(self, after: int) -> int:
+        """The position of the first epoch after a cursor."""
+        return bisect_right(self._epochs[0], self.begun_after if after < 0 else after, lo=self._start)
 
     def _rows_until(self, position: int) -> int:
         """The rows before a position, with all that was freed."""

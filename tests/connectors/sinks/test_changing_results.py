@@ -22,6 +22,8 @@ from slicemill.connectors.sinks.registry import open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.connectors.sinks.sink import SinkError
 from slicemill.engine.changing.compaction import folded
+from slicemill.engine.mill import Mill
+from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import INT, VARCHAR, Column, Schema, changelog
 from slicemill.rows import Row, Timed
 from slicemill.storage.arrow_schema import as_results
@@ -29,6 +31,7 @@ from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL
 from slicemill.storage.home import Home
 from storage.faulty_files import Crashed, crashes_of
+from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 COUNTS = changelog((Column("item", VARCHAR), Column("n", INT)), ("item",))
 WITHOUT_KEY = changelog(COUNTS.own, None)
@@ -239,3 +242,46 @@ def test_what_changes_come_to_does_not_depend_on_how_they_are_cut(
     for number, (start, end) in enumerate(pairwise(borders)):
         sink.deliver(number, number, as_results(stored.slice(start, end - start)))
     assert sorted(plain_rows(sink.to_arrow(), schema.own)) == expected
+
+
+def test_a_postgres_table_of_a_query_that_is_replaced_has_the_rows_of_the_new_definition_alone(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
+    """The sink dies once, between the deletes and what comes after them."""
+
+    def definition(mode: str, select: str, url: str = server.url) -> str:
+        return f"{mode} QUERY q WITH (sink = '{url}') AS {select};"
+
+    def feed(mill: Mill, items: str) -> None:
+        for item in items:
+            feed_rows(mill, "s", [(item, mill.home.epoch * 1_000_000)])
+            mill.dispatcher.run_all()
+
+    counts = "SELECT item, count(*) AS n FROM s GROUP BY item"
+    database.execute("DROP TABLE IF EXISTS q_2")
+    mill = fed_mill(tmp_path, Clock(), inline_pool())
+    mill.execute("CREATE STREAM s (item varchar, ts timestamp) ORDER BY ts;" + definition("CREATE", counts))
+    mill.open()
+    feed(mill, "aabc")
+    mill.sinks.deliver_new()
+    assert table(database) == [("a", 2), ("b", 1), ("c", 1)]
+    mill.execute(definition("CREATE OR REPLACE", f"{counts} HAVING count(*) > 1"))
+    assert mill.sinks.deliver_rest("q") == 0
+    assert table(database) == []
+    mill.close(checkpoint=False)
+    mill = fed_mill(tmp_path, Clock(), inline_pool())
+    mill.restore()
+    mill.open()
+    feed(mill, "abbb")
+    mill.sinks.deliver_new()
+    assert table(database) == [("b", 3)]
+    other = "SELECT count(*) AS n, max(item) AS latest FROM s"
+    with pytest.raises(SlicemillError, match="table=q_2") as refused:
+        mill.execute(definition("CREATE OR REPLACE", other))
+    another = str(refused.value).split("'")[1]
+    mill.execute(definition("CREATE OR REPLACE", other, another))
+    feed(mill, "ac")
+    mill.sinks.deliver_new()
+    assert database.execute("SELECT n, latest FROM q_2").fetchall() == [(2, "c")]
+    assert table(database) == [("b", 3)]
+    mill.close()

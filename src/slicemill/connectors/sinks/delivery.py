@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -101,6 +102,10 @@ class SinkDelivery:
 
     def _deliver_new(self) -> None:
         last = self._resumed() if self._last is None else self._last
+        if last < 0 <= self._log.begun_after:  # it never had what was there before the table of now
+            last = self._log.begun_after
+            if self.cursor.epoch < last:
+                self.cursor.advance(last)
         # Set again below, after each step that went well.
         self._last = None
         enough = 1 if self.sink.per_epoch else _ROWS_PER_DELIVERY
@@ -110,14 +115,19 @@ class SinkDelivery:
         if other := self._of_other_columns(waiting):
             last = other[-1].number
             self.cursor.advance(last)
-        for epochs in ranges(waiting[len(other) :], enough):
-            last = self._hand_over(epochs)
+        for _, same in groupby(
+            waiting[len(other) :], key=lambda epoch: id(self._log.columns_at(epoch.number))
+        ):
+            for epochs in ranges(same, enough):
+                last = self._hand_over(epochs)
         self._last = last
 
     def _of_other_columns(self, waiting: list[Epoch]) -> list[Epoch]:
         """What a sink that a query declares has no columns for: results of a definition before it came."""
-        changes = self._log.changes_of_columns if self.name == self.cursor.log else ()
-        return [epoch for epoch in waiting if changes and epoch.number < changes[-1][0]]
+        if self.name != self.cursor.log or not self._log.changes_of_columns:
+            return []
+        now = self._log.columns
+        return [epoch for epoch in waiting if self._log.columns_at(epoch.number) is not now]
 
     def _resumed(self) -> int:
         last = self.sink.resume(self.cursor.id, self.cursor.epoch)

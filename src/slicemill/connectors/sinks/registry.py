@@ -12,7 +12,7 @@ from slicemill.connectors.sinks.callable import CallableSink, Receive
 from slicemill.connectors.sinks.console import DEFAULT_ROWS, ConsoleSink
 from slicemill.connectors.sinks.folder import Encode, FolderSink
 from slicemill.connectors.sinks.memory import MemorySink, MemoryTable
-from slicemill.connectors.sinks.postgres import open_postgres
+from slicemill.connectors.sinks.postgres import open_postgres, split_table
 from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.types.schema import Schema
@@ -74,6 +74,30 @@ def _split_changelog(url: str, query: str) -> tuple[str, bool]:
         raise SinkError(f"query {query}: write changelog=true, or leave it out")
     kept = "&".join(part for part in parts if part not in asked)
     return address + (mark + kept if kept else ""), asked[-1] == "changelog=true"
+
+
+def lasts_in_one_place(before: str, after: str | None) -> bool:
+    """Do two sinks of a query write to the same place, which stays when the mill ends?
+
+    >>> lasts_in_one_place("json:out", "json:out?changelog=true"), lasts_in_one_place("memory:", "memory:")
+    (True, False)
+    """
+    if after is None or before.partition(":")[0].lower() in ("memory", "console"):
+        return False
+    return _split_changelog(before, "")[0] == _split_changelog(after, "")[0]
+
+
+def another_place(url: str, query: str) -> str:
+    """A place beside that of a sink.
+
+    >>> another_place("postgres://ada@db/shop?sslmode=require", "hot"), another_place("json:out/hot", "hot")
+    ('postgres://ada@db/shop?sslmode=require&table=hot_2', 'json:out/hot_2')
+    """
+    if not url.lower().startswith(("postgres:", "postgresql:")):
+        address, mark, options = url.partition("?")
+        return f"{address.rstrip('/')}_2{mark}{options}"
+    address, table = split_table(url)
+    return f"{address}{'&' if '?' in address else '?'}table={table or query}_2"
 
 
 def _console(request: _Request) -> Sink:

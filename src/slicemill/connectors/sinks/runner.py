@@ -14,7 +14,7 @@ from types import TracebackType
 
 from slicemill.connectors.sinks.cursor import READERS, SINKS, open_cursor, stored_cursors
 from slicemill.connectors.sinks.delivery import SinkDelivery, SinkStatus
-from slicemill.connectors.sinks.sink import Sink, SinkError
+from slicemill.connectors.sinks.sink import Sink, SinkError, TableSink
 from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.home import Home
 
@@ -135,6 +135,13 @@ class SinkRunner:
 
     def names(self) -> list[str]:
         return list(self._deliveries)
+
+    def tables_of(self, query: str) -> list[str]:
+        """The names of the sinks that hold the table which a query's changes come to."""
+        deliveries = self._deliveries.items()
+        return [
+            name for name, one in deliveries if one.cursor.log == query and isinstance(one.sink, TableSink)
+        ]
 
     def status(self) -> list[SinkStatus]:
         return [delivery.status() for delivery in self._deliveries.values()]

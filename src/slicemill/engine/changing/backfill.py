@@ -51,11 +51,23 @@ _CAUGHT_UP_US = US
 _RATE_US, _SAMPLES_US = 10 * US, US // 2
 
 
-def queries_apart(catalog: Catalog, home: Home) -> dict[str, bool]:
-    """The queries that have units apart, or are to get one; True for those that are joining others."""
+def queries_apart(
+    catalog: Catalog, home: Home, replaced: Collection[str] = (), again: Collection[str] = ()
+) -> dict[str, bool]:
+    """The queries that have units apart, or are to get one; True for those that are joining others.
+
+    Those of `replaced` have another definition: what still reads the past does so no more, unless it begins
+    there `again`.
+    """
     units = home.units.values()
     written = {log for fields in units for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))}
+    written.difference_update(again)
     known = {fields[BACKFILL]["query"]: fields[BACKFILL] for fields in units if BACKFILL in fields}
+    known = {
+        name: backfill
+        for name, backfill in known.items()
+        if name not in again and ("done" in backfill or name not in replaced)
+    }
     return {
         query.name: known.get(query.name, {}).get("joins", False)
         for query in catalog.queries.values()

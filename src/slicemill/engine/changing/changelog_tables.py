@@ -29,7 +29,7 @@ class ChangelogTables:
         key = str(log.folder)
         with self._lock:
             head, now = self._known.get(key, (-1, None))
-            if log.missed(head):
+            if log.missed(head) or head < log.begun_after:
                 head, now = -1, None
             epochs, found = log.read_after(head)
             if now is None or epochs:

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from slicemill.columns.changes import INSERT, table_of_now, with_ops
+from slicemill.columns.changes import DELETE, INSERT, table_of_now, with_ops
 from slicemill.esl.types.schema import Schema
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, with_system_columns
 from slicemill.storage.changes import Appended
 from slicemill.storage.files import unique_name
 from slicemill.storage.log import Epoch, Log
 from slicemill.storage.order import time_range
-from slicemill.storage.segments import SegmentWriter
+from slicemill.storage.segments import Extent, SegmentWriter
 
 # Fewer changes are not worth a file.
 _LEAST_ROWS = 10_000
@@ -78,13 +79,16 @@ class Compactor:
         ):
             based[done.log.name] = (done.upto, done.base)
         for name, first in freed.items():
-            if name in changing and name not in based and self._worth_it(logs[name], first):
-                self._begin(logs[name], changing[name], logs[name].epochs(upto=first - 1))
+            log = logs[name]
+            if name not in changing or name in based or first <= log.begun_after:
+                continue
+            epochs = [epoch for epoch in log.all_epochs() if epoch.number < first]
+            if self._worth_it(log, epochs):
+                self._begin(log, changing[name], epochs)
                 break
         return based
 
-    def _worth_it(self, log: Log, first: int) -> bool:
-        epochs = log.epochs(upto=first - 1)
+    def _worth_it(self, log: Log, epochs: Sequence[Epoch]) -> bool:
         base = epochs[0].rows if epochs and epochs[0].number == log.base else 0
         return sum(epoch.rows for epoch in epochs) - base >= max(self.least_rows, base)
 
@@ -101,16 +105,40 @@ class Compactor:
 
 def folded(log: Log, schema: Schema, epochs: Sequence[Epoch], durable: bool = False) -> FoldedLog:
     """Write the table that epochs of a log, the first ones, come to."""
-    changes = pa.concat_tables([log.read(epoch) for epoch in epochs])
-    rows = table_of_now(changes, schema)
-    table = with_ops(rows, np.full(rows.num_rows, INSERT)).cast(changes.schema)
-    extents = []
-    if table.num_rows:
-        writer = SegmentWriter(log.folder, f"base.{unique_name()}")
-        extents.append(writer.append(table, compress=True))
-        if durable:
-            writer.sync()
-        writer.release()
+    rows = _now(log, schema, epochs)
+    table = with_ops(rows, np.full(rows.num_rows, INSERT)).cast(with_system_columns(log.columns))
+    extents = _written(log, "base", table, durable) if table.num_rows else []
     # It is as old as the newest of what it stands for.
     arrival_us = max(epoch.arrival_us for epoch in epochs)
     return FoldedLog(log, epochs[-1].number, Appended(extents, *time_range(table), arrival_us))
+
+
+def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False) -> Appended | None:
+    """Write what takes back all rows of a table, at the time of its last change; None if it has none."""
+    rows = _now(log, schema, log.all_epochs())
+    if not rows.num_rows:
+        return None
+    count, at_us = rows.num_rows, log.end.max_ts
+    for name, values in ((TS, [at_us] * count), (SEQ, range(count)), (ARRIVAL, [now_us] * count)):
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(
+            place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type)
+        )
+    table = with_ops(rows, np.full(count, DELETE)).cast(with_system_columns(log.columns))
+    return Appended(_written(log, "deletes", table, durable), at_us, at_us, now_us)
+
+
+def _now(log: Log, schema: Schema, epochs: Sequence[Epoch]) -> pa.Table:
+    """The table that the first epochs of a log come to; those of definitions before come to nothing."""
+    empty = with_system_columns(log.columns).empty_table()
+    found = [log.read(epoch) for epoch in epochs if epoch.number > log.begun_after]
+    return table_of_now(pa.concat_tables([empty, *found]), schema)
+
+
+def _written(log: Log, what: str, table: pa.Table, durable: bool) -> list[Extent]:
+    writer = SegmentWriter(log.folder, f"{what}.{unique_name()}")
+    extent = writer.append(table, compress=True)
+    if durable:
+        writer.sync()
+    writer.release()
+    return [extent]

@@ -48,6 +48,11 @@ def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
     }
 
 
+def without_state(before: RunningUnit | None) -> dict[str, Any]:
+    """The fields that go when a unit begins anew."""
+    return {} if before is None else dict.fromkeys(before.fields.keys() & _OF_STATE)
+
+
 def keep_announced(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> None:
     """The watermarks that a unit was given before a restart still hold.
 
@@ -102,8 +107,11 @@ def joined(
     new = frozenset(written).difference(known)
     if new and reads_changes(plan, home):
         # It is alone in its unit, and what it knew is of no use.
-        gone = dict.fromkeys(before.fields.keys() & _OF_STATE)
-        return {**gone, **new_fields(plan, home), "output_watermarks": before.fields["output_watermarks"]}
+        return {
+            **without_state(before),
+            **new_fields(plan, home),
+            "output_watermarks": before.fields["output_watermarks"],
+        }
     since = {log: known[log] if log in known else newest_ts(read[log], home) for log in written}
     for log in new:
         passed = _passed(before, read[log])

@@ -38,7 +38,7 @@ def foretold(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffe
     if replaced:
         after = in_force([*home.statements, *entries])
         catalog, replacing = with_users(catalog, replaced, after, bound.source)
-        return effects_of(running, running.planned(catalog), catalog, replacing)
+        return effects_of(running, running.planned(catalog, replacing), catalog, replacing)
     new = {entry["name"] for entry in entries}
     names = [statement.name for statement, _ in bound.statements]
     return [
@@ -58,14 +58,18 @@ def effects_of(
     for name in sorted(replacing.logs):
         if name.lower() in causes:
             found.append(ReplaceEffect(name, "is bound again", f"it uses {causes[name.lower()]}"))
-        found += _state_effects(running, plan, name, name in replacing.anew)
+        if name in replacing.emptied:
+            found.append(ReplaceEffect(name, "deletes", "all rows that its table has then"))
+        found += _state_effects(running, plan, name, name in replacing.anew, name in replacing.past)
         found += _columns_effect(running, catalog, name)
     others = sorted({key[1] for key in replacing.because} - {name.lower() for name in replacing.logs})
     found += [ReplaceEffect(name, "is bound again", f"it uses {causes[name]}") for name in others]
     return found or [ReplaceEffect("", "keeps", "everything: nothing that runs uses what is replaced")]
 
 
-def _state_effects(running: RunningCatalog, plan: Plan, name: str, anew: bool) -> list[ReplaceEffect]:
+def _state_effects(
+    running: RunningCatalog, plan: Plan, name: str, anew: bool, past: bool
+) -> list[ReplaceEffect]:
     was, now = _names(running.plan, name), _names(plan, name)
     unit = running.dispatcher.running.writers.get(name)
     anew = anew or (unit is not None and name in unit.failed)
@@ -78,7 +82,7 @@ def _state_effects(running: RunningCatalog, plan: Plan, name: str, anew: bool) -
     found += [ReplaceEffect(name, "ends", _words(running.plan, one)) for one in gone]
     if not now[1]:
         found.append(ReplaceEffect(name, "keeps", "nothing: it has no state"))
-    return [*found, ReplaceEffect(name, "complete from", _complete(running, plan, name, not fresh))]
+    return [*found, ReplaceEffect(name, "complete from", _complete(running, plan, name, not fresh, past))]
 
 
 def _names(plan: Plan, name: str) -> tuple[str, list[str]]:
@@ -94,14 +98,18 @@ def _words(plan: Plan, node: str) -> str:
     return plan.graph[node].label or node
 
 
-def _complete(running: RunningCatalog, plan: Plan, name: str, kept: bool) -> str:
+def _complete(running: RunningCatalog, plan: Plan, name: str, kept: bool, past: bool) -> str:
+    unit, root = next((unit, root) for unit in plan.units for root, log in unit.outputs if log == name)
+    logs = [log for log in logs_read(unit, plan.graph)[name] if log in running.home.logs]
+    if past:
+        return "as far back as its streams are retained"
+    if any(plan.graph[plan.graph.streams.get(log, log)].schema.changelog for log in logs):
+        return "as complete as the tables that it reads"
     if kept:
         known = complete_from_of(name, running.plan.graph, running.dispatcher.units.values())
         words = "the beginning" if known == BEGINNING else "no time that can be told"
         return "as before: " + (_moment(known) if known not in (None, BEGINNING) else words)
-    unit, root = next((unit, root) for unit in plan.units for root, log in unit.outputs if log == name)
     length = history_us(plan.graph, root)
-    logs = [log for log in logs_read(unit, plan.graph)[name] if log in running.home.logs]
     newest = newest_ts(logs, running.home)
     if length is None:
         return "no time that can be told: it counts rows, or never forgets"

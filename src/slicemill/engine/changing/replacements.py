@@ -2,7 +2,8 @@
 
 All that uses what is replaced is bound again, in the same step. What is computed from the rows of a stream
 that is replaced begins anew: its windows hold rows of the old definition. So does what calls a function or an
-aggregate in Python, of which nobody knows what has changed. For the rest, state has names by its content
+aggregate in Python, of which nobody knows what has changed, and what gives changes of a table: its state says
+what was told, and the table of before is deleted. For the rest, state has names by its content
 (`plan.rules.name_by_content`): what has the name of before is kept.
 """
 
@@ -15,14 +16,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.engine.changing.statements import Entry, Key, ReplacedStatement, declaration, key_of
+from slicemill.engine.changing.statements import (
+    Entry,
+    Key,
+    ReplacedStatement,
+    declaration,
+    gives_changes,
+    key_of,
+)
 from slicemill.esl import EslError, SourceText, bind_script
 from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.types.aggregate import AggregateDefinition
-from slicemill.esl.types.catalog import Catalog, DerivedStream, QueryDefinition, Statement, View, relations_of
+from slicemill.esl.types.catalog import (
+    Catalog,
+    DerivedStream,
+    QueryDefinition,
+    Statement,
+    Table,
+    View,
+    relations_of,
+)
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.function import FunctionDefinition
+from slicemill.esl.types.schema import Schema
 from slicemill.explain.statements import describe
+from slicemill.plan.content import quoted
 from slicemill.plan.meaning import called_by
 
 
@@ -30,12 +48,16 @@ from slicemill.plan.meaning import called_by
 class Replacement:
     """`logs` of queries and streams that have another meaning; those of `anew` keep no state of before.
 
-    `because` are those whose own words stayed, with what they use that was replaced; `entries` are the
+    Those of `emptied` gave changes of a table, which are all taken back; those of `past` read what is
+    retained first (FROM BEGINNING). `because` are those whose own words stayed, with what they use that was
+    replaced; `entries` are the
     statements of all of it, for the journal. `widened` are the columns of the logs of `altered` streams.
     """
 
     logs: frozenset[str] = frozenset()
     anew: frozenset[str] = frozenset()
+    emptied: Mapping[str, Schema] = field(default_factory=dict)
+    past: frozenset[str] = frozenset()
     because: Mapping[Key, str] = field(default_factory=dict)
     entries: Sequence[dict[str, Any]] = ()
     altered: frozenset[str] = frozenset()
@@ -55,34 +77,46 @@ def with_users(
     own = {key_of(one.after) for one in replaced}
     logs = {one.after.name for one in replaced if _computes(one.after)}
     anew: set[str] = set()
+    emptied: dict[str, Schema] = {}
     because: dict[Key, str] = {}
     problems: list[Diagnostic] = []
+
+    def begin_tables_anew(before: Statement, after: Statement | None) -> None:
+        if isinstance(before, (QueryDefinition, DerivedStream)) and before.schema.changelog:
+            emptied[before.name] = before.schema
+        if gives_changes(before) or gives_changes(after):
+            anew.add(before.name)
+
     for one in replaced:
+        begin_tables_anew(one.before, one.after)
+        problems += _other_tables(catalog, one)
         others = {one.after.name.lower()} if isinstance(one.after, (DerivedStream, Classifier)) else set()
         unknown = _is_unknown(one.after) or _is_unknown(one.before)
-        for user in _in_order(catalog.all_users(one.after, partial(_aggregates_calling, catalog))):
+        calling = partial(_aggregates_calling, catalog)
+        for user in _in_order(catalog.all_users(one.after, calling, of_tables=False)):
             key = key_of(user)
-            if key in own or key not in entries:
+            if key in own or key not in entries or isinstance(user, Table):
                 continue
             bound = bind_script(SourceText(declaration(entries[key])), without_statement(user, catalog))
             if bound.diagnostics:
                 problems.append(_unbindable(user, one, bound.diagnostics[0]))
-                continue
-            if getattr(user, "schema", None) is not None and user.schema.changelog:  # type: ignore[union-attr]
-                problems.append(_changing(user, one))
                 continue
             catalog = bound.catalog
             because[key] = one.after.name
             if not _computes(user):
                 continue
             logs.add(user.name)
+            now = bound.statements[0][0]
+            begin_tables_anew(user, now)
+            problems += _other_tables(catalog, ReplacedStatement(user, now, one.span))
             if unknown or others.intersection(map(str.lower, _read_by(user))):
                 anew.add(user.name)
             if isinstance(user, (DerivedStream, Classifier)):
                 others.add(user.name.lower())
     if problems:
         raise EslError(source, problems)
-    return catalog, Replacement(frozenset(logs), frozenset(anew), because)
+    past = frozenset(one.after.name for one in replaced if getattr(one.after, "begins_us", None) is not None)
+    return catalog, Replacement(frozenset(logs), frozenset(anew), emptied, past, because)
 
 
 def _unbindable(user: Statement, one: ReplacedStatement, why: Diagnostic) -> Diagnostic:
@@ -94,13 +128,17 @@ def _unbindable(user: Statement, one: ReplacedStatement, why: Diagnostic) -> Dia
     )
 
 
-def _changing(user: Statement, one: ReplacedStatement) -> Diagnostic:
-    what = f"{describe(user)[0]} {user.name}"
-    return Diagnostic(
-        f"{what} uses {one.after.name}, and its results change: a table of two definitions has no meaning",
-        one.span,
-        f"drop {what} first",
-    )
+def _other_tables(catalog: Catalog, one: ReplacedStatement) -> Iterator[Diagnostic]:
+    """The tables made of what is replaced that would have other columns, or another key."""
+    before, after = getattr(one.before, "schema", None), getattr(one.after, "schema", None)
+    for table in catalog.relations.values() if before != after else ():
+        made = table.materialized if isinstance(table, Table) else None
+        if made is not None and made.name.lower() == one.after.name.lower():
+            yield Diagnostic(
+                f"table {table.name} has the rows of {one.after.name}, whose columns or key would be others",
+                one.span,
+                f"DROP TABLE {quoted(table.name)} first, and create it again behind this",
+            )
 
 
 def _computes(statement: Statement) -> bool:

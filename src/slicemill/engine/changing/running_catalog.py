@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from slicemill.connectors.readers import has_readers
-from slicemill.connectors.sinks.registry import open_sink
+from slicemill.connectors.sinks.registry import another_place, lasts_in_one_place, open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.engine.changing.adding_columns import always_stored, refuse_lost_state
 from slicemill.engine.changing.backfill import queries_apart
+from slicemill.engine.changing.compaction import deletes_of_all
 from slicemill.engine.changing.joining import placed_queries, with_logs, without_log
 from slicemill.engine.changing.replacements import NOTHING_REPLACED, Replacement, with_users
 from slicemill.engine.changing.retaining import WHOLE, retained_streams, wholeness
@@ -44,7 +45,7 @@ from slicemill.plan.partitions import needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.reads import views_to_answer
 from slicemill.storage.arrow_schema import to_arrow
-from slicemill.storage.changes import Change
+from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 
 _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
@@ -172,9 +173,9 @@ class RunningCatalog:
         self.plan = plan
         self._run_units(plan, self.catalog)
 
-    def planned(self, catalog: Catalog) -> Plan:
+    def planned(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
         """The plan of a catalog, beside what runs."""
-        apart = queries_apart(catalog, self.home)
+        apart = queries_apart(catalog, self.home, replacing.logs, replacing.past)
         return self.planner.plan(catalog, placed_queries(self.home.units), apart)
 
     def _is_declared(self, name: str) -> bool:
@@ -188,13 +189,14 @@ class RunningCatalog:
         replacing: Replacement = NOTHING_REPLACED,
     ) -> None:
         """Make a new catalog's graph the one that runs."""
-        plan = self.planned(catalog)
+        plan = self.planned(catalog, replacing)
         if replacing.altered:
             refuse_lost_state(self.plan, plan)
         graph, streams = plan.graph, self.dispatcher.streams
         # Before anything is registered: what cannot be placed or opened must not leave half a query behind.
         read_by = needed_by_log(self.changes.exchanges(unit, graph) for unit in plan.units)
         otherwise = self._served_otherwise(catalog)
+        self._refuse_other_tables(catalog)
         sinks = {
             query.name: open_sink(
                 query.options.sink,
@@ -230,7 +232,8 @@ class RunningCatalog:
             self._settle(otherwise)
             change = Change(catalog=list(replacing.entries), widened=dict(replacing.widened))
             if prepared is not None:
-                self._run(prepared, replace(change, columns=self._columns(catalog)))
+                columns = self._columns(catalog, replacing)
+                self._run(prepared, replace(change, columns=columns, logs=self._emptied(replacing)))
             else:
                 self.home.commit(change)
             for name, running in streams.items():
@@ -288,6 +291,27 @@ class RunningCatalog:
             and (known.options.sink, known.schema) != (query.options.sink, query.schema)
         ]
 
+    def _refuse_other_tables(self, catalog: Catalog) -> None:
+        """Raise where a sink that lasts has a table, or its changes, and would get one of other columns."""
+        for name, query in catalog.queries.items():
+            known = self.catalog.queries.get(name)
+            if known is None or known.schema == query.schema:
+                continue
+            if not (known.schema.changelog or query.schema.changelog):
+                continue
+            place = known.options.sink
+            if query.name in self.sinks and place and lasts_in_one_place(place, query.options.sink):
+                raise SlicemillError(
+                    f"the sink of {query.name} has what it came to so far, and its columns or key would be "
+                    f"others; give it another place, as in WITH (sink = '{another_place(place, query.name)}')"
+                )
+            own = [one for one in self.sinks.tables_of(query.name) if one != query.name]
+            if own:
+                raise SlicemillError(
+                    f"sink {own[0]} of {query.name} holds a table, whose columns or key would be others; "
+                    f"take it away with mill.sinks.remove({own[0]!r}), and add one of the new columns after"
+                )
+
     def _settle(self, names: Iterable[str]) -> None:
         """Let sinks that are about to go have all results so far; what they do not get, nobody would."""
         for name in names:
@@ -303,8 +327,18 @@ class RunningCatalog:
         known = self.catalog.queries
         return [one for name, one in catalog.queries.items() if one.continuous and known.get(name) is not one]
 
-    def _columns(self, catalog: Catalog) -> dict[str, pa.Schema]:
-        """The logs of what is replaced whose rows have other columns from now on."""
+    def _emptied(self, replacing: Replacement) -> dict[str, Appended]:
+        """What takes back all rows of the tables that are replaced, for the record that replaces them."""
+        now, durable = self.clock(), self.home.durable
+        found = {
+            name: deletes_of_all(self.home.logs[name], schema, now, durable)
+            for name, schema in replacing.emptied.items()
+            if name in self.home.logs
+        }
+        return {name: deletes for name, deletes in found.items() if deletes is not None}
+
+    def _columns(self, catalog: Catalog, replacing: Replacement) -> dict[str, pa.Schema]:
+        """The logs of what is replaced whose rows have other columns from now on, or are of another table."""
         computed: list[QueryDefinition | DerivedStream | Classifier] = [
             *self._new_queries(catalog),
             *(one for one in catalog.relations.values() if isinstance(one, (DerivedStream, Classifier))),
@@ -313,7 +347,8 @@ class RunningCatalog:
         return {
             name: columns
             for name, columns in found.items()
-            if not self.home.logs[name].columns.equals(columns, check_metadata=True)
+            if name in replacing.emptied
+            or not self.home.logs[name].columns.equals(columns, check_metadata=True)
         }
 
     def _prepared(self, plan: Plan, catalog: Catalog, replacing: Replacement) -> PreparedUnits:
@@ -321,7 +356,7 @@ class RunningCatalog:
             self.dispatcher.admit_handed()
         failed = {log for unit in self.dispatcher.running.units for log in unit.failed}
         anew = {*replacing.anew, *(failed & replacing.logs)}
-        return self.changes.prepare(plan, catalog, anew, replacing.logs)
+        return self.changes.prepare(plan, catalog, anew, replacing.logs, replacing.past)
 
     def _run_units(self, plan: Plan, catalog: Catalog, anew: Collection[str] = ()) -> None:
         self._run(self.changes.prepare(plan, catalog, anew), Change())

@@ -217,13 +217,6 @@ class KeptStatements:
             elif position in bound.replacing and not (
                 isinstance(statement, Stream) and statement.name in self.logs
             ):
-                if _changes(before) or _changes(statement):
-                    why = f"results of {statement.name} change, and a table of two definitions has no meaning"
-                    problems.append(
-                        Diagnostic(
-                            why, span, f"DROP {describe(before)[0].upper()} {quoted(statement.name)} first"
-                        )
-                    )
                 replaced.append(ReplacedStatement(before, statement, span))
             elif problem := self._refused(before, parts, known["text"], kept):
                 problems.append(Diagnostic(problem[0], span, problem[1]))
@@ -319,7 +312,7 @@ def _says(known: Entry, text: str, entry: Entry) -> bool:
     return (known["text"], known.get("code")) == (text, entry.get("code"))
 
 
-def _changes(statement: Statement) -> bool:
+def gives_changes(statement: Statement | None) -> bool:
     """Are its results changes of a table?"""
     return isinstance(statement, (QueryDefinition, DerivedStream)) and statement.schema.changelog
 

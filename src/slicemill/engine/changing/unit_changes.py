@@ -22,6 +22,7 @@ from slicemill.engine.changing.joining import (
     reads_changes,
     without_names,
     without_newcomers,
+    without_state,
 )
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.dispatcher import Dispatcher
@@ -70,27 +71,40 @@ class UnitChanges:
     placement: PlacementKind | None = None
 
     def prepare(
-        self, plan: Plan, catalog: Catalog, anew: Collection[str] = (), replaced: Collection[str] = ()
+        self,
+        plan: Plan,
+        catalog: Catalog,
+        anew: Collection[str] = (),
+        replaced: Collection[str] = (),
+        from_the_past: Collection[str] = (),
     ) -> PreparedUnits:
         """Work on what has arrived as far as it goes, and say what is to be committed; while paused.
 
         Those of `anew` begin with what comes now. Those of `replaced` have another definition, and keep the
-        state that fits it. Nothing has changed until `commit`: a crash leaves all as it was.
+        state that fits it, or begin `from_the_past` if that says so. Nothing has changed until `commit`: a
+        crash leaves all as it was.
         """
         prepared, past = PreparedUnits(plan, catalog), beginnings(catalog)
         current: list[RunningUnit] = []  # as they are before the change, for others to be fed by
         for part in self._plans(plan, catalog):
             running = self.dispatcher.running.unit(part.unit.id)
             begins = any(log in anew for _, log in part.unit.outputs)
-            if part.unit.id in past and part.unit.id not in self.home.units:
-                fields = fields_from_the_past(part, self.home, past[part.unit.id], catalog)
-                prepared.set_fields(part.unit.id, fields)
+            begun = past.get(part.unit.id)
+            if begun is not None and (part.unit.id not in self.home.units or begun.name in from_the_past):
+                if running is not None:
+                    self._finish(running, current)
+                fields = fields_from_the_past(part, self.home, begun, catalog)
+                prepared.set_fields(part.unit.id, without_state(running) | fields)
             elif running is None or begins or not running.plan.does_the_same(part):
                 running = self._prepare_one(part, running, current, prepared, anew, replaced)
             prepared.parts.append((part, running))
             current += [running] if running is not None else []
         kept = {part.unit.id for part, _ in prepared.parts}
-        prepared.gone = [unit.id for unit in self.dispatcher.running.units if unit.id not in kept]
+        gone = [unit for unit in self.dispatcher.running.units if unit.id not in kept]
+        for unit in gone:
+            if any(log in replaced for _, log in unit.plan.unit.outputs):
+                self._finish(unit, current)
+        prepared.gone = [unit.id for unit in gone]
         return prepared
 
     def commit(self, prepared: PreparedUnits, others: Change) -> list[RunningUnit]:
@@ -231,6 +245,11 @@ class UnitChanges:
         changed = joined(plan, before, self.home, anew, replaced)
         prepared.set_fields(unit_id, changed | moved_cells(plan, before, changed["checkpoint"]))
         return before
+
+    def _finish(self, unit: RunningUnit, feeding: Sequence[RunningUnit]) -> None:
+        """Let a unit that goes, or begins anew, give what comes of all that has arrived."""
+        self._catch_up(feeding, unit.plan.unit.inputs)
+        self.dispatcher.finish(unit)
 
     def _catch_up(self, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
         catch_up_feeding(self.dispatcher, units, logs)

@@ -1,7 +1,8 @@
 """Versions: the definitions that a name has had since it was declared, by the statements in the journal.
 
-A result has the version that was in force at its epoch: the record that changes a definition has an epoch of
-its own, so results of two definitions are never in one epoch.
+A result has the version that was in force before its epoch: results of two definitions are never in one
+epoch, and the record that changes a definition has, if anything, the last rows of the one before, the deletes
+of its table.
 """
 
 from __future__ import annotations
@@ -61,5 +62,5 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
 
 
 def version_at(versions: Iterable[QueryVersion], epoch: int) -> int:
-    """The number of the version that was in force at an epoch; 1 before the first."""
-    return max((one.number for one in versions if one.epoch <= epoch), default=1)
+    """The number of the version whose rows an epoch has; 1 before the first."""
+    return max((one.number for one in versions if one.epoch < epoch), default=1)

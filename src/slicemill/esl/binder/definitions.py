@@ -236,6 +236,13 @@ def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
             "make a CREATE STREAM of the rest, and the view over that",
         )
     entry = query.inputs[0]
+    if entry.schema.changelog:
+        raise Mistake(
+            f"{entry.alias} is a table that changes, and a view over a stream is what one window holds",
+            place,
+            f"make it a stream: CREATE STREAM {node.this.name} AS SELECT …; or look its rows up: "
+            f"CREATE TABLE {node.this.name} AS MATERIALIZED {entry.alias}",
+        )
     if query.coalesce is not None or entry.window is None or entry.window.extent is None:
         raise Mistake(
             f"a view over all of {entry.alias} would grow for ever",

@@ -283,7 +283,9 @@ def _check_aggregates(
             raise Mistake(
                 "SLIDE says how often aggregates report, and there is none",
                 span_of(node),
-                "leave SLIDE out, or put an aggregate into the select list",
+                "leave SLIDE out, or put an aggregate into the select list; for the first rows of each "
+                "window, write FROM TUMBLE(s, ts, INTERVAL '5' MINUTE) QUALIFY row_number() OVER "
+                "(PARTITION BY window_start, window_end ORDER BY x DESC) <= 3",
             )
         if session is not None:
             raise Mistake(

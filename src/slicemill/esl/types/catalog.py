@@ -435,21 +435,28 @@ class Catalog:
         return found
 
     def all_users(
-        self, statement: Statement, callers: Callable[[Statement], list[Statement]] = lambda _: []
+        self,
+        statement: Statement,
+        callers: Callable[[Statement], list[Statement]] = lambda _: [],
+        *,
+        of_tables: bool = True,
     ) -> list[Statement]:
         """All that is made of what a statement declares, be it by way of others, the nearest first.
 
-        `callers` are those that have to be looked for in the bodies of aggregates.
+        `callers` are those that have to be looked for in the bodies of aggregates. Without those `of_tables`,
+        it ends with tables that are made of it.
         """
         found: list[Statement] = []
         waiting = [statement]
         while waiting:
             one = waiting.pop(0)
             kind = _user_kind(one)
-            users = [] if kind == "QUERY" else [*self.users(kind, one.name), *callers(one)]
+            users = [*self.users(kind, one.name), *callers(one)]
+            if kind == "QUERY":  # nothing else reads one by its name
+                users = [user for user in users if isinstance(user, Table)]
             fresh = [user for user in users if all(user is not known for known in (statement, *found))]
             found += fresh
-            waiting += fresh
+            waiting += [user for user in fresh if of_tables or not isinstance(user, Table)]
         return found
 
 

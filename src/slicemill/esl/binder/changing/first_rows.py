@@ -95,6 +95,7 @@ class FirstRows:
             moments = _moments(query, self.catalog)
             of_one_time = any(isinstance(e, ColumnRef) and e.name in moments for e in rank.by.partition_by)
             rank = replace(rank, by=replace(rank.by, of_one_time=of_one_time))
+        _refuse_idle_window(query, node)
         limit, rest = take_limit(self.qualify, rank.column.name)
         query = replace(query, rank=rank, qualify=rest)
         if limit is None:
@@ -140,6 +141,8 @@ class FirstRows:
                 span_of(order),
                 "add LIMIT for the first rows as they change; results already come in timestamp order",
             )
+        if limit is not None:
+            _refuse_idle_window(query, order)
         if query.rank is not None:
             raise Mistake(
                 "a query has one rank or one ORDER BY", span_of(order), "order in a query around it"
@@ -149,6 +152,21 @@ class FirstRows:
         if self.limit is not None:
             _check_limit(self.limit, limit)
         return replace(query, order=by, limit=self.limit)
+
+
+def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
+    """Ranks are of all rows so far: a window that no call is over would say nothing."""
+    streams = [given for given in query.inputs if not given.finite]
+    if len(streams) > 1 or query.aggregates or query.window_calls or query.session is not None:
+        return
+    window = streams[0].window if streams else None
+    if window is not None and window.extent is not None and window.slide is None:
+        raise Mistake(
+            "the first rows are those of all that has come, whatever the window",
+            span_of(node),
+            "leave the window out; for the first rows of each window, write FROM TUMBLE(s, ts, INTERVAL '5' "
+            "MINUTE) QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY x DESC) <= 3",
+        )
 
 
 def bind_first_rows(

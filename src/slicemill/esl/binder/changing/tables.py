@@ -156,6 +156,17 @@ def bind_change(node: exp.Expression, context: Context) -> TableChange:
 
 
 def _own_table(identifier: exp.Identifier, context: Context) -> Table:
+    known = {*context.catalog.relations, *context.local, *context.broken}
+    if identifier.name.lower() not in known:
+        context.refuse_later(identifier.name, span_of(identifier))
+        tables = [one.name for one in context.catalog.relations.values() if isinstance(one, Table)]
+        raise Mistake(
+            f"there is no table {identifier.name}",
+            span_of(identifier),
+            did_you_mean(identifier.name, tables)
+            or f"rows that go on coming are CREATE STREAM {identifier.name} AS SELECT …, or go to a sink: "
+            f"CREATE QUERY {identifier.name} WITH (sink = 'json:out') AS SELECT …",
+        )
     relation = context.relation(identifier)
     if not isinstance(relation, Table):
         tables = [

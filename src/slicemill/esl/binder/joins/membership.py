@@ -53,6 +53,7 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
             kept.append(part)
             continue
         query, negated, value = asked
+        _refuse_equal_windows(query, part, negated=negated)
         if value is not None:
             value = _of_outside(value, outside)
         entries.append(_join(part, query, taken, outside, context, negated=negated, value=value))
@@ -63,6 +64,18 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
     changed.set("entries", entries)
     changed.set("where", exp.Where(this=_all(kept)) if kept else None)
     return changed
+
+
+def _refuse_equal_windows(query: exp.Select, part: exp.Expression, *, negated: bool) -> None:
+    bounds = {column.name.lower() for column in query.find_all(exp.Column)}
+    if "window_start" in bounds and child(query, "group") is None:
+        kind = "ANTI" if negated else "SEMI"
+        raise Mistake(
+            "rows of the same window are found by a join",
+            span_of(part),
+            f"write L {kind} JOIN (SELECT * FROM TUMBLE(b, ts, INTERVAL '5' MINUTE)) AS R "
+            "ON L.k = R.k AND L.window_start = R.window_start AND L.window_end = R.window_end",
+        )
 
 
 def _conjuncts(node: exp.Expression) -> list[exp.Expression]:

@@ -76,6 +76,12 @@ def _plain(node: exp.Anonymous, context: Context) -> exp.Expression | None:
             span_of(node),
             f"write {to_esl(node)} OVER (PARTITION BY k)",
         )
+    if name in ("window", "session_window"):
+        raise Mistake(
+            f"{node.name} has a start and an end, and no value of its own",
+            span_of(node),
+            f"write {name}.start AS a, {name}.end AS b in a query with GROUP BY {name}(ts, '10 minutes')",
+        )
     if name in WINDOW_CALLS:
         raise Mistake(
             f"{node.name} belongs to a query that is grouped by a window",

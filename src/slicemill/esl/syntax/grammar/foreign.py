@@ -13,6 +13,17 @@ STATEMENTS = {
         "SUBSCRIBE is asked of a server, about a query that it has",
         "write CREATE QUERY q AS SELECT …, and SUBSCRIBE q over PostgreSQL's protocol",
     ),
+    **dict.fromkeys(
+        ("SHOW", "DESCRIBE", "DESC", "EXPLAIN"),
+        (
+            "a script declares; questions are asked of a server, or by a command",
+            "write it in slicemill sql; slicemill explain draws the plan of a script",
+        ),
+    ),
+    "EXECUTE": (
+        "queries of one text share what they can by themselves",
+        "write them one after another: CREATE QUERY a AS SELECT …; CREATE QUERY b AS SELECT …",
+    ),
 }
 # Behind CREATE.
 CREATED = {
@@ -23,6 +34,10 @@ CREATED = {
     "SINK": (
         "a query names its sink itself",
         "write CREATE QUERY name WITH (sink = 'json:out') AS SELECT …",
+    ),
+    **dict.fromkeys(
+        ("TEMPORARY", "TEMP"),
+        ("what is declared stays until it is dropped", "leave the word out, and DROP it when you are done"),
     ),
     "INDEX": ("what queries look up is indexed by itself", "leave the index out"),
 }

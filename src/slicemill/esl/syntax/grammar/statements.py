@@ -46,6 +46,10 @@ _NO_WITH = (
 )
 
 _ALTERED = "write ALTER QUERY name SET (weight = 2); all else changes with CREATE OR REPLACE"
+_NO_ALTER_TABLE = (
+    "a stream gets columns with ALTER STREAM name ADD COLUMN column type, and its SLACK, for tuples that "
+    "come late, when it is declared; a table is dropped and declared anew"
+)
 _WIDENED = (
     "write ALTER STREAM name ADD COLUMN column type; the columns that a stream has stay: "
     "give the new one another name, and read both with UNION ALL"
@@ -147,7 +151,7 @@ def statement(c: Cursor) -> exp.Expression:
 
 def _alter_query(c: Cursor) -> nodes.AlterQuery:
     if not c.accept("QUERY"):
-        c.fail(_ALTERED)
+        c.fail(_NO_ALTER_TABLE if c.word() == "TABLE" else _ALTERED)
     name = c.name("the name of a query")
     if not c.accept("SET"):
         c.fail(_ALTERED)
@@ -174,6 +178,9 @@ def _added_column(c: Cursor) -> nodes.ColumnDeclaration:
 
 
 def _set(c: Cursor) -> nodes.SetOption:
+    if not c.at_name():
+        c.note("a setting such as policy")
+        c.fail("write SET policy = 'hnr'; how a mill runs is said at its start: slicemill run --help")
     name = c.name("a setting such as policy")
     c.expect("=")
     value_at = c.span()
