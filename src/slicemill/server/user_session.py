@@ -47,7 +47,7 @@ from slicemill.server.parameters import guessed, with_values
 from slicemill.server.permissions import relations_read_by
 from slicemill.server.question_rows import AskedRelation
 from slicemill.server.questions import ask
-from slicemill.server.service import MillService, ResultPage
+from slicemill.server.service import MillService, RelationShape, ResultPage
 
 # The tags that PostgreSQL has for them.
 _CHANGED = {
@@ -105,7 +105,9 @@ class UserSession:
             return [self._command(read_command(piece.alone()))]
         if first in _QUESTIONS:
             values = [guessed(value) for value in parameters]
-            return [StatementAnswer("SELECT", table=ask(piece.text, self.relation, interrupted, values))]
+            return [
+                StatementAnswer("SELECT", table=ask(piece.alone().text, self.relation, interrupted, values))
+            ]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
         if parameters:
@@ -218,9 +220,9 @@ class UserSession:
         self.principal.require_name(name)
         return self.service.relation(name)
 
-    def relations(self) -> Iterator[tuple[str, pa.Table]]:
-        """All that a question of theirs can name, as tables without rows."""
-        return ((name, rows) for name, rows in self.service.relations() if self.principal.may_name(name))
+    def relations(self) -> Iterator[RelationShape]:
+        """All that a question of theirs can name."""
+        return (found for found in self.service.relations() if self.principal.may_name(found.name))
 
     def statements(self) -> list[Entry]:
         """The statements in force that somebody may see."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI, Header, Path, Query, Request, Response
+from fastapi import FastAPI, Header, HTTPException, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
@@ -128,6 +128,12 @@ def _add_errors(app: FastAPI) -> None:
             message=f"there is nothing at {request.url.path}", hint="/openapi.json says what there is"
         )
         return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 404)
+
+    @app.exception_handler(405)
+    async def no_method(request: Request, error: HTTPException) -> JSONResponse:
+        message = f"{request.url.path} does not take {request.method}"
+        found = RequestProblem(message=message, hint="/openapi.json says what it takes")
+        return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 405, error.headers)
 
 
 def _add_statements(app: FastAPI) -> None:
@@ -314,7 +320,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         name: QueryName,
         session: CurrentSession,
         since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-        last_event_id: Annotated[str | None, Header()] = None,
+        last_event_id: Annotated[int | None, Header(ge=0, le=2**62)] = None,
     ) -> StreamingResponse:
         """Results as they are committed, as server-sent events; without `since`, those from now on.
 
@@ -322,8 +328,8 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         back with it as Last-Event-ID goes on where it was.
         """
         query = session.query(name)
-        if last_event_id is not None and last_event_id.isdigit():
-            since = int(last_event_id)
+        if last_event_id is not None:
+            since = last_event_id
         start = query.log.head + 1 if since is None else since
 
         async def events() -> AsyncIterator[bytes]:

@@ -17,6 +17,7 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 import pyarrow as pa
 
@@ -34,7 +35,7 @@ from slicemill.server.postgres.compatibility import SETTINGS, answered
 from slicemill.server.postgres.values import (
     TEXT,
     TEXT_KINDS,
-    copy_line,
+    CopyForm,
     describe_columns,
     encoded_columns,
     encoded_values,
@@ -188,7 +189,7 @@ class PostgresSession:
     async def _answer_simple(self, piece: StatementPiece) -> None:
         text = piece.alone().text
         if copied := _COPY.match(text):
-            await self._copy(copied[1])
+            await self._copy(copied[1], CopyForm.of(copied[2]))
         elif subscribed := _SUBSCRIBE.match(text):
             self._send(wire.row_description(describe_columns(self._result_schema(subscribed))))
             await self._subscribe(subscribed)
@@ -204,7 +205,7 @@ class PostgresSession:
     async def _answers(
         self, text: str, words: tuple[str, str], values: Sequence[object] = ()
     ) -> list[StatementAnswer]:
-        compatible = await asyncio.to_thread(answered, text.strip(), words, self._user.relations)
+        compatible = await asyncio.to_thread(answered, text.strip(), words, self._user.relations, values)
         if compatible is not None:
             self._note_transaction(compatible.tag)
             return [compatible]
@@ -221,19 +222,20 @@ class PostgresSession:
         elif tag in ("COMMIT", "ROLLBACK"):
             self._transaction = b"I"
 
-    async def _copy(self, inner: str) -> None:
+    async def _copy(self, inner: str, form: CopyForm) -> None:
         if subscribed := _SUBSCRIBE.match(inner):
-            self._send(wire.copy_out(len(self._result_schema(subscribed).names)))
-            async for lines in self._follow(subscribed, _as_lines):
+            names = self._result_schema(subscribed).names
+            self._send(wire.copy_out(len(names)) + _header(form, names))
+            async for lines in self._follow(subscribed, _lines_of(form)):
                 self._send(lines)
                 await self._drain()
             self._send(wire.COPY_DONE + wire.complete("COPY"))
             return
         (answer,) = await self._answers(inner, pieces(SourceText(inner))[0].words)
         table = answer.table if answer.table is not None else pa.table({})
-        self._send(wire.copy_out(table.num_columns))
+        self._send(wire.copy_out(table.num_columns) + _header(form, table.column_names))
         for batch in _batches(table):
-            self._send(b"".join(wire.copy_data(copy_line(row)) for row in _rows(batch, ())))
+            self._send(b"".join(wire.copy_data(form.line(row)) for row in _rows(batch, ())))
             await self._drain()
         self._send(wire.COPY_DONE + wire.complete(f"COPY {table.num_rows}"))
 
@@ -424,8 +426,18 @@ def _as_rows(rows: EpochRows, _: Epoch, __: int) -> bytes:
     return b"".join(wire.data_row(row) for row in _texts(rows))
 
 
-def _as_lines(rows: EpochRows, _: Epoch, __: int) -> bytes:
-    return b"".join(wire.copy_data(copy_line(row)) for row in _texts(rows))
+def _as_lines(form: CopyForm, rows: EpochRows, _: Epoch, __: int) -> bytes:
+    return b"".join(wire.copy_data(form.line(row)) for row in _texts(rows))
+
+
+@cache
+def _lines_of(form: CopyForm) -> Encoder:
+    """One for all who read them in this form: rows are encoded once by each encoder."""
+    return partial(_as_lines, form)
+
+
+def _header(form: CopyForm, names: Sequence[str]) -> bytes:
+    return wire.copy_data(form.line([name.encode() for name in names])) if form.header else b""
 
 
 def _texts(rows: EpochRows) -> Iterable[tuple[bytes | None, ...]]:
