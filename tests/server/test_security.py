@@ -13,19 +13,34 @@ from typing import get_args
 import httpx
 import psycopg
 import pytest
+from starlette.routing import Route
 from typer.testing import CliRunner
 
 from server.conftest import bid
 from slicemill.cli import app
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
+from slicemill.esl import SourceText, bind
+from slicemill.esl.syntax.grammar.commands import read_command
+from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
 from slicemill.esl.types.catalog import Statement
-from slicemill.esl.types.command import ShownKind
+from slicemill.esl.types.command import (
+    Command,
+    Describe,
+    Explain,
+    ExplainReplace,
+    Show,
+    ShowCreate,
+    ShownKind,
+    ShowVersions,
+)
 from slicemill.server.access import Access, Denied, Principal, UserRole
 from slicemill.server.audit import AuditLog
+from slicemill.server.http.app import create_app
 from slicemill.server.http.protection import LARGEST_BODY, RateLimit
+from slicemill.server.live import LiveResults
 from slicemill.server.network import Listening, check_address, serving
 from slicemill.server.permissions import Allowed
+from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 
@@ -77,13 +92,80 @@ def test_nothing_is_told_without_a_token(listening: Listening, token: str | None
         assert made.get("/health").status_code == 200
 
 
-OPEN = {("GET", "/health")}
-ADMINS = {
-    ("GET", "/v1/support-bundle"),
-    ("GET", "/v1/tokens"),
-    ("POST", "/v1/tokens"),
-    ("DELETE", "/v1/tokens/{name}"),
+ANYBODY = None
+# Who may use each way in over HTTP. A route without a row here fails the tests below.
+ROUTES: dict[tuple[str, str], UserRole | None] = {
+    ("GET", "/health"): ANYBODY,
+    ("GET", "/"): ANYBODY,  # the console, which has nothing in it before it is given a token
+    ("GET", "/console/{name}"): ANYBODY,
+    ("GET", "/openapi.json"): ANYBODY,  # the same for every server
+    ("POST", "/v1/statements"): UserRole.READER,  # CHANGES and COMMANDS say which
+    ("POST", "/v1/check"): UserRole.READER,
+    ("GET", "/v1/catalog"): UserRole.READER,
+    ("GET", "/v1/queries"): UserRole.READER,
+    ("GET", "/v1/queries/{name}"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/explain"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/results"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/versions"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/live"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/line"): UserRole.READER,
+    ("GET", "/v1/alerts"): UserRole.READER,
+    ("GET", "/v1/explain"): UserRole.READER,
+    ("GET", "/v1/metrics"): UserRole.READER,
+    ("GET", "/metrics"): UserRole.READER,
+    ("GET", "/v1/overview"): UserRole.READER,
+    ("GET", "/v1/history"): UserRole.READER,
+    ("GET", "/v1/history/{name}"): UserRole.READER,
+    ("GET", "/v1/graph"): UserRole.READER,
+    ("GET", "/v1/graph/components"): UserRole.READER,
+    ("POST", "/v1/preview"): UserRole.READER,
+    ("GET", "/v1/words"): UserRole.READER,
+    ("GET", "/v1/slices"): UserRole.READER,
+    ("GET", "/v1/slices/{query}"): UserRole.READER,
+    ("GET", "/v1/policies"): UserRole.READER,
+    ("POST", "/v1/simulate"): UserRole.OPERATOR,
+    ("GET", "/v1/models"): UserRole.READER,
+    ("GET", "/v1/support-bundle"): UserRole.ADMIN,
+    ("GET", "/v1/tokens"): UserRole.ADMIN,
+    ("POST", "/v1/tokens"): UserRole.ADMIN,
+    ("DELETE", "/v1/tokens/{name}"): UserRole.ADMIN,
 }
+BODIES: dict[tuple[str, str], dict[str, object]] = {
+    ("POST", "/v1/statements"): {"text": "SHOW QUERIES"},
+    ("POST", "/v1/check"): {"text": CREATE},
+    ("POST", "/v1/preview"): {"text": CREATE},
+    ("POST", "/v1/simulate"): {"text": CREATE, "rates": {}, "policies": ["fcfs"], "cores": 1, "seconds": 1},
+    ("POST", "/v1/tokens"): {"name": "eve", "role": "reader"},
+}
+ADMINS = {route for route, role in ROUTES.items() if role is UserRole.ADMIN}
+
+
+def test_every_route_has_a_row(service: MillService, access: Access) -> None:
+    """Also those that no description lists."""
+    app = create_app(service, LiveResults(service), Sampler(service.mill), access)
+    found = {
+        (method, route.path)
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    assert found == ROUTES.keys()
+
+
+@pytest.mark.parametrize("role", ["", "wrong", *(role.word for role in UserRole)])
+def test_every_route_is_for_its_role(listening: Listening, tokens: dict[str, str], role: str) -> None:
+    token = tokens.get(role, role or None)
+    known = next((one for one in UserRole if one.word == role), None)
+    with client(listening, token) as made:
+        for (method, path), needed in ROUTES.items():
+            place = path.replace("{name}", "dear").replace("{query}", "dear")
+            with made.stream(method, place, json=BODIES.get((method, path))) as response:
+                status = response.status_code
+            if needed is ANYBODY or (known is not None and known >= needed):
+                assert status not in (401, 403, 500), (method, path, status)
+            else:
+                assert status == (401 if known is None else 403), (method, path, status)
 
 
 def every_route(listening: Listening, token: str) -> list[tuple[str, str]]:
@@ -103,7 +185,10 @@ def test_every_route_wants_a_token(
             for body in (None, {"text": CREATE}, {"name": "eve", "role": "admin"}):
                 place = path.replace("{name}", "dear").replace("{query}", "dear")
                 response = made.request(method, place, json=body)
-                assert response.status_code == (200 if (method, path) in OPEN else 401), (method, path)
+                assert response.status_code == (200 if ROUTES[method, path] is ANYBODY else 401), (
+                    method,
+                    path,
+                )
     assert list(service.mill.home.statements) == statements
 
 
@@ -235,6 +320,64 @@ def test_every_kind_of_statement_is_in_the_table(service: MillService) -> None:
             catalog = bound.catalog
             found |= {type(statement) for statement, _ in bound.statements}
     assert set(get_args(Statement)) - found == set()
+    first_words = {text.split()[0] for texts in CHANGES.values() for text in texts}
+    assert set(ROW_CHANGES) - first_words == set()
+
+
+COMMANDS = {
+    Show: [f"SHOW {listed}" for listed in ShownKind],
+    ShowCreate: ["SHOW CREATE dear", "SHOW CREATE bid"],
+    ShowVersions: ["SHOW VERSIONS dear"],
+    Describe: ["DESCRIBE dear", "DESC bid"],
+    Explain: ["EXPLAIN", "EXPLAIN dear"],
+    ExplainReplace: ["EXPLAIN REPLACE QUERY dear AS SELECT item FROM bid"],
+}
+
+
+def test_every_command_is_for_readers_and_shows_them_only_their_names(service: MillService) -> None:
+    assert set(get_args(Command)) == COMMANDS.keys()
+    reader = UserSession(service, Principal("bob", UserRole.READER))
+    limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
+    for kind, texts in COMMANDS.items():
+        for text in texts:
+            assert isinstance(read_command(SourceText(text)), kind)
+            (answer,) = reader.execute(text)
+            assert answer.table is not None
+            if kind is Show:
+                (answer,) = limited.execute(text)
+                assert "dear" not in str(answer.table), text
+            else:
+                with pytest.raises(Denied):
+                    limited.execute(text)
+
+
+SECRETS = {
+    "a body that reads": "CREATE AGGREGATE sales_spy(n int) : varchar { "
+    "INITIALIZE: { INSERT INTO RETURN SELECT word FROM secret WHERE id = n; } "
+    "ITERATE: { INSERT INTO RETURN SELECT word FROM secret WHERE id = n; } }",
+    "a lookup": "CREATE QUERY sales_q AS SELECT word FROM sales_bid, secret WHERE id = item",
+    "a mistake in a query": "CREATE QUERY sales_q AS SELECT wrod FROM secret",
+    "a mistake in rows": "INSERT INTO sales_t SELECT wrod FROM secret",
+    "rows": "INSERT INTO sales_t SELECT word FROM secret",
+    "a question": "SELECT (SELECT word FROM secret) AS w",
+    "a mistake in a question": "SELECT wrod FROM secret",
+}
+
+
+@pytest.mark.parametrize("way", SECRETS)
+def test_nothing_is_told_of_what_has_a_name_of_others(service: MillService, way: str) -> None:
+    """Neither rows, nor columns in messages of mistakes."""
+    UserSession(service).execute(
+        "CREATE TABLE secret (id int PRIMARY KEY, word varchar); CREATE TABLE sales_t (w varchar); "
+        "CREATE STREAM sales_bid AS SELECT item FROM bid"
+    )
+    limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
+    with pytest.raises(Denied) as refused:
+        limited.execute(SECRETS[way])
+    assert "word" not in str(refused.value)
+    if way == "a mistake in a query":
+        with pytest.raises(Denied):
+            limited.check(SECRETS[way])
 
 
 @pytest.mark.parametrize("kind", CHANGES)
