@@ -477,6 +477,37 @@ def test_a_token_is_kept_as_a_hash_and_goes_at_once(access: Access, tokens: dict
         access.add("bob", "reeder", (), 0)
 
 
+def test_who_is_connected_with_a_token_that_is_dropped_is_cut_off(
+    listening: Listening, tokens: dict[str, str], access: Access, service: MillService
+) -> None:
+    assert listening.postgres is not None
+    asking, following = (
+        psycopg.connect(
+            host="127.0.0.1",
+            port=listening.postgres.getsockname()[1],
+            user="x",
+            dbname="x",
+            password=tokens["operator"],
+            autocommit=True,
+        )
+        for _ in range(2)
+    )
+    with asking, following, client(listening, tokens["operator"]) as http:
+        assert asking.execute("SELECT 1").fetchone() == (1,)
+        rows = following.cursor().stream("SUBSCRIBE dear SINCE 0")
+        with http.stream("GET", "/v1/queries/dear/live?since=0") as live:
+            bid(service, (1, 20, 1))
+            next(rows)
+            lines = live.iter_lines()
+            next(line for line in lines if line.startswith("data:"))
+            access.drop("operator")
+            with pytest.raises(psycopg.OperationalError):
+                asking.execute("SELECT item FROM dear")
+            with pytest.raises(psycopg.OperationalError):
+                next(rows)
+            assert not [line for line in lines if line], "it ends by itself"
+
+
 def test_other_machines_are_let_in_only_with_tokens(tmp_path: Path) -> None:
     access = Access(tmp_path)
     for host in ("127.0.0.1", "::1", "localhost"):

@@ -38,7 +38,13 @@ from slicemill.server.http.messages import (
     problems_of,
 )
 from slicemill.server.http.prometheus import prometheus_text
-from slicemill.server.http.protection import CurrentPrincipal, CurrentSession, Unauthenticated, protect
+from slicemill.server.http.protection import (
+    CurrentPrincipal,
+    CurrentSession,
+    Unauthenticated,
+    current_principal,
+    protect,
+)
 from slicemill.server.http.protocol import chunked
 from slicemill.server.listings import state_of
 from slicemill.server.live import LiveResults
@@ -65,6 +71,7 @@ _PLANS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
 _NEXT = "Slicemill-Next-Epoch"
+_IDLE_S = 5.0  # after which a client that has all is looked at again, and told that it is still there
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 QueryName = Annotated[str, Path(description="The name of a query", max_length=1000)]
@@ -333,7 +340,10 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         start = query.log.head + 1 if since is None else since
 
         async def events() -> AsyncIterator[bytes]:
-            async for epoch in live.follow(query, start, _as_event, connection=chunked(request.scope)):
+            connection = chunked(request.scope)
+            async for epoch in live.follow(query, start, _as_event, _IDLE_S, connection):
+                if current_principal(request) != session.principal:
+                    return  # the token was dropped meanwhile
                 if epoch.gap:
                     yield b"event: gap\ndata: {}\n\n"
                 yield epoch.content or b": nothing new\n\n"

@@ -99,6 +99,7 @@ class PostgresSession:
         self._access = access
         self._reader, self._writer = streams
         self._user = UserSession(service, OWNER, "postgres")
+        self._token: str | None = None
         self._prepared: dict[str, PreparedText] = {}
         self._portals: dict[str, Portal] = {}
         self._transaction = b"I"
@@ -129,15 +130,14 @@ class PostgresSession:
 
     async def _authenticate(self, content: bytes) -> None:
         options = wire.startup_options(content)
-        token: str | None = None
         if self._access.asks:
             self._writer.write(wire.ASK_PASSWORD)
             await self._writer.drain()
             answer = await asyncio.wait_for(wire.read_message(self._reader), _STARTED_S)
             if answer.kind != b"p":
                 raise wire.ProtocolError("a password was expected")
-            token = wire.ContentReader(answer.content).text()
-        principal = self._access.principal(token)
+            self._token = wire.ContentReader(answer.content).text()
+        principal = self._access.principal(self._token)
         if principal is None:
             self._writer.write(wire.error("the password is no token of this server", "28P01"))
             await self._writer.drain()
@@ -160,6 +160,10 @@ class PostgresSession:
             message = await wire.read_message(self._reader)
             if message.kind == b"X":
                 return
+            if not self._is_known():
+                self._send(wire.error("the password is no token of this server any more", "28P01"))
+                await self._drain()
+                return
             self.interrupted.clear()
             if message.kind == b"Q":
                 await self._simple(wire.ContentReader(message.content).text())
@@ -173,6 +177,10 @@ class PostgresSession:
                     self._failed = True
                     self._send(_error(problem))
             await self._drain()
+
+    def _is_known(self) -> bool:
+        """Does the client still have the token that it came with?"""
+        return self._access.principal(self._token) == self._user.principal
 
     async def _simple(self, text: str) -> None:
         found = pieces(SourceText(text))
@@ -256,7 +264,7 @@ class PostgresSession:
         async for epoch in self._live.follow(query, start, encode, 0.5, direct, columns):
             if self.interrupted.is_set():
                 raise Interrupted("the subscription was cancelled")
-            if self._reader.at_eof():
+            if self._reader.at_eof() or not self._is_known():
                 raise ConnectionResetError
             if epoch.gap and query.schema.changelog:
                 raise SlicemillError(
