@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from server.conftest import bid
 from slicemill.engine.changing.changelog_tables import ChangelogTables
 from slicemill.errors import SlicemillError
-from slicemill.server.question_needs import needs_of, parsed
-from slicemill.server.question_rows import HeldRows, LogRows
-from slicemill.server.questions import ask
+from slicemill.server.questions.asking import ask
+from slicemill.server.questions.needs import needs_of, parsed
+from slicemill.server.questions.rows import HeldRows, LogRows
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import with_system_columns
@@ -167,7 +167,7 @@ def _questions(draw: st.DrawFn) -> str:
 def test_a_question_gives_what_it_gives_over_the_whole_log(
     epochs: list[Rows], sql: str, extents: int
 ) -> None:
-    from slicemill.server import question_rows
+    from slicemill.server.questions import rows as question_rows
 
     before = question_rows._FIRST_ROWS
     question_rows._FIRST_ROWS = 2  # so that few rows are many looks

@@ -18,7 +18,7 @@ from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.command import ShownKind
 from slicemill.esl.types.schema import Schema
 from slicemill.explain.statements import describe
-from slicemill.server.question_errors import UnknownName
+from slicemill.server.questions.errors import UnknownName
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _TEXT, _COUNT = pa.string(), pa.int64()

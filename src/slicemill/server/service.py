@@ -28,7 +28,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.server.audit import AuditLog
 from slicemill.server.listings import unknown
 from slicemill.server.permissions import Allowed
-from slicemill.server.question_rows import AskedRelation, HeldRows, LogRows
+from slicemill.server.questions.rows import AskedRelation, HeldRows, LogRows
 from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.storage.log import Epoch, Log
 

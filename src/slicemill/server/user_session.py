@@ -46,8 +46,8 @@ from slicemill.server.answer import StatementAnswer
 from slicemill.server.listings import alerts_listed, columns_of, listing, statement_of, versions
 from slicemill.server.parameters import guessed, with_values
 from slicemill.server.permissions import relations_read_by
-from slicemill.server.question_rows import AskedRelation
-from slicemill.server.questions import ask
+from slicemill.server.questions.asking import ask
+from slicemill.server.questions.rows import AskedRelation
 from slicemill.server.service import MillService, RelationShape, ResultPage
 
 # The tags that PostgreSQL has for them.

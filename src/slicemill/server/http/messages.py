@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from slicemill.esl import EslError
 from slicemill.server.answer import StatementAnswer
-from slicemill.server.question_errors import UnknownName
+from slicemill.server.questions.errors import UnknownName
 
 
 class StatementText(BaseModel):

@@ -19,7 +19,7 @@ from slicemill import __version__
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.parameters import guessed
 from slicemill.server.postgres.system_catalog import system_answer
-from slicemill.server.questions import reads_system_tables
+from slicemill.server.questions.asking import reads_system_tables
 from slicemill.server.service import RelationShape
 
 SERVER_VERSION = "15.0"  # the PostgreSQL whose protocol and types these are

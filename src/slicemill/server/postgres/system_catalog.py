@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from slicemill.server.postgres.values import ARRAYS, describe_columns, type_size
-from slicemill.server.questions import connected
+from slicemill.server.questions.asking import connected
 
 _PLACE = "table_catalog table_schema table_name"
 _SCHEMAS = {11: "pg_catalog", 2200: "public", 13000: "information_schema"}

@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from slicemill.errors import SlicemillError
-from slicemill.server.question_errors import unreadable
+from slicemill.server.questions.errors import unreadable
 from slicemill.storage.arrow_schema import TS
 
 _MIRRORED = {"first": "last", "last": "first"}

@@ -16,9 +16,9 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from slicemill.server.question_errors import UnknownName, refused, unknown_in
-from slicemill.server.question_needs import Limit, RelationNeed, Wanted, is_system, needs_of, parsed
-from slicemill.server.question_rows import AskedRelation
+from slicemill.server.questions.errors import UnknownName, refused, unknown_in
+from slicemill.server.questions.needs import Limit, RelationNeed, Wanted, is_system, needs_of, parsed
+from slicemill.server.questions.rows import AskedRelation
 
 _MEMORY = "1GB"
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
@@ -122,7 +122,7 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What a question says of the rows of one relation, as `question_rows.Bounds` asks for it."""
+    """What a question says of the rows of one relation, as `rows.Bounds` asks for it."""
 
     question: _Question
     name: str
