@@ -89,6 +89,7 @@ def test_names_and_keywords_are_completed(connection: Connection) -> None:
         return [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
 
     assert completed("SELECT * FROM de") == ["dear", "DESCRIBE"]
+    assert completed("SELECT pri") == ["price"]
     assert completed("\\w") == ["\\watch"]
     assert "SHOW QUERIES" in completed("sho")
 
