@@ -207,6 +207,7 @@ def test_names_that_look_like_those_of_nodes_and_units_are_told_apart() -> None:
     assert {node.operator.query for node in graph if isinstance(node.operator, QueryResults)} == {
         *odd,
         "plain",
+        "lately",
     }
     assert len({unit.id for unit in units}) == len(units)
     for name in odd:

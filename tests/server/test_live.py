@@ -37,7 +37,7 @@ from slicemill.server.encoding import json_of_epoch, json_rows
 from slicemill.server.epoch_rows import EpochRows, RowLayout
 from slicemill.server.network import Listening, serving
 from slicemill.server.postgres.session import _as_lines, _as_rows, _rows
-from slicemill.server.postgres.values import copy_line
+from slicemill.server.postgres.values import CopyForm, copy_line
 from slicemill.server.postgres.wire import copy_data, data_row
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
@@ -88,7 +88,9 @@ def test_an_epoch_is_encoded_as_a_table_is(
     rows = EpochRows.read(log, epoch, RowLayout.of(log.columns))
     assert json_of_epoch(rows) == json_rows(table)
     assert _as_rows(rows, epoch, 1) == b"".join(data_row(row) for row in _rows(table, ()))
-    assert _as_lines(rows, epoch, 1) == b"".join(copy_data(copy_line(row)) for row in _rows(table, ()))
+    assert _as_lines(CopyForm(), rows, epoch, 1) == b"".join(
+        copy_data(copy_line(row)) for row in _rows(table, ())
+    )
 
 
 def test_what_a_change_does_is_told_in_words(service: MillService, user: UserSession) -> None:

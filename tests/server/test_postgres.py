@@ -168,3 +168,107 @@ def test_nonsense_ends_its_own_connection_alone(
         while raw.recv(4096):
             pass
     assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_sqlalchemy_finds_what_is_there(port: int, user: UserSession, driver: str) -> None:
+    user.execute("CREATE TABLE shelf (id bigint PRIMARY KEY, name varchar, tags varchar)")
+    user.execute("CREATE VIEW recent AS SELECT item FROM bid [RANGE 1 HOUR]")
+    user.execute("CREATE QUERY totals AS SELECT item, count(*) AS n FROM bid GROUP BY item")
+    engine = sqlalchemy.create_engine(f"postgresql+{driver}://ann@127.0.0.1:{port}/x")
+    found = sqlalchemy.inspect(engine)
+    assert sorted(found.get_table_names()) == ["bid", "dear", "shelf", "totals"]
+    assert found.get_view_names() == ["recent"]
+    assert found.has_table("dear")
+    assert not found.has_table("cheap")
+    assert [(one["name"], str(one["type"])) for one in found.get_columns("dear")] == [
+        ("_ts", "TIMESTAMP"),
+        ("item", "INTEGER"),
+        ("price", "INTEGER"),
+    ]
+    assert [one["name"] for one in found.get_columns("totals")] == ["_ts", "item", "n"]
+    shelf = sqlalchemy.Table("shelf", sqlalchemy.MetaData(), autoload_with=engine)
+    with engine.begin() as made:
+        made.execute(sqlalchemy.text("INSERT INTO shelf VALUES (:id, 'a', NULL)"), {"id": 1})
+        assert made.execute(sqlalchemy.select(shelf)).all() == [(1, "a", None)]
+    engine.dispose()
+
+
+@pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
+def test_psql_lists_relations_and_their_columns(port: int, user: UserSession) -> None:
+    user.execute("CREATE VIEW recent AS SELECT item FROM bid [RANGE 1 HOUR]")
+
+    def told(command: str) -> list[list[str]]:
+        done = subprocess.run(
+            ["psql", "-X", "-A", "-t", "-h", "127.0.0.1", "-p", str(port), "-U", "ann", "x", "-c", command],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        return [line.split("|") for line in done.stdout.splitlines()]
+
+    assert [line[1:3] for line in told("\\d")] == [["bid", "table"], ["dear", "table"], ["recent", "view"]]
+    assert [line[1] for line in told("\\dt")] == ["bid", "dear"]
+    assert [line[:2] for line in told("\\d dear")] == [
+        ["_ts", "timestamp with time zone"],
+        ["item", "integer"],
+        ["price", "integer"],
+    ]
+    for command in (
+        "\\d+ bid",
+        "\\d+ recent",
+        "\\dt+",
+        "\\dn",
+        "\\l",
+        "\\du",
+        "\\df",
+        "\\dT",
+        "\\dp",
+    ):
+        told(command)
+
+
+def test_lists_are_taken_as_parameters(connection: psycopg.Connection, service: MillService) -> None:
+    bid(service, (1, 20, 1), (2, 30, 2), (3, 40, 3))
+    found = connection.execute("SELECT item FROM dear WHERE item = ANY(%s) ORDER BY item", ([1, 3],))
+    assert found.fetchall() == [(1,), (3,)]
+
+
+def test_copy_writes_csv_with_a_header_where_it_is_asked_to(
+    connection: psycopg.Connection, service: MillService
+) -> None:
+    bid(service, (1, 20, 1))
+
+    def copied(text: str) -> bytes:
+        with connection.cursor().copy(text) as rows:
+            return b"".join(bytes(part) for part in rows)
+
+    question = "SELECT item, 'a, \"b\"' AS word, '' AS empty, NULL AS nothing FROM dear"
+    assert copied(f"COPY ({question}) TO STDOUT WITH (FORMAT csv, HEADER)") == (
+        b'item,word,empty,nothing\n1,"a, ""b""","",\n'
+    )
+    assert copied(f"COPY ({question}) TO STDOUT CSV") == b'1,"a, ""b""","",\n'
+    assert copied("COPY (SELECT item, price FROM dear) TO STDOUT (DELIMITER ';', HEADER)") == (
+        b"item;price\n1;20\n"
+    )
+    with pytest.raises(psycopg.errors.SyntaxErrorOrAccessRuleViolation, match="FORMAT text"):
+        copied("COPY (SELECT item FROM dear) TO STDOUT WITH (FORMAT binary)")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "hint"),
+    [
+        ("SELECT item, nope FROM dear", "14", "item"),
+        ("SELECT item FROM deer", "18", "did you mean dear"),
+        ("SELECT item FROM dear WHERE", "23", None),
+    ],
+)
+def test_a_mistake_in_a_question_has_its_place(
+    connection: psycopg.Connection, text: str, place: str, hint: str | None
+) -> None:
+    with pytest.raises(psycopg.errors.SyntaxError) as told:
+        connection.execute(text)
+    assert told.value.diag.statement_position == place
+    assert "\x1b" not in str(told.value)
+    assert hint is None or hint in (told.value.diag.message_hint or "")

@@ -13,11 +13,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from server.conftest import bid
 from slicemill.engine.changing.changelog_tables import ChangelogTables
 from slicemill.errors import SlicemillError
-from slicemill.server.question_needs import needs_of, parsed
-from slicemill.server.question_rows import HeldRows, LogRows
-from slicemill.server.questions import ask
+from slicemill.server.questions.asking import ask
+from slicemill.server.questions.needs import needs_of, parsed
+from slicemill.server.questions.rows import HeldRows, LogRows
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import with_system_columns
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
@@ -164,7 +167,7 @@ def _questions(draw: st.DrawFn) -> str:
 def test_a_question_gives_what_it_gives_over_the_whole_log(
     epochs: list[Rows], sql: str, extents: int
 ) -> None:
-    from slicemill.server import question_rows
+    from slicemill.server.questions import rows as question_rows
 
     before = question_rows._FIRST_ROWS
     question_rows._FIRST_ROWS = 2  # so that few rows are many looks
@@ -290,3 +293,15 @@ def test_a_table_of_now_is_kept_up_from_epoch_to_epoch() -> None:
 def test_duckdb_cannot_be_reconfigured_by_a_question() -> None:
     with pytest.raises(SlicemillError, match="one SELECT"):
         ask("SET memory_limit = '100GB'", _nothing)
+
+
+def test_a_view_of_a_stream_can_be_asked_though_no_query_reads_it(
+    user: UserSession, service: MillService
+) -> None:
+    user.execute("CREATE VIEW last_two AS SELECT item, price FROM bid [ROWS 2]")
+    bid(service, (1, 5, 1), (2, 20, 2), (3, 7, 3))
+    (answer,) = user.execute("SELECT item FROM last_two ORDER BY item")
+    assert answer.table is not None
+    assert answer.table.to_pylist() == [{"item": 2}, {"item": 3}]
+    user.execute("DROP VIEW last_two")
+    assert "last_two" not in service.mill.home.logs

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,19 +10,29 @@ from typing import get_args
 import httpx
 import psycopg
 import pytest
-from typer.testing import CliRunner
+from starlette.routing import Route
 
 from server.conftest import bid
-from slicemill.cli import app
 from slicemill.errors import SlicemillError
-from slicemill.esl import bind
+from slicemill.esl import SourceText, bind
+from slicemill.esl.syntax.grammar.commands import read_command
+from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
 from slicemill.esl.types.catalog import Statement
-from slicemill.esl.types.command import ShownKind
+from slicemill.esl.types.command import (
+    Command,
+    Describe,
+    Explain,
+    ExplainReplace,
+    Show,
+    ShowCreate,
+    ShownKind,
+    ShowVersions,
+)
 from slicemill.server.access import Access, Denied, Principal, UserRole
-from slicemill.server.audit import AuditLog
-from slicemill.server.http.protection import LARGEST_BODY, RateLimit
+from slicemill.server.http.app import create_app
+from slicemill.server.live import LiveResults
 from slicemill.server.network import Listening, check_address, serving
-from slicemill.server.permissions import Allowed
+from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 
@@ -77,13 +84,80 @@ def test_nothing_is_told_without_a_token(listening: Listening, token: str | None
         assert made.get("/health").status_code == 200
 
 
-OPEN = {("GET", "/health")}
-ADMINS = {
-    ("GET", "/v1/support-bundle"),
-    ("GET", "/v1/tokens"),
-    ("POST", "/v1/tokens"),
-    ("DELETE", "/v1/tokens/{name}"),
+ANYBODY = None
+# Who may use each way in over HTTP. A route without a row here fails the tests below.
+ROUTES: dict[tuple[str, str], UserRole | None] = {
+    ("GET", "/health"): ANYBODY,
+    ("GET", "/"): ANYBODY,  # the console, which has nothing in it before it is given a token
+    ("GET", "/console/{name}"): ANYBODY,
+    ("GET", "/openapi.json"): ANYBODY,  # the same for every server
+    ("POST", "/v1/statements"): UserRole.READER,  # CHANGES and COMMANDS say which
+    ("POST", "/v1/check"): UserRole.READER,
+    ("GET", "/v1/catalog"): UserRole.READER,
+    ("GET", "/v1/queries"): UserRole.READER,
+    ("GET", "/v1/queries/{name}"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/explain"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/results"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/versions"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/live"): UserRole.READER,
+    ("GET", "/v1/queries/{name}/line"): UserRole.READER,
+    ("GET", "/v1/alerts"): UserRole.READER,
+    ("GET", "/v1/explain"): UserRole.READER,
+    ("GET", "/v1/metrics"): UserRole.READER,
+    ("GET", "/metrics"): UserRole.READER,
+    ("GET", "/v1/overview"): UserRole.READER,
+    ("GET", "/v1/history"): UserRole.READER,
+    ("GET", "/v1/history/{name}"): UserRole.READER,
+    ("GET", "/v1/graph"): UserRole.READER,
+    ("GET", "/v1/graph/components"): UserRole.READER,
+    ("POST", "/v1/preview"): UserRole.READER,
+    ("GET", "/v1/words"): UserRole.READER,
+    ("GET", "/v1/slices"): UserRole.READER,
+    ("GET", "/v1/slices/{query}"): UserRole.READER,
+    ("GET", "/v1/policies"): UserRole.READER,
+    ("POST", "/v1/simulate"): UserRole.OPERATOR,
+    ("GET", "/v1/models"): UserRole.READER,
+    ("GET", "/v1/support-bundle"): UserRole.ADMIN,
+    ("GET", "/v1/tokens"): UserRole.ADMIN,
+    ("POST", "/v1/tokens"): UserRole.ADMIN,
+    ("DELETE", "/v1/tokens/{name}"): UserRole.ADMIN,
 }
+BODIES: dict[tuple[str, str], dict[str, object]] = {
+    ("POST", "/v1/statements"): {"text": "SHOW QUERIES"},
+    ("POST", "/v1/check"): {"text": CREATE},
+    ("POST", "/v1/preview"): {"text": CREATE},
+    ("POST", "/v1/simulate"): {"text": CREATE, "rates": {}, "policies": ["fcfs"], "cores": 1, "seconds": 1},
+    ("POST", "/v1/tokens"): {"name": "eve", "role": "reader"},
+}
+ADMINS = {route for route, role in ROUTES.items() if role is UserRole.ADMIN}
+
+
+def test_every_route_has_a_row(service: MillService, access: Access) -> None:
+    """Also those that no description lists."""
+    app = create_app(service, LiveResults(service), Sampler(service.mill), access)
+    found = {
+        (method, route.path)
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    assert found == ROUTES.keys()
+
+
+@pytest.mark.parametrize("role", ["", "wrong", *(role.word for role in UserRole)])
+def test_every_route_is_for_its_role(listening: Listening, tokens: dict[str, str], role: str) -> None:
+    token = tokens.get(role, role or None)
+    known = next((one for one in UserRole if one.word == role), None)
+    with client(listening, token) as made:
+        for (method, path), needed in ROUTES.items():
+            place = path.replace("{name}", "dear").replace("{query}", "dear")
+            with made.stream(method, place, json=BODIES.get((method, path))) as response:
+                status = response.status_code
+            if needed is ANYBODY or (known is not None and known >= needed):
+                assert status not in (401, 403, 500), (method, path, status)
+            else:
+                assert status == (401 if known is None else 403), (method, path, status)
 
 
 def every_route(listening: Listening, token: str) -> list[tuple[str, str]]:
@@ -103,7 +177,10 @@ def test_every_route_wants_a_token(
             for body in (None, {"text": CREATE}, {"name": "eve", "role": "admin"}):
                 place = path.replace("{name}", "dear").replace("{query}", "dear")
                 response = made.request(method, place, json=body)
-                assert response.status_code == (200 if (method, path) in OPEN else 401), (method, path)
+                assert response.status_code == (200 if ROUTES[method, path] is ANYBODY else 401), (
+                    method,
+                    path,
+                )
     assert list(service.mill.home.statements) == statements
 
 
@@ -235,6 +312,64 @@ def test_every_kind_of_statement_is_in_the_table(service: MillService) -> None:
             catalog = bound.catalog
             found |= {type(statement) for statement, _ in bound.statements}
     assert set(get_args(Statement)) - found == set()
+    first_words = {text.split()[0] for texts in CHANGES.values() for text in texts}
+    assert set(ROW_CHANGES) - first_words == set()
+
+
+COMMANDS = {
+    Show: [f"SHOW {listed}" for listed in ShownKind],
+    ShowCreate: ["SHOW CREATE dear", "SHOW CREATE bid"],
+    ShowVersions: ["SHOW VERSIONS dear"],
+    Describe: ["DESCRIBE dear", "DESC bid"],
+    Explain: ["EXPLAIN", "EXPLAIN dear"],
+    ExplainReplace: ["EXPLAIN REPLACE QUERY dear AS SELECT item FROM bid"],
+}
+
+
+def test_every_command_is_for_readers_and_shows_them_only_their_names(service: MillService) -> None:
+    assert set(get_args(Command)) == COMMANDS.keys()
+    reader = UserSession(service, Principal("bob", UserRole.READER))
+    limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
+    for kind, texts in COMMANDS.items():
+        for text in texts:
+            assert isinstance(read_command(SourceText(text)), kind)
+            (answer,) = reader.execute(text)
+            assert answer.table is not None
+            if kind is Show:
+                (answer,) = limited.execute(text)
+                assert "dear" not in str(answer.table), text
+            else:
+                with pytest.raises(Denied):
+                    limited.execute(text)
+
+
+SECRETS = {
+    "a body that reads": "CREATE AGGREGATE sales_spy(n int) : varchar { "
+    "INITIALIZE: { INSERT INTO RETURN SELECT word FROM secret WHERE id = n; } "
+    "ITERATE: { INSERT INTO RETURN SELECT word FROM secret WHERE id = n; } }",
+    "a lookup": "CREATE QUERY sales_q AS SELECT word FROM sales_bid, secret WHERE id = item",
+    "a mistake in a query": "CREATE QUERY sales_q AS SELECT wrod FROM secret",
+    "a mistake in rows": "INSERT INTO sales_t SELECT wrod FROM secret",
+    "rows": "INSERT INTO sales_t SELECT word FROM secret",
+    "a question": "SELECT (SELECT word FROM secret) AS w",
+    "a mistake in a question": "SELECT wrod FROM secret",
+}
+
+
+@pytest.mark.parametrize("way", SECRETS)
+def test_nothing_is_told_of_what_has_a_name_of_others(service: MillService, way: str) -> None:
+    """Neither rows, nor columns in messages of mistakes."""
+    UserSession(service).execute(
+        "CREATE TABLE secret (id int PRIMARY KEY, word varchar); CREATE TABLE sales_t (w varchar); "
+        "CREATE STREAM sales_bid AS SELECT item FROM bid"
+    )
+    limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
+    with pytest.raises(Denied) as refused:
+        limited.execute(SECRETS[way])
+    assert "word" not in str(refused.value)
+    if way == "a mistake in a query":
+        with pytest.raises(Denied):
+            limited.check(SECRETS[way])
 
 
 @pytest.mark.parametrize("kind", CHANGES)
@@ -334,6 +469,37 @@ def test_a_token_is_kept_as_a_hash_and_goes_at_once(access: Access, tokens: dict
         access.add("bob", "reeder", (), 0)
 
 
+def test_who_is_connected_with_a_token_that_is_dropped_is_cut_off(
+    listening: Listening, tokens: dict[str, str], access: Access, service: MillService
+) -> None:
+    assert listening.postgres is not None
+    asking, following = (
+        psycopg.connect(
+            host="127.0.0.1",
+            port=listening.postgres.getsockname()[1],
+            user="x",
+            dbname="x",
+            password=tokens["operator"],
+            autocommit=True,
+        )
+        for _ in range(2)
+    )
+    with asking, following, client(listening, tokens["operator"]) as http:
+        assert asking.execute("SELECT 1").fetchone() == (1,)
+        rows = following.cursor().stream("SUBSCRIBE dear SINCE 0")
+        with http.stream("GET", "/v1/queries/dear/live?since=0") as live:
+            bid(service, (1, 20, 1))
+            next(rows)
+            lines = live.iter_lines()
+            next(line for line in lines if line.startswith("data:"))
+            access.drop("operator")
+            with pytest.raises(psycopg.OperationalError):
+                asking.execute("SELECT item FROM dear")
+            with pytest.raises(psycopg.OperationalError):
+                next(rows)
+            assert not [line for line in lines if line], "it ends by itself"
+
+
 def test_other_machines_are_let_in_only_with_tokens(tmp_path: Path) -> None:
     access = Access(tmp_path)
     for host in ("127.0.0.1", "::1", "localhost"):
@@ -342,105 +508,3 @@ def test_other_machines_are_let_in_only_with_tokens(tmp_path: Path) -> None:
         check_address("0.0.0.0", access)
     access.add("ann", "admin", (), 0)
     check_address("0.0.0.0", access)
-
-
-STATEMENTS = {
-    "python": "CREATE FUNCTION f(x int) RETURNS int LANGUAGE PYTHON AS 'os:getpid'",
-    "file": "CREATE STREAM s (a int) SOURCE 'file:/etc/passwd?format=csv'",
-    "path": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '/etc/passwd')",
-    "climb": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{folder}/../../etc/passwd')",
-    "tcp": "CREATE STREAM s (a int) SOURCE 'tcp://localhost:4445'",
-    "kafka": "CREATE STREAM s (a int) SOURCE 'kafka://host:9092/topic'",
-    "sink": "CREATE QUERY q WITH (sink = 'json:{folder}/%2e%2e/out') AS SELECT item FROM bid",
-    "altered sink": "ALTER QUERY dear SET (sink = 'json:/etc/out')",
-    "postgres": "CREATE QUERY q WITH (sink = 'postgres://host/db') AS SELECT item FROM bid",
-}
-
-
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_code_files_and_addresses_are_the_operators_to_allow(
-    name: str, service: MillService, tmp_path: Path
-) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir()
-    service.allowed = Allowed((folder,))
-    with pytest.raises(Denied, match="start the server with --allow"):
-        UserSession(service).execute(STATEMENTS[name].format(folder=folder))
-
-
-def test_what_is_allowed_is_done(service: MillService, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "t.csv").write_text("a\nx\n")
-    (tmp_path / "data" / "out").symlink_to("/etc")
-    service.allowed = Allowed((tmp_path / "data",), frozenset(("tcp",)), python=True)
-    user = UserSession(service)
-    user.execute(f"CREATE TABLE t (a varchar) USING csv OPTIONS (path '{tmp_path}/data/t.csv', header true)")
-    user.execute(STATEMENTS["tcp"])
-    with pytest.raises(Denied):
-        user.execute(f"CREATE TABLE u (a varchar) USING csv OPTIONS (path '{tmp_path}/data/out/passwd')")
-
-
-def test_changes_are_in_the_audit_log(service: MillService, tmp_path: Path) -> None:
-    service.audit = AuditLog(tmp_path, clock=lambda: 7)
-    UserSession(service, Principal("ann", UserRole.OPERATOR), "http").execute(CREATE)
-    with pytest.raises(Denied):
-        UserSession(service, Principal("bob", UserRole.READER), "http").execute("DROP QUERY cheap")
-    lines = (tmp_path / "access" / "audit.jsonl").read_text().splitlines()
-    assert [(entry["by"], entry["outcome"]) for entry in map(json.loads, lines)] == [
-        ("ann", "done"),
-        ("bob", "denied"),
-    ]
-
-
-def test_a_page_elsewhere_cannot_use_a_server_without_tokens(client: httpx.Client) -> None:
-    response = client.get("/v1/queries", headers={"host": "evil.example:8080"})
-    assert response.status_code == 421
-
-
-def test_what_is_too_large_is_refused(client: httpx.Client, service: MillService) -> None:
-    assert client.post("/v1/statements", content=b"x" * (LARGEST_BODY + 1)).status_code == 413
-
-    def parts() -> Iterator[bytes]:
-        for _ in range(40):
-            yield b" " * (LARGEST_BODY // 20)
-
-    with pytest.raises((httpx.HTTPError, AssertionError)):
-        response = client.post("/v1/statements", content=parts())
-        assert response.status_code < 400
-    bid(service, (1, 20, 1))
-    assert client.get("/health").status_code == 200
-
-
-def test_too_many_requests_of_one_address_have_to_wait() -> None:
-    now = [0.0]
-    limit = RateLimit(burst=2, rate=1, clock=lambda: now[0])
-    assert [limit.takes("a") for _ in range(3)] == [True, True, False]
-    assert limit.takes("b")
-    now[0] = 1.0
-    assert [limit.takes("a"), limit.takes("a")] == [True, False]
-
-
-def test_a_client_that_says_nothing_holds_up_nobody(client: httpx.Client) -> None:
-    port = client.base_url.port
-    assert port is not None
-    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
-    for one in silent:
-        one.sendall(b"POST /v1/statements HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
-    began = time.monotonic()
-    assert client.get("/health").status_code == 200
-    assert time.monotonic() - began < 20
-    for one in silent:
-        one.close()
-
-
-def test_tokens_are_kept_from_the_command_line(tmp_path: Path) -> None:
-    def told(*arguments: str, status: int = 0) -> str:
-        done = CliRunner().invoke(app, ("token", *arguments, "--home", str(tmp_path)))
-        assert done.exit_code == status, done.output
-        return done.output
-
-    token = told("add", "ann", "--role", "operator", "--name", "sales_*").strip()
-    assert Access(tmp_path).principal(token) == Principal("ann", UserRole.OPERATOR, ("sales_*",))
-    assert "sales_*" in told("ls")
-    told("drop", "ann")
-    assert Access(tmp_path).entries() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from slicemill.cli import app
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.shell.completion import ServerNames, WordCompleter
+from slicemill.shell.display import OutputFormat
 from slicemill.shell.repl import Leave, Shell, is_whole
 from slicemill_client import Connection
 
@@ -87,6 +89,7 @@ def test_names_and_keywords_are_completed(connection: Connection) -> None:
         return [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
 
     assert completed("SELECT * FROM de") == ["dear", "DESCRIBE"]
+    assert completed("SELECT pri") == ["price"]
     assert completed("\\w") == ["\\watch"]
     assert "SHOW QUERIES" in completed("sho")
 
@@ -108,3 +111,30 @@ def test_the_commands_of_a_terminal_speak_to_the_server(connection: Connection) 
     assert "price < 5" in told("query", "explain", "cheap", *url)
     assert "dropped" in told("query", "drop", "cheap", *url)
     assert "running" in told("status", connection.url)
+
+
+@pytest.mark.parametrize("width", [80, 60, 30])
+def test_no_word_of_a_listing_is_cut_however_narrow_a_terminal_is(
+    connection: Connection,
+    service: MillService,  # noqa: F811
+    width: int,
+) -> None:
+    bid(service, (1, 20, 1))
+    seen = io.StringIO()
+    assert Shell(connection, Console(file=seen, width=width)).run("SHOW QUERIES")
+    lines = seen.getvalue().splitlines()
+    words = seen.getvalue().split()
+    assert max(map(len, lines)) <= width
+    assert {"name", "dear", "state", "running", "version"} <= set(words)
+    assert "error" not in words, "what has no value anywhere is left out"
+
+
+def test_results_for_programs_are_rows_alone(
+    connection: Connection,
+    service: MillService,  # noqa: F811
+    seen: io.StringIO,
+) -> None:
+    bid(service, (1, 20, 1))
+    shell = Shell(connection, Console(file=seen, width=100), OutputFormat.json)
+    shell.watch("dear", stopped=lambda: seen.getvalue() != "", since=0)
+    assert [json.loads(line)["item"] for line in seen.getvalue().splitlines()] == [1]

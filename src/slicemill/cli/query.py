@@ -144,21 +144,21 @@ def status(
     with connect(url, token) as connection:
         try:
             if not watch:
-                console.print(_status(connection))
+                console.print(_status(connection, console.width))
                 return
             with Live(console=console, screen=False, auto_refresh=False) as live, suppress(KeyboardInterrupt):
                 while True:
-                    live.update(_status(connection), refresh=True)
+                    live.update(_status(connection, console.width), refresh=True)
                     time.sleep(1)
         except ClientError as problem:
             raise SlicemillError(str(problem)) from None
 
 
-def _status(connection: Connection) -> RenderableType:
+def _status(connection: Connection, width: int) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from slicemill.shell.display import rows_table
+    from slicemill.shell.display import listed_names, rows_table
 
     health = connection.health()
     state = "running" if health["ready"] else "not running"
@@ -167,5 +167,5 @@ def _status(connection: Connection) -> RenderableType:
     ]
     parts += [Text(problem, style="red") for problem in health["problems"]]
     for result in connection.execute("SHOW STREAMS; SHOW QUERIES"):
-        parts += ["", rows_table([name for name, _ in result.columns or []], result.rows)]
+        parts += ["", rows_table(listed_names(result), result.rows, width)]
     return Group(*parts)

@@ -41,7 +41,8 @@ def list_tokens(home: HomeFolder) -> None:
         {"name": entry["name"], "role": entry["role"], "names": " ".join(entry["names"]) or "all"}
         for entry in Access(home).entries()
     ]
-    Console().print(rows_table(["name", "role", "names"], rows))
+    console = Console()
+    console.print(rows_table(["name", "role", "names"], rows, console.width))
 
 
 @token_app.command("drop", epilog="Example: slicemill token drop ann --home work")

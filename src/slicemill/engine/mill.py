@@ -337,8 +337,8 @@ class Mill:
     def ask(self, name: str) -> list[Row]:
         """The rows of an ad hoc query, one that reads tables and views only, as they are now.
 
-        Sources of tables are read for it. A view over a stream holds what has come since a query asked for
-        it, at the time of the newest tuple, or later where the clock moves the stream. Of a continuous query
+        Sources of tables are read for it. A view over a stream holds what has come since it was declared,
+        at the time of the newest tuple, or later where the clock moves the stream. Of a continuous query
         whose results change, these are the rows that they come to.
         """
         query = self.queries.get(name.lower())

@@ -141,7 +141,7 @@ def _united(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
 
 
 def _roots(catalog: Catalog) -> dict[str, QueryDefinition | Relation]:
-    """What is computed: derived streams, classifiers, continuous queries, and views for ad hoc ones."""
+    """What is computed: derived streams, classifiers, continuous queries, and views over streams."""
     streams = {
         f"stream {name}": relation
         for name, relation in catalog.relations.items()

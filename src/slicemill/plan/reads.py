@@ -19,15 +19,12 @@ def tables_of(graph: QueryGraph, catalog: Catalog) -> list[str]:
 
 
 def views_to_answer(catalog: Catalog) -> list[View]:
-    """The views over streams that ad hoc queries read: what they hold is kept in logs of their names."""
-    found: dict[str, View] = {}
-    for query in catalog.queries.values():
-        if isinstance(query.query, RelationQuery):
-            for name in sorted(relations_read(catalog, query.query)):
-                view = catalog.relation(name)
-                if isinstance(view, View) and not isinstance(view.query, RelationQuery):
-                    found[view.name] = view
-    return list(found.values())
+    """The views over streams, which may be asked at any time: logs of their names keep what they hold."""
+    return [
+        relation
+        for relation in catalog.relations.values()
+        if isinstance(relation, View) and not isinstance(relation.query, RelationQuery)
+    ]
 
 
 def as_query(view: View) -> QueryDefinition:

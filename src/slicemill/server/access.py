@@ -119,7 +119,7 @@ class Access:
         return token
 
     def drop(self, name: str) -> None:
-        """Take the token of a name away; who is connected with it stays until the next request."""
+        """Take the token of a name away; who is connected with it is cut off with what they ask for next."""
         entries = self.entries()
         left = [entry for entry in entries if entry["name"] != name]
         if len(left) == len(entries):

@@ -12,12 +12,13 @@ from slicemill.engine.alerts.delivery import AlertStatus
 from slicemill.engine.changing.statements import in_force
 from slicemill.engine.mill import Mill
 from slicemill.engine.query import Query
-from slicemill.errors import SlicemillError, did_you_mean
+from slicemill.errors import did_you_mean
 from slicemill.esl.types.catalog import DerivedStream, QueryDefinition, Statement, Stream, Table, View
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.command import ShownKind
 from slicemill.esl.types.schema import Schema
 from slicemill.explain.statements import describe
+from slicemill.server.questions.errors import UnknownName
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _TEXT, _COUNT = pa.string(), pa.int64()
@@ -217,12 +218,12 @@ def schema_of(mill: Mill, name: str) -> Schema:
     return found.schema
 
 
-def unknown(mill: Mill, name: str) -> SlicemillError:
+def unknown(mill: Mill, name: str) -> UnknownName:
     """The error of a name that nothing has."""
     catalog = mill.catalog
     known = [one.name for one in (*catalog.queries.values(), *catalog.relations.values())]
     hint = did_you_mean(name, known) or "SHOW QUERIES and SHOW STREAMS list what is there"
-    return SlicemillError(f"there is no stream, query, table or view {name}; {hint}")
+    return UnknownName(f"there is no stream, query, table or view {name}", hint)
 
 
 def _table(columns: dict[str, pa.DataType], rows: Iterable[Sequence[Any]]) -> pa.Table:

@@ -119,7 +119,7 @@ class LiveResults:
         query: Query,
         since: int,
         encode: Encoder,
-        idle_s: float = 15.0,
+        idle_s: float,
         connection: DirectConnection | None = None,
         columns: pa.Schema | None = None,
     ) -> AsyncIterator[LiveEpoch]:

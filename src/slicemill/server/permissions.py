@@ -17,6 +17,7 @@ from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.alert import Alert
 from slicemill.esl.types.catalog import (
     AlteredQuery,
+    Catalog,
     DerivedStream,
     QueryDefinition,
     SourceSpec,
@@ -28,6 +29,7 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.function import FunctionDefinition
+from slicemill.plan.reads import relations_read
 from slicemill.server.access import Denied
 
 _FILES = frozenset(("", "file", "csv", "json", "jsonl", "parquet", "arrow"))
@@ -84,8 +86,10 @@ def _is_below(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
 
 
-def relations_read_by(statement: Statement) -> Iterator[str]:
+def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
     """The names in FROM of what a statement declares; of an alert what it is on, * where that is anything."""
+    if isinstance(statement, AggregateDefinition):  # a body may read tables, which whoever calls it then sees
+        yield from sorted(relations_read(catalog, statement))
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from relations_of(statement.query)
     elif isinstance(statement, Alert):

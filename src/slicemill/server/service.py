@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -27,7 +28,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.server.audit import AuditLog
 from slicemill.server.listings import unknown
 from slicemill.server.permissions import Allowed
-from slicemill.server.question_rows import AskedRelation, HeldRows, LogRows
+from slicemill.server.questions.rows import AskedRelation, HeldRows, LogRows
 from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.storage.log import Epoch, Log
 
@@ -47,6 +48,14 @@ class ResultPage:
     next_epoch: int
     gap: bool
     version: int = 1
+
+
+class RelationShape(NamedTuple):
+    """What a question can name: a table without rows."""
+
+    name: str
+    rows: pa.Table
+    is_view: bool
 
 
 class MillService:
@@ -82,6 +91,8 @@ class MillService:
         """The handle of a continuous query."""
         known = self.mill.catalog.queries.get(name.lower())
         handle = self.mill.queries.get(known.name) if known is not None else None
+        if handle is None and (relation := self.mill.catalog.relation(name)) is not None:
+            raise NotThere(f"{relation.name} is no query; ask it: SELECT * FROM {relation.name}")
         if handle is None:
             raise NotThere(str(unknown(self.mill, name)))
         return handle
@@ -135,16 +146,19 @@ class MillService:
         shape = as_results(with_system_columns(log.columns).empty_table()).drop_columns([OP])
         return HeldRows(shape.schema, lambda: self._changelogs.now(log, changing))
 
-    def relations(self) -> Iterator[tuple[str, pa.Table]]:
-        """All that a question can name, as tables without rows."""
+    def relations(self) -> Iterator[RelationShape]:
+        """All that a question can name."""
         catalog = self.mill.catalog
         for found in (*catalog.relations.values(), *catalog.queries.values()):
             columns = to_arrow(found.schema)
             timed = found.name in self.mill.home.logs
-            yield (
-                found.name,
-                as_results(with_system_columns(columns).empty_table()) if timed else columns.empty_table(),
-            )
+            is_view = isinstance(found, View)
+            rows = columns.empty_table()
+            if timed and not is_view:
+                rows = as_results(with_system_columns(columns).empty_table())
+            if found.schema.changelog:  # a question reads the rows that changes come to
+                rows = rows.drop_columns([OP])
+            yield RelationShape(found.name, rows, is_view)
 
     def results(self, name: str, since: int = 0, most_rows: int = 10_000) -> ResultPage:
         """Results of a query from epoch `since` on; whole epochs, until there are `most_rows` of them.

@@ -8,6 +8,7 @@ there; only `CREATE QUERY` makes one that stays.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,9 +46,9 @@ from slicemill.server.answer import StatementAnswer
 from slicemill.server.listings import alerts_listed, columns_of, listing, statement_of, versions
 from slicemill.server.parameters import guessed, with_values
 from slicemill.server.permissions import relations_read_by
-from slicemill.server.question_rows import AskedRelation
-from slicemill.server.questions import ask
-from slicemill.server.service import MillService, ResultPage
+from slicemill.server.questions.asking import ask
+from slicemill.server.questions.rows import AskedRelation
+from slicemill.server.service import MillService, RelationShape, ResultPage
 
 # The tags that PostgreSQL has for them.
 _CHANGED = {
@@ -95,6 +96,7 @@ class UserSession:
                 catalog = bound.catalog
                 found += bound.diagnostics
         if found:
+            self._require_names_in(text)
             raise EslError(source, found)
 
     def _run(
@@ -105,7 +107,9 @@ class UserSession:
             return [self._command(read_command(piece.alone()))]
         if first in _QUESTIONS:
             values = [guessed(value) for value in parameters]
-            return [StatementAnswer("SELECT", table=ask(piece.text, self.relation, interrupted, values))]
+            return [
+                StatementAnswer("SELECT", table=ask(piece.alone().text, self.relation, interrupted, values))
+            ]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
         if parameters:
@@ -119,11 +123,20 @@ class UserSession:
         with self._noted(piece):
             self.principal.require(UserRole.OPERATOR, "changing rows")
             if self.principal.names:
-                for name in _names_in_changes(source, self.service.mill.catalog):
+                for name in self._names_in_changes(source):
                     self.principal.require_name(name)
             count = self.service.change_rows(source, self.principal.name)
         tag, done = _CHANGED[piece.words[0]]
         return StatementAnswer(tag.format(count), f"{counted(count, 'row')} {done}")
+
+    def _names_in_changes(self, source: SourceText) -> Iterator[str]:
+        bound = bind_script(source, self.service.mill.catalog, imports=False)
+        if bound.diagnostics:
+            self._require_names_in(source.text)
+            raise EslError(source, bound.diagnostics)
+        for change, _ in bound.changes:
+            yield change.table
+            yield from relations_asked(change)
 
     def _declare(self, piece: StatementPiece) -> list[Statement]:
         with self._noted(piece):
@@ -151,12 +164,20 @@ class UserSession:
             return
         bound = bind_script(piece.alone(), self.service.mill.catalog, imports=False)
         if bound.diagnostics:
+            self._require_names_in(piece.text)
             raise EslError(piece.source, bound.diagnostics)
         statements = [statement for statement, _ in bound.statements]
         if allowed is not None:
             allowed.check(statements)
-        for name in names_used(statements):
+        for name in names_used(statements, bound.catalog):
             self.principal.require_name(name)
+
+    def _require_names_in(self, text: str) -> None:
+        """Before a mistake is told: its message may tell columns of what has a name of somebody else."""
+        catalog = self.service.mill.catalog
+        for known in (*catalog.relations.values(), *catalog.queries.values()):
+            if re.search(rf"(?<!\w){re.escape(known.name)}(?!\w)", text, re.IGNORECASE):
+                self.principal.require_name(known.name)
 
     def _command(self, command: Command) -> StatementAnswer:
         mill = self.service.mill
@@ -218,9 +239,9 @@ class UserSession:
         self.principal.require_name(name)
         return self.service.relation(name)
 
-    def relations(self) -> Iterator[tuple[str, pa.Table]]:
-        """All that a question of theirs can name, as tables without rows."""
-        return ((name, rows) for name, rows in self.service.relations() if self.principal.may_name(name))
+    def relations(self) -> Iterator[RelationShape]:
+        """All that a question of theirs can name."""
+        return (found for found in self.service.relations() if self.principal.may_name(found.name))
 
     def statements(self) -> list[Entry]:
         """The statements in force that somebody may see."""
@@ -249,21 +270,12 @@ class UserSession:
         return self.service.mill.metrics().plain()
 
 
-def names_used(statements: Iterable[Statement]) -> Iterator[str]:
+def names_used(statements: Iterable[Statement], catalog: Catalog) -> Iterator[str]:
     """The names that statements declare, drop or read."""
     for statement in statements:
         # A policy for all is for those who may name all.
         yield statement.component or "*" if isinstance(statement, Setting) else statement.name
-        yield from relations_read_by(statement)
-
-
-def _names_in_changes(source: SourceText, catalog: Catalog) -> Iterator[str]:
-    bound = bind_script(source, catalog, imports=False)
-    if bound.diagnostics:
-        raise EslError(source, bound.diagnostics)
-    for change, _ in bound.changes:
-        yield change.table
-        yield from relations_asked(change)
+        yield from relations_read_by(statement, catalog)
 
 
 def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:

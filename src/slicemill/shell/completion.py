@@ -59,7 +59,7 @@ _ASKED_EVERY_S = 5.0
 
 
 class ServerNames:
-    """The names that a server has, asked for now and then."""
+    """The names that a server has, also of columns, asked for now and then."""
 
     def __init__(self, connection: Connection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
@@ -71,9 +71,10 @@ class ServerNames:
         if self._clock() - self._asked_s > _ASKED_EVERY_S:
             self._asked_s = self._clock()
             try:
-                self._names = [
-                    entry["name"] for entry in self._connection.request("GET", "/v1/catalog").json()
-                ]
+                declared = self._connection.request("GET", "/v1/catalog").json()
+                known = self._connection.request("GET", "/v1/words").json()["relations"]
+                columns = [column["name"] for relation in known for column in relation["columns"]]
+                self._names = [*(entry["name"] for entry in declared), *columns]
             except ClientError:
                 self._names = []
         return self._names

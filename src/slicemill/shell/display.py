@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from slicemill_client import StatementMistake, StatementResult
 
-_LONGEST = 60
+_LONGEST_WORD = 24
 
 
 class OutputFormat(StrEnum):
@@ -33,6 +33,7 @@ def show_result(console: Console, result: StatementResult, form: OutputFormat = 
             console.print(Text(result.message or result.tag, style="dim"))
         return
     names = [name for name, _ in result.columns]
+    count = len(result.rows)
     if form is OutputFormat.json:
         for row in result.rows:
             console.out(json.dumps(row, ensure_ascii=False))
@@ -41,18 +42,50 @@ def show_result(console: Console, result: StatementResult, form: OutputFormat = 
     elif names == ["plan"]:
         console.out("\n".join(row["plan"] for row in result.rows))
     else:
-        console.print(rows_table(names, result.rows))
-        console.print(Text(f"{len(result.rows):,} row{'' if len(result.rows) == 1 else 's'}", style="dim"))
+        console.print(rows_table(listed_names(result), result.rows, console.width))
+        console.print(Text(f"{count:,} row{'' if count == 1 else 's'}", style="dim"))
 
 
-def rows_table(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
-    """Rows as a table; numbers stand to the right."""
+def rows_table(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int) -> RenderableType:
+    """Rows as a table, numbers to the right; where words would be cut to fit in, a line for each value."""
+    cells = {name: [_cell(row[name]) for row in rows] for name in names}
+    gaps = 2 * (len(names) - 1)
+    if gaps + sum(_needed(name.split("_"), cells[name]) for name in names) > width and rows:
+        return Group(*(_record(number, names, cells) for number in range(len(rows))))
+    wide = gaps + sum(max(len(name), *map(len, cells[name]), 0) for name in names) > width
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
         numeric = all(isinstance(row[name], (int, float, type(None))) for row in rows)
-        table.add_column(Text(name), justify="right" if numeric and rows else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(row[name]) for name in names))
+        shown = name.replace("_", "_\n") if wide else name
+        table.add_column(Text(shown), justify="right" if numeric and rows else "left", overflow="fold")
+    for number in range(len(rows)):
+        table.add_row(*(cells[name][number] for name in names))
+    return table
+
+
+def listed_names(result: StatementResult) -> list[str]:
+    """The columns to show: of what SHOW lists, those that have a value somewhere."""
+    names = [name for name, _ in result.columns or []]
+    if not result.tag.startswith("SHOW") or not result.rows:
+        return names
+    return [name for name in names if any(row[name] is not None for row in result.rows)]
+
+
+def _needed(header: Sequence[str], cells: Sequence[Text]) -> int:
+    """The width in which no word of a column is cut; very long ones may be."""
+    words = [*header, *(word for cell in cells for word in cell.plain.split())]
+    return min(max(map(len, words), default=0) + (len(header) > 1), _LONGEST_WORD)
+
+
+def _record(number: int, names: Sequence[str], cells: dict[str, list[Text]]) -> Table:
+    """One row, a line for each value."""
+    table = Table(
+        box=None, pad_edge=False, show_header=False, title=f"row {number + 1}", title_justify="left"
+    )
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name in names:
+        table.add_row(Text(name), cells[name][number])
     return table
 
 

@@ -86,13 +86,14 @@ class Shell:
         if known is None:
             self.run(f"DESCRIBE {query}")  # says what is wrong
             return
-        self._console.print(Text(f"results of {query}; ctrl-c ends", style="dim"))
+        if self._form is OutputFormat.table:
+            self._console.print(Text(f"results of {query}; ctrl-c ends", style="dim"))
         try:
             for rows in known.follow(since, stopped):
                 if not rows.rows:
                     continue
                 if self._form is OutputFormat.table:
-                    self._console.print(rows_table(list(rows.rows[0]), rows.rows))
+                    self._console.print(rows_table(list(rows.rows[0]), rows.rows, self._console.width))
                 else:
                     columns = [(name, "") for name in rows.rows[0]]
                     show_result(self._console, StatementResult("", "", columns, rows.rows), self._form)

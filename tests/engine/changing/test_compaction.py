@@ -26,7 +26,7 @@ from slicemill.engine.changing.compaction import folded
 from slicemill.engine.mill import Mill
 from slicemill.rows import Row
 from slicemill.server.live import LiveResults
-from slicemill.server.questions import ask
+from slicemill.server.questions.asking import ask
 from slicemill.server.service import MillService
 from slicemill.storage.files import LOCAL
 from slicemill.storage.home_reader import HomeReader

@@ -160,6 +160,8 @@ def test_a_view_over_a_stream_is_asked_while_tuples_come(tmp_path: Path) -> None
         # What has left the windows goes.
         assert mill.home.logs["recent"].rows == 3 and mill.home.logs["two"].rows == 2
         mill.execute("DROP QUERY now")
+        assert sorted(mill.held("recent")) == [(0, 6), (0, 7), (0, 8)]  # it is kept for whoever asks
+        mill.execute("DROP VIEW recent")
         assert "recent" not in mill.home.logs
         assert mill.ask("last") == [(15,)]
         finish(mill)

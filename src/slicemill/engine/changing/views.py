@@ -40,7 +40,7 @@ def held_now(view: View, home: Home, watermark: Callable[[str], int]) -> list[Ro
     """What a view's window holds, at the latest time that is known of it."""
     log = home.logs.get(view.name)
     if log is None:
-        return []  # nobody has begun to keep it
+        return []  # it was declared a moment ago
     found = [row for epoch in log.epochs() for row in timed_rows(log.read(epoch), view.schema)]
     return held_at(view, found, _now(log, watermark))
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI, Header, Path, Query, Request, Response
+from fastapi import FastAPI, Header, HTTPException, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
@@ -38,7 +38,13 @@ from slicemill.server.http.messages import (
     problems_of,
 )
 from slicemill.server.http.prometheus import prometheus_text
-from slicemill.server.http.protection import CurrentPrincipal, CurrentSession, Unauthenticated, protect
+from slicemill.server.http.protection import (
+    CurrentPrincipal,
+    CurrentSession,
+    Unauthenticated,
+    current_principal,
+    protect,
+)
 from slicemill.server.http.protocol import chunked
 from slicemill.server.listings import state_of
 from slicemill.server.live import LiveResults
@@ -65,6 +71,7 @@ _PLANS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
 _NEXT = "Slicemill-Next-Epoch"
+_IDLE_S = 5.0  # after which a client that has all is looked at again, and told that it is still there
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 QueryName = Annotated[str, Path(description="The name of a query", max_length=1000)]
@@ -128,6 +135,12 @@ def _add_errors(app: FastAPI) -> None:
             message=f"there is nothing at {request.url.path}", hint="/openapi.json says what there is"
         )
         return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 404)
+
+    @app.exception_handler(405)
+    async def no_method(request: Request, error: HTTPException) -> JSONResponse:
+        message = f"{request.url.path} does not take {request.method}"
+        found = RequestProblem(message=message, hint="/openapi.json says what it takes")
+        return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 405, error.headers)
 
 
 def _add_statements(app: FastAPI) -> None:
@@ -314,7 +327,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         name: QueryName,
         session: CurrentSession,
         since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-        last_event_id: Annotated[str | None, Header()] = None,
+        last_event_id: Annotated[int | None, Header(ge=0, le=2**62)] = None,
     ) -> StreamingResponse:
         """Results as they are committed, as server-sent events; without `since`, those from now on.
 
@@ -322,12 +335,15 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         back with it as Last-Event-ID goes on where it was.
         """
         query = session.query(name)
-        if last_event_id is not None and last_event_id.isdigit():
-            since = int(last_event_id)
+        if last_event_id is not None:
+            since = last_event_id
         start = query.log.head + 1 if since is None else since
 
         async def events() -> AsyncIterator[bytes]:
-            async for epoch in live.follow(query, start, _as_event, connection=chunked(request.scope)):
+            connection = chunked(request.scope)
+            async for epoch in live.follow(query, start, _as_event, _IDLE_S, connection):
+                if current_principal(request) != session.principal:
+                    return  # the token was dropped meanwhile
                 if epoch.gap:
                     yield b"event: gap\ndata: {}\n\n"
                 yield epoch.content or b": nothing new\n\n"

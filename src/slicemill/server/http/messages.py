@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from slicemill.esl import EslError
 from slicemill.server.answer import StatementAnswer
+from slicemill.server.questions.errors import UnknownName
 
 
 class StatementText(BaseModel):
@@ -138,6 +139,8 @@ class Health(BaseModel):
 
 def problems_of(error: Exception) -> RefusedRequest:
     """An error as clients get it; of ESL, every mistake with its place."""
+    if isinstance(error, UnknownName):
+        return RefusedRequest(errors=[RequestProblem(message=error.message, hint=error.hint)])
     if not isinstance(error, EslError):
         return RefusedRequest(errors=[RequestProblem(message=str(error))])
     found = []

@@ -117,15 +117,15 @@ class MillFigures(Collector):
         yield from (share, left)
 
     def _responses(self, figures: dict[str, QueryMetrics]) -> Metric:
-        family = GaugeMetricFamily(
-            "slicemill_query_response_seconds",
-            "Time from an arrival to its result.",
-            labels=["query", "quantile"],
-        )
+        """A summary, because only such a family has quantiles."""
+        name = "slicemill_query_response_seconds"
+        family = Metric(name, "Time from an arrival to its result.", "summary")
         for query, metrics in figures.items():
             for quantile in _QUANTILES:
                 response_ms = metrics.response_ms(quantile)
-                _add(family, [query, str(quantile)], None if response_ms is None else response_ms / 1000)
+                if response_ms is not None and not math.isnan(response_ms):
+                    labels = {"query": query, "quantile": str(quantile)}
+                    family.add_sample(name, labels, response_ms / 1000)
         return family
 
     def _shares(self, figures: dict[str, QueryMetrics]) -> Metric:

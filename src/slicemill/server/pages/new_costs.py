@@ -61,7 +61,7 @@ def _needed(catalog: Catalog, names: Iterable[str]) -> set[str]:
         name = waiting.pop()
         statement = catalog.queries.get(name) or catalog.relations.get(name)
         if statement is not None:
-            read = {one.lower() for one in relations_read_by(statement)}
+            read = {one.lower() for one in relations_read_by(statement, catalog)}
             waiting += read - found
             found |= read
     return found

@@ -1,24 +1,26 @@
 """What clients ask of a PostgreSQL server before they begin, and cannot do without.
 
 Settings are taken and forgotten, transactions are taken and mean nothing: every statement is a commit.
-Questions about PostgreSQL's own catalog are answered by DuckDB's, which has one for the same reason; what it
-does not have has no rows.
+Questions about PostgreSQL's own catalog are answered by `system_catalog`; what is not understood there has no
+rows.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+import duckdb
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
 from slicemill import __version__
-from slicemill.errors import SlicemillError
 from slicemill.server.answer import StatementAnswer
-from slicemill.server.question_rows import HeldRows
-from slicemill.server.questions import ask, reads_system_tables
+from slicemill.server.parameters import guessed
+from slicemill.server.postgres.system_catalog import system_answer
+from slicemill.server.questions.asking import reads_system_tables
+from slicemill.server.service import RelationShape
 
 SERVER_VERSION = "15.0"  # the PostgreSQL whose protocol and types these are
 SETTINGS = {
@@ -64,11 +66,14 @@ _CALL = re.compile(
 
 
 def answered(
-    text: str, words: tuple[str, str], relations: Callable[[], Iterable[tuple[str, pa.Table]]]
+    text: str,
+    words: tuple[str, str],
+    relations: Callable[[], Iterable[RelationShape]],
+    values: Sequence[object] = (),
 ) -> StatementAnswer | None:
     """The answer to what only clients of PostgreSQL ask; None if it is for the service.
 
-    `relations` are all that a question can name, as tables without rows.
+    `relations` are all that a question can name, `values` those of its parameters.
     """
     first = words[0]
     if first in _TRANSACTIONS:
@@ -85,7 +90,7 @@ def answered(
         name = found[1].lower()
         return _one(found[2] or name, _FUNCTIONS[name])
     if first in ("SELECT", "WITH") and reads_system_tables(text):
-        return StatementAnswer("SELECT", table=_system_tables(text, dict(relations())))
+        return StatementAnswer("SELECT", table=_system_tables(text, values, list(relations())))
     return None
 
 
@@ -93,15 +98,13 @@ def _one(name: str, value: str | None, tag: str = "SELECT") -> StatementAnswer:
     return StatementAnswer(tag, table=pa.table({name: pa.array([value], pa.string())}))
 
 
-def _listed(rows: pa.Table) -> HeldRows:
-    return HeldRows(rows.schema, lambda: rows)
-
-
-def _system_tables(sql: str, relations: dict[str, pa.Table]) -> pa.Table:
-    """The answer of DuckDB's own catalog; without rows where it does not understand the question."""
+def _system_tables(sql: str, values: Sequence[object], relations: Sequence[RelationShape]) -> pa.Table:
+    """The answer of the catalog; without rows where the question is not understood."""
+    shapes = {found.name: found.rows for found in relations}
+    views = {found.name for found in relations if found.is_view}
     try:
-        return ask(sql, lambda name: _listed(relations[name]), listed=relations)
-    except (SlicemillError, KeyError):
+        return system_answer(sql, [guessed(value) for value in values], shapes, views, SETTINGS)
+    except (duckdb.Error, sqlglot.errors.SqlglotError):
         tree = sqlglot.parse_one(sql, read="postgres")
         names = (
             [column.alias_or_name or "?column?" for column in tree.selects]

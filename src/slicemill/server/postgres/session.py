@@ -17,6 +17,7 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 
 import pyarrow as pa
 
@@ -34,7 +35,7 @@ from slicemill.server.postgres.compatibility import SETTINGS, answered
 from slicemill.server.postgres.values import (
     TEXT,
     TEXT_KINDS,
-    copy_line,
+    CopyForm,
     describe_columns,
     encoded_columns,
     encoded_values,
@@ -98,6 +99,7 @@ class PostgresSession:
         self._access = access
         self._reader, self._writer = streams
         self._user = UserSession(service, OWNER, "postgres")
+        self._token: str | None = None
         self._prepared: dict[str, PreparedText] = {}
         self._portals: dict[str, Portal] = {}
         self._transaction = b"I"
@@ -128,15 +130,14 @@ class PostgresSession:
 
     async def _authenticate(self, content: bytes) -> None:
         options = wire.startup_options(content)
-        token: str | None = None
         if self._access.asks:
             self._writer.write(wire.ASK_PASSWORD)
             await self._writer.drain()
             answer = await asyncio.wait_for(wire.read_message(self._reader), _STARTED_S)
             if answer.kind != b"p":
                 raise wire.ProtocolError("a password was expected")
-            token = wire.ContentReader(answer.content).text()
-        principal = self._access.principal(token)
+            self._token = wire.ContentReader(answer.content).text()
+        principal = self._access.principal(self._token)
         if principal is None:
             self._writer.write(wire.error("the password is no token of this server", "28P01"))
             await self._writer.drain()
@@ -159,6 +160,10 @@ class PostgresSession:
             message = await wire.read_message(self._reader)
             if message.kind == b"X":
                 return
+            if not self._is_known():
+                self._send(wire.error("the password is no token of this server any more", "28P01"))
+                await self._drain()
+                return
             self.interrupted.clear()
             if message.kind == b"Q":
                 await self._simple(wire.ContentReader(message.content).text())
@@ -172,6 +177,10 @@ class PostgresSession:
                     self._failed = True
                     self._send(_error(problem))
             await self._drain()
+
+    def _is_known(self) -> bool:
+        """Does the client still have the token that it came with?"""
+        return self._access.principal(self._token) == self._user.principal
 
     async def _simple(self, text: str) -> None:
         found = pieces(SourceText(text))
@@ -188,7 +197,7 @@ class PostgresSession:
     async def _answer_simple(self, piece: StatementPiece) -> None:
         text = piece.alone().text
         if copied := _COPY.match(text):
-            await self._copy(copied[1])
+            await self._copy(copied[1], CopyForm.of(copied[2]))
         elif subscribed := _SUBSCRIBE.match(text):
             self._send(wire.row_description(describe_columns(self._result_schema(subscribed))))
             await self._subscribe(subscribed)
@@ -204,7 +213,7 @@ class PostgresSession:
     async def _answers(
         self, text: str, words: tuple[str, str], values: Sequence[object] = ()
     ) -> list[StatementAnswer]:
-        compatible = await asyncio.to_thread(answered, text.strip(), words, self._user.relations)
+        compatible = await asyncio.to_thread(answered, text.strip(), words, self._user.relations, values)
         if compatible is not None:
             self._note_transaction(compatible.tag)
             return [compatible]
@@ -221,19 +230,20 @@ class PostgresSession:
         elif tag in ("COMMIT", "ROLLBACK"):
             self._transaction = b"I"
 
-    async def _copy(self, inner: str) -> None:
+    async def _copy(self, inner: str, form: CopyForm) -> None:
         if subscribed := _SUBSCRIBE.match(inner):
-            self._send(wire.copy_out(len(self._result_schema(subscribed).names)))
-            async for lines in self._follow(subscribed, _as_lines):
+            names = self._result_schema(subscribed).names
+            self._send(wire.copy_out(len(names)) + _header(form, names))
+            async for lines in self._follow(subscribed, _lines_of(form)):
                 self._send(lines)
                 await self._drain()
             self._send(wire.COPY_DONE + wire.complete("COPY"))
             return
         (answer,) = await self._answers(inner, pieces(SourceText(inner))[0].words)
         table = answer.table if answer.table is not None else pa.table({})
-        self._send(wire.copy_out(table.num_columns))
+        self._send(wire.copy_out(table.num_columns) + _header(form, table.column_names))
         for batch in _batches(table):
-            self._send(b"".join(wire.copy_data(copy_line(row)) for row in _rows(batch, ())))
+            self._send(b"".join(wire.copy_data(form.line(row)) for row in _rows(batch, ())))
             await self._drain()
         self._send(wire.COPY_DONE + wire.complete(f"COPY {table.num_rows}"))
 
@@ -254,7 +264,7 @@ class PostgresSession:
         async for epoch in self._live.follow(query, start, encode, 0.5, direct, columns):
             if self.interrupted.is_set():
                 raise Interrupted("the subscription was cancelled")
-            if self._reader.at_eof():
+            if self._reader.at_eof() or not self._is_known():
                 raise ConnectionResetError
             if epoch.gap and query.schema.changelog:
                 raise SlicemillError(
@@ -424,8 +434,18 @@ def _as_rows(rows: EpochRows, _: Epoch, __: int) -> bytes:
     return b"".join(wire.data_row(row) for row in _texts(rows))
 
 
-def _as_lines(rows: EpochRows, _: Epoch, __: int) -> bytes:
-    return b"".join(wire.copy_data(copy_line(row)) for row in _texts(rows))
+def _as_lines(form: CopyForm, rows: EpochRows, _: Epoch, __: int) -> bytes:
+    return b"".join(wire.copy_data(form.line(row)) for row in _texts(rows))
+
+
+@cache
+def _lines_of(form: CopyForm) -> Encoder:
+    """One for all who read them in this form: rows are encoded once by each encoder."""
+    return partial(_as_lines, form)
+
+
+def _header(form: CopyForm, names: Sequence[str]) -> bytes:
+    return wire.copy_data(form.line([name.encode() for name in names])) if form.header else b""
 
 
 def _texts(rows: EpochRows) -> Iterable[tuple[bytes | None, ...]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import cast
@@ -25,7 +27,7 @@ FLOAT4, FLOAT8, VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = (
 )
 UNKNOWN = 705
 # The types of lists, by those of their elements.
-_ARRAYS = {
+ARRAYS = {
     BOOL: 1000,
     BYTEA: 1001,
     INT8: 1016,
@@ -46,7 +48,12 @@ Encode = Callable[[object], bytes]
 
 def describe_columns(schema: pa.Schema) -> list[ColumnDescription]:
     """The columns of a table, as PostgreSQL numbers their types."""
-    return [ColumnDescription(field.name, oid := _oid(field.type), _SIZES.get(oid, -1)) for field in schema]
+    return [ColumnDescription(field.name, oid := _oid(field.type), type_size(oid)) for field in schema]
+
+
+def type_size(oid: int) -> int:
+    """The bytes of a value of a type; -1 where they differ from value to value."""
+    return _SIZES.get(oid, -1)
 
 
 def _oid(kind: pa.DataType) -> int:
@@ -59,12 +66,12 @@ def _oid(kind: pa.DataType) -> int:
         (pa.types.is_duration, INTERVAL),
         (pa.types.is_binary, BYTEA),
         (pa.types.is_large_binary, BYTEA),
-        (lambda one: pa.types.is_list(one) and _oid(one.value_type) in _ARRAYS, 0),
+        (lambda one: pa.types.is_list(one) and _oid(one.value_type) in ARRAYS, 0),
         (pa.types.is_nested, JSON),
     )
     for matches, oid in tests:
         if matches(kind):
-            return oid or _ARRAYS[_oid(kind.value_type)]
+            return oid or ARRAYS[_oid(kind.value_type)]
     if pa.types.is_integer(kind):
         return INT2 if kind.bit_width < 16 else INT4 if kind.bit_width < 32 or kind == pa.int32() else INT8
     return TEXT
@@ -199,6 +206,8 @@ def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
     try:
         if binary:
             return _FROM_BINARY[oid](content)
+        if (element := _ELEMENTS.get(oid)) is not None:
+            return _array_values(content.decode(), _FROM_TEXT.get(element, str))
         return _FROM_TEXT.get(oid, UntypedText)(content.decode())
     except KeyError:
         raise SlicemillError(f"parameters of type {oid} are not taken in binary; send them as text") from None
@@ -221,6 +230,25 @@ _FROM_TEXT: dict[int, Callable[[str], object]] = {
     TIMESTAMPTZ: datetime.fromisoformat,
     BYTEA: lambda text: bytes.fromhex(text.removeprefix("\\x")),
 }
+_ELEMENTS = {array: element for element, array in ARRAYS.items()}
+_ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)')
+
+
+def _array_values(text: str, value_of: Callable[[str], object]) -> list[object]:
+    """The values of a list with one dimension, as PostgreSQL writes it: `{1,"a, b",NULL}`.
+
+    >>> _array_values('{1,NULL,"3"}', int)
+    [1, None, 3]
+    """
+    found: list[object] = []
+    for element in _ELEMENT.finditer(text):
+        if element[1] is not None:
+            found.append(value_of(re.sub(r"\\(.)", r"\1", element[1])))
+        else:
+            found.append(None if element[2].upper() == "NULL" else value_of(element[2]))
+    return found
+
+
 _FROM_BINARY: dict[int, Callable[[bytes], object]] = {
     BOOL: lambda content: content != b"\0",
     INT2: lambda content: struct.unpack("!h", content)[0],
@@ -231,6 +259,7 @@ _FROM_BINARY: dict[int, Callable[[bytes], object]] = {
     TEXT: lambda content: content.decode(),
     VARCHAR: lambda content: content.decode(),
     UNKNOWN: lambda content: content.decode(),
+    0: lambda content: UntypedText(content.decode()),  # we have told that it is text
     BYTEA: lambda content: content,
     DATE: lambda content: _PG_EPOCH.date() + timedelta(days=struct.unpack("!i", content)[0]),
     TIMESTAMP: lambda content: _PG_EPOCH + timedelta(microseconds=struct.unpack("!q", content)[0]),
@@ -238,12 +267,61 @@ _FROM_BINARY: dict[int, Callable[[bytes], object]] = {
 }
 
 
-def copy_line(values: Sequence[bytes | None]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class CopyForm:
+    """How COPY TO STDOUT writes rows: its options in the words of PostgreSQL.
+
+    >>> CopyForm.of("WITH (FORMAT csv, HEADER)")
+    CopyForm(csv=True, header=True, delimiter=b',')
+    """
+
+    csv: bool = False
+    header: bool = False
+    delimiter: bytes = b"\t"
+
+    @classmethod
+    def of(cls, options: str) -> CopyForm:
+        text = options.strip().rstrip(";").strip()
+        found = _COPY_OPTIONS.fullmatch(text)
+        if found is None:
+            raise SlicemillError(
+                f"COPY does not take {text} here; it takes WITH (FORMAT text | csv, HEADER, DELIMITER ',')"
+            )
+        words = text.lower()
+        csv = re.search(r"\bcsv\b", words) is not None
+        delimiter = re.search(r"delimiter\s*'(.)'", text, re.IGNORECASE)
+        header = re.search(r"\bheader\b(?!\s+(false|off|0))", words) is not None
+        return cls(csv, header, delimiter[1].encode() if delimiter else b"," if csv else b"\t")
+
+    def line(self, values: Sequence[bytes | None]) -> bytes:
+        """A row."""
+        if self.csv:
+            return (
+                self.delimiter.join(b"" if value is None else self._quoted(value) for value in values) + b"\n"
+            )
+        return copy_line(values, self.delimiter)
+
+    def _quoted(self, value: bytes) -> bytes:
+        """An empty text is in quotes: without them it is NULL."""
+        if value and not any(mark in value for mark in (b'"', b"\n", b"\r", self.delimiter)):
+            return value
+        return b'"' + value.replace(b'"', b'""') + b'"'
+
+
+_COPY_OPTION = r"(FORMAT\s+(?:text|csv)|csv|HEADER(?:\s+(?:true|on|1|false|off|0))?|DELIMITER\s*'.')"
+_COPY_OPTIONS = re.compile(
+    rf"|(WITH\s*)?(\(\s*{_COPY_OPTION}(\s*,\s*{_COPY_OPTION})*\s*\)|{_COPY_OPTION}(\s+{_COPY_OPTION})*)",
+    re.IGNORECASE,
+)
+
+
+def copy_line(values: Sequence[bytes | None], delimiter: bytes = b"\t") -> bytes:
     """A row as COPY TO STDOUT writes it."""
-    return b"\t".join(b"\\N" if value is None else _escaped(value) for value in values) + b"\n"
+    written = (b"\\N" if value is None else _escaped(value, delimiter) for value in values)
+    return delimiter.join(written) + b"\n"
 
 
-def _escaped(value: bytes) -> bytes:
+def _escaped(value: bytes, delimiter: bytes) -> bytes:
     for plain, written in ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r")):
         value = value.replace(plain, written)
-    return value
+    return value if delimiter == b"\t" else value.replace(delimiter, b"\\" + delimiter)

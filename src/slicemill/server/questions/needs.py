@@ -17,6 +17,7 @@ from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from slicemill.errors import SlicemillError
+from slicemill.server.questions.errors import unreadable
 from slicemill.storage.arrow_schema import TS
 
 _MIRRORED = {"first": "last", "last": "first"}
@@ -78,8 +79,7 @@ def parsed(sql: str) -> exp.Query:
     try:
         statements = sqlglot.parse(sql, read="duckdb")
     except sqlglot.errors.SqlglotError as problem:
-        said = "\n".join(str(problem).splitlines()[:4])
-        raise SlicemillError(f"this question cannot be read: {said}") from None
+        raise unreadable(sql, problem) from None
     trees = [tree for tree in statements if tree is not None]
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise SlicemillError("a question is one SELECT")

@@ -8,7 +8,7 @@ and nothing else: no files, no network, no settings.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -16,9 +16,9 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from slicemill.errors import SlicemillError
-from slicemill.server.question_needs import Limit, RelationNeed, Wanted, is_system, needs_of, parsed
-from slicemill.server.question_rows import AskedRelation
+from slicemill.server.questions.errors import UnknownName, refused, unknown_in
+from slicemill.server.questions.needs import Limit, RelationNeed, Wanted, is_system, needs_of, parsed
+from slicemill.server.questions.rows import AskedRelation
 
 _MEMORY = "1GB"
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
@@ -29,19 +29,22 @@ def ask(
     relation_of: Callable[[str], AskedRelation],
     interrupted: threading.Event | None = None,
     parameters: Sequence[object] = (),
-    listed: Mapping[str, pa.Table] | None = None,
 ) -> pa.Table:
     """The answer to a question; `relation_of` gives a relation by its name, or raises if there is none.
 
-    `parameters` are for $1, $2, … in it; `listed` is what its catalog lists besides. Who sets `interrupted`
-    from another thread ends it.
+    `parameters` are for $1, $2, … in it. Who sets `interrupted` from another thread ends it.
     """
     needs = needs_of(parsed(sql), parameters)
-    relations = {name: relation_of(name) for name in needs}
-    connection = _connected()
+    relations: dict[str, AskedRelation] = {}
+    for name in needs:
+        try:
+            relations[name] = relation_of(name)
+        except UnknownName as problem:
+            raise unknown_in(sql, name, problem) from None
+    connection = connected()
     try:
         shapes = {name: relation.shape() for name, relation in relations.items()}
-        for name, rows in {**(listed or {}), **shapes}.items():
+        for name, rows in shapes.items():
             connection.register(name, _without_zones(rows))
         done = threading.Event()
         if interrupted is not None:
@@ -58,12 +61,13 @@ def ask(
             done.set()
         return _in_our_types(answer)
     except duckdb.Error as problem:
-        raise SlicemillError(_first_lines(problem)) from None
+        raise refused(sql, problem) from None
     finally:
         connection.close()
 
 
-def _connected() -> duckdb.DuckDBPyConnection:
+def connected() -> duckdb.DuckDBPyConnection:
+    """A database in memory that reaches nothing outside of it."""
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -72,6 +76,7 @@ def _connected() -> duckdb.DuckDBPyConnection:
         }
     )
     connection.execute("SET TimeZone = 'UTC'")  # as all times here are
+    connection.execute("SET errors_as_json = true")  # which has their places
     connection.execute("SET lock_configuration = true")
     return connection
 
@@ -85,7 +90,12 @@ class _Question:
     parameters: Sequence[object]
 
     def answer(self) -> pa.Table:
-        return self.connection.sql(self.sql, params=list(self.parameters) or None).to_arrow_table()
+        values = list(self.parameters) or None
+        try:
+            return self.connection.sql(self.sql, params=values).to_arrow_table()
+        except (duckdb.BinderException, duckdb.CatalogException):
+            self.connection.execute(self.sql, values)  # which fails as well, and tells the place
+            raise
 
     def value(self, bound: exp.Expr) -> int | None:
         """A bound in microseconds; None if it is no time, which the question itself will tell."""
@@ -112,7 +122,7 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What a question says of the rows of one relation, as `question_rows.Bounds` asks for it."""
+    """What a question says of the rows of one relation, as `rows.Bounds` asks for it."""
 
     question: _Question
     name: str
@@ -140,12 +150,13 @@ def _bounds(question: _Question, name: str, need: RelationNeed) -> Callable[[], 
 
 
 def reads_system_tables(sql: str) -> bool:
-    """Is it a question about the catalog, by the tables that PostgreSQL has for it?"""
+    """Is it a question about the catalog, by the tables and functions that PostgreSQL has for it?"""
     try:
         tree = sqlglot.parse_one(sql, read="postgres")
     except sqlglot.errors.SqlglotError:
         return False
-    return any(is_system(table) for table in tree.find_all(exp.Table))
+    calls = (call for call in tree.find_all(exp.Anonymous) if call.name.lower().startswith("pg_"))
+    return next(calls, None) is not None or any(is_system(table) for table in tree.find_all(exp.Table))
 
 
 def _interrupt_when(
@@ -176,7 +187,3 @@ def _in_our_types(table: pa.Table) -> pa.Table:
 
 def _retyped(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) -> pa.Table:
     return table.cast(pa.schema([field.with_type(kind_of(field.type)) for field in table.schema]))
-
-
-def _first_lines(problem: Exception) -> str:
-    return "\n".join(str(problem).splitlines()[:4])

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.server.question_needs import Limit, RelationNeed, Wanted
+from slicemill.server.questions.needs import Limit, RelationNeed, Wanted
 from slicemill.storage.arrow_schema import as_results, is_system_column, with_system_columns
 from slicemill.storage.log import EpochSpans, Log
 

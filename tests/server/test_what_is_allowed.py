@@ -1,0 +1,126 @@
+"""What statements from outside may name, what is noted of them, and how large and slow requests may be."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from server.conftest import bid
+from slicemill.cli import app
+from slicemill.server.access import Access, Denied, Principal, UserRole
+from slicemill.server.audit import AuditLog
+from slicemill.server.http.protection import LARGEST_BODY, RateLimit
+from slicemill.server.permissions import Allowed
+from slicemill.server.service import MillService
+from slicemill.server.user_session import UserSession
+
+CREATE = "CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 5"
+
+
+STATEMENTS = {
+    "python": "CREATE FUNCTION f(x int) RETURNS int LANGUAGE PYTHON AS 'os:getpid'",
+    "file": "CREATE STREAM s (a int) SOURCE 'file:/etc/passwd?format=csv'",
+    "path": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '/etc/passwd')",
+    "climb": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{folder}/../../etc/passwd')",
+    "tcp": "CREATE STREAM s (a int) SOURCE 'tcp://localhost:4445'",
+    "kafka": "CREATE STREAM s (a int) SOURCE 'kafka://host:9092/topic'",
+    "sink": "CREATE QUERY q WITH (sink = 'json:{folder}/%2e%2e/out') AS SELECT item FROM bid",
+    "altered sink": "ALTER QUERY dear SET (sink = 'json:/etc/out')",
+    "postgres": "CREATE QUERY q WITH (sink = 'postgres://host/db') AS SELECT item FROM bid",
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_code_files_and_addresses_are_the_operators_to_allow(
+    name: str, service: MillService, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    service.allowed = Allowed((folder,))
+    with pytest.raises(Denied, match="start the server with --allow"):
+        UserSession(service).execute(STATEMENTS[name].format(folder=folder))
+
+
+def test_what_is_allowed_is_done(service: MillService, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "t.csv").write_text("a\nx\n")
+    (tmp_path / "data" / "out").symlink_to("/etc")
+    service.allowed = Allowed((tmp_path / "data",), frozenset(("tcp",)), python=True)
+    user = UserSession(service)
+    user.execute(f"CREATE TABLE t (a varchar) USING csv OPTIONS (path '{tmp_path}/data/t.csv', header true)")
+    user.execute(STATEMENTS["tcp"])
+    with pytest.raises(Denied):
+        user.execute(f"CREATE TABLE u (a varchar) USING csv OPTIONS (path '{tmp_path}/data/out/passwd')")
+
+
+def test_changes_are_in_the_audit_log(service: MillService, tmp_path: Path) -> None:
+    service.audit = AuditLog(tmp_path, clock=lambda: 7)
+    UserSession(service, Principal("ann", UserRole.OPERATOR), "http").execute(CREATE)
+    with pytest.raises(Denied):
+        UserSession(service, Principal("bob", UserRole.READER), "http").execute("DROP QUERY cheap")
+    lines = (tmp_path / "access" / "audit.jsonl").read_text().splitlines()
+    assert [(entry["by"], entry["outcome"]) for entry in map(json.loads, lines)] == [
+        ("ann", "done"),
+        ("bob", "denied"),
+    ]
+
+
+def test_a_page_elsewhere_cannot_use_a_server_without_tokens(client: httpx.Client) -> None:
+    response = client.get("/v1/queries", headers={"host": "evil.example:8080"})
+    assert response.status_code == 421
+
+
+def test_what_is_too_large_is_refused(client: httpx.Client, service: MillService) -> None:
+    assert client.post("/v1/statements", content=b"x" * (LARGEST_BODY + 1)).status_code == 413
+
+    def parts() -> Iterator[bytes]:
+        for _ in range(40):
+            yield b" " * (LARGEST_BODY // 20)
+
+    with pytest.raises((httpx.HTTPError, AssertionError)):
+        response = client.post("/v1/statements", content=parts())
+        assert response.status_code < 400
+    bid(service, (1, 20, 1))
+    assert client.get("/health").status_code == 200
+
+
+def test_too_many_requests_of_one_address_have_to_wait() -> None:
+    now = [0.0]
+    limit = RateLimit(burst=2, rate=1, clock=lambda: now[0])
+    assert [limit.takes("a") for _ in range(3)] == [True, True, False]
+    assert limit.takes("b")
+    now[0] = 1.0
+    assert [limit.takes("a"), limit.takes("a")] == [True, False]
+
+
+def test_a_client_that_says_nothing_holds_up_nobody(client: httpx.Client) -> None:
+    port = client.base_url.port
+    assert port is not None
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
+    for one in silent:
+        one.sendall(b"POST /v1/statements HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n")
+    began = time.monotonic()
+    assert client.get("/health").status_code == 200
+    assert time.monotonic() - began < 20
+    for one in silent:
+        one.close()
+
+
+def test_tokens_are_kept_from_the_command_line(tmp_path: Path) -> None:
+    def told(*arguments: str, status: int = 0) -> str:
+        done = CliRunner().invoke(app, ("token", *arguments, "--home", str(tmp_path)))
+        assert done.exit_code == status, done.output
+        return done.output
+
+    token = told("add", "ann", "--role", "operator", "--name", "sales_*").strip()
+    assert Access(tmp_path).principal(token) == Principal("ann", UserRole.OPERATOR, ("sales_*",))
+    assert "sales_*" in told("ls")
+    told("drop", "ann")
+    assert Access(tmp_path).entries() == []
