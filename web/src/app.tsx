@@ -27,9 +27,10 @@ export function App() {
   useEffect(() => {
     let wanted = true;
     const load = LATER[page] ?? LATER.overview!;
-    void load().then((Page) => {
+    const show = (Page: ComponentType): void => {
       if (wanted) shown.value = { page, Page };
-    });
+    };
+    load().then(show, () => show(NotLoaded));
     document.title = `${PAGES.find((one) => one.page === page)?.title ?? "Overview"} · slicemill`;
     return () => void (wanted = false);
   }, [page]);
@@ -47,6 +48,18 @@ export function App() {
       </main>
       {needsToken.value && <TokenDialog />}
     </>
+  );
+}
+
+/** Its code could not be fetched: the server is away, or was exchanged for one of another version. */
+function NotLoaded() {
+  return (
+    <div class="card">
+      <p>This page could not be loaded.</p>
+      <button type="button" onClick={() => location.reload()}>
+        Load the console again
+      </button>
+    </div>
   );
 }
 

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from slicemill.connectors.readers import open_readers
 from slicemill.engine.adapting.redistribution import redistributed
+from slicemill.engine.collecting import collecting_seconds, watch_collections
 from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell, sampled_keys
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
@@ -106,6 +107,9 @@ class Worker:
     _bytes_read: int = 0  # of logs, for the cell that runs
     _spreads: dict[tuple[object, ...], SpreadRows] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        watch_collections()
+
     def __call__(self, message: object) -> Reply:
         asked = cast(Message, message)
         self._plans.update(asked.plans)
@@ -142,7 +146,7 @@ class Worker:
         tables = self._inputs(item.inputs, program, item)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
-        as_python = python_seconds()
+        as_python, collecting = python_seconds(), collecting_seconds()
         outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy)
         clock.append(time.perf_counter())
         written, arrivals, sampled = {}, {}, {}
@@ -178,6 +182,7 @@ class Worker:
             python_seconds() - as_python,
             program.key_work,
             sampled,
+            collecting_seconds() - collecting,
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:

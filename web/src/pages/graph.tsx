@@ -141,7 +141,8 @@ function FindQuery() {
         }}
         onKeyDown={async (event) => {
           if (event.key !== "Enter" || !text.value) return;
-          const [first] = (await api.overview({ search: text.value, limit: 1, sort: "name" })).queries;
+          const found = await api.overview({ search: text.value, limit: 1, sort: "name" }).catch(() => null);
+          const first = found?.queries[0];
           if (first) go("graph", first.name);
         }}
       />
