@@ -4,7 +4,7 @@ import { cutEvents } from "../src/api/live-events";
 import { diffLines } from "../src/components/diff";
 import type { GraphArc, GraphBody, GraphNode } from "../src/api/client";
 import { EXAMPLES, offersAt, relationsRead } from "../src/components/esl-words";
-import { collapse, litWith, load, place, smooth, thickness } from "../src/components/graph-layout";
+import { collapse, litWith, load, place, smooth, standsBetter, thickness } from "../src/components/graph-layout";
 import { chartPlan, numbersOf } from "../src/components/chart-plan";
 import { cellsOverWorkers, cutTracks, fitting, layOut } from "../src/components/slice-chain";
 import { bytes, count, milliseconds, moment, percent, plural, rate, span } from "../src/format";
@@ -112,6 +112,25 @@ test("streams stand in one column, and arcs end at their nodes", () => {
   const x = Object.fromEntries(placed.nodes.map((one) => [one.node.id, Math.round(one.x)]));
   assert.equal(x.s, x.t);
   assert.ok(x.s! < x.f! && x.f! < x.j! && x.s! >= 0);
+});
+
+test("a chain stands in a window that is too narrow for it, and a wide graph lies", () => {
+  const node = (id: string) => ({ id }) as GraphNode;
+  const arc = (source: string, target: string) => ({ source, target }) as GraphArc;
+  const chain = { nodes: ["s", "a", "b", "c", "q"].map(node), arcs: [arc("s", "a"), arc("a", "b"), arc("b", "c"), arc("c", "q")] } as GraphBody;
+  assert.ok(standsBetter(chain, 700, 600));
+  assert.ok(!standsBetter(chain, 2000, 600));
+  const many = [..."abcdefghij"];
+  const fan = { nodes: ["s", ...many].map(node), arcs: many.map((id) => arc("s", id)) } as GraphBody;
+  assert.ok(!standsBetter(fan, 700, 600));
+  const placed = place(chain, true);
+  const y = placed.nodes.map((one) => Math.round(one.y));
+  assert.deepEqual(y, [...y].sort((a, b) => a - b));
+  assert.ok(y[0]! >= 0 && placed.arcs[0]!.path.startsWith("M"));
+});
+
+test("a name with a percent sign that stands for itself is a name", () => {
+  assert.equal(parseHash("#/query/50%").name, "50%");
 });
 
 test("a node lights what it is made of and what is made of it", () => {

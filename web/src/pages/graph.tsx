@@ -105,7 +105,7 @@ function Legend({ leftOut }: { leftOut: number }) {
       </span>
       <span>
         <i class="ramp" />
-        load of its unit, up to a core
+        <b>5 %</b> of a core: load of its unit
       </span>
       <span>
         <i style={{ borderColor: "var(--bad)", background: "var(--bad-soft)" }} />
