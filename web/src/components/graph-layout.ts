@@ -23,7 +23,7 @@ export interface PlacedNode {
 export interface PlacedArc {
   arc: GraphArc;
   path: string;
-  label: { x: number; y: number };
+  label: Point & { anchor: "start" | "end" };
 }
 
 export interface Placed {
@@ -83,11 +83,17 @@ export function place(graph: GraphBody, stands = false): Placed {
       .slice(1, -1)
       .map(({ x, y }) => ({ x: x - left, y: y - top }))
       .filter(({ x, y }) => (stands ? y > from.y + halfHeight && y < to.y - halfHeight : x > from.x + halfWidth && x < to.x - halfWidth));
-    const label = stands ? { x: to.x + 7, y: to.y - 9 } : { x: to.x - 7, y: to.y - 4 };
+    const label = labelOf(to, port, stands);
     return { arc, path: smooth([from, ...way, to], stands), label };
   });
   const { width = 0, height = 0 } = drawn.graph() as { width?: number; height?: number };
   return { nodes, arcs, width: Math.max(width - left, 1), height: Math.max(height - top, 1) };
+}
+
+/** Beside the end of an arc: above it where it comes from the left, outwards where it comes from above. */
+function labelOf(end: Point, port: number, stands: boolean): PlacedArc["label"] {
+  if (!stands) return { x: end.x - 7, y: end.y - 4, anchor: "end" };
+  return port < 0 ? { x: end.x - 8, y: end.y - 9, anchor: "end" } : { x: end.x + 8, y: end.y - 9, anchor: "start" };
 }
 
 /** How far from the middle of its target each arc ends: those from above, or from the left, come in there. */
@@ -97,7 +103,7 @@ export function portsOf(arcs: GraphArc[], across: ReadonlyMap<string, number>, s
   const found = new Map<GraphArc, number>();
   for (const own of ends.values()) {
     own.sort((a, b) => (across.get(a.source) ?? 0) - (across.get(b.source) ?? 0));
-    const apart = stands ? NODE_WIDTH / 2 / own.length : Math.min(15, (NODE_HEIGHT - 10) / own.length);
+    const apart = stands ? NODE_WIDTH / 2 / own.length : Math.min(15, (NODE_HEIGHT - 4) / own.length);
     own.forEach((arc, place) => found.set(arc, (place - (own.length - 1) / 2) * apart));
   }
   return found;

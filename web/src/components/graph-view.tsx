@@ -145,7 +145,7 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
           <Arc key={one.key} placed={one.placed} rate={one.rate} look={one.look} />
         ))}
         {arcs.map((one) => (
-          <ArcLabel {...one} anchor={stands ? "start" : "end"} />
+          <ArcLabel {...one} />
         ))}
         {placed.nodes.map((one) => {
           const now = figures.get(one.node.id) ?? one.node;
@@ -196,15 +196,14 @@ const Arc = memo(function Arc({ placed: { arc, path }, rate: rows, look }: ArcPr
 
 interface ArcLabelProps extends ArcProps {
   watermark: string;
-  anchor: "start" | "end";
 }
 
 /** Labels lie above all arcs: another arc that crosses one would make it hard to read. */
-const ArcLabel = memo(function ArcLabel({ placed: { arc, label }, rate: rows, watermark, look, anchor }: ArcLabelProps) {
+const ArcLabel = memo(function ArcLabel({ placed: { arc, label }, rate: rows, watermark, look }: ArcLabelProps) {
   if (arc.kind !== "tuples" || look === "dim") return null;
   return (
     <g class="arc">
-      <text x={label.x} y={label.y} text-anchor={anchor}>
+      <text x={label.x} y={label.y} text-anchor={label.anchor}>
         {[rows ? rate(rows) : "", watermark === "–" ? "" : watermark].filter(Boolean).join(" · ")}
         <title>{`${rate(rows)}, watermark ${watermark}`}</title>
       </text>
@@ -244,7 +243,7 @@ const Node = memo(function Node({ placed, load: busy, uses, waits, rate: rows, h
         {cut(ends ? node.label : node.title, shared ? LETTERS - shared.length - 1 : LETTERS)}
       </text>
       <text class="what" x={11} y={35}>
-        {cut(ends ? rows : (node.facts[0] ?? ""), hidden ? LETTERS - 4 : LETTERS + 4 - uses.length)}
+        {cut(ends ? rows : (node.facts[0] ?? ""), hidden ? LETTERS - 4 : LETTERS + 4 - (uses ? uses.length + 2 : 0))}
       </text>
       {shared && (
         <text class="shared" x={NODE_WIDTH - 9} y={18} text-anchor="end">
