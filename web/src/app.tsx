@@ -1,7 +1,7 @@
 // The frame: navigation, what is wrong with the connection, and a page, whose code comes when it is wanted.
 import { useSignal } from "@preact/signals";
 import type { ComponentType } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { TokenDialog } from "./components/token-dialog";
 import { Overview } from "./pages/overview";
 import { needsToken, offline } from "./state/connection";
@@ -65,13 +65,16 @@ function NotLoaded() {
 
 function Navigation({ page }: { page: string }) {
   shownTheme.value;
+  const here = useRef<HTMLAnchorElement>(null);
+  // On a phone the pages are a strip that is wider than the screen.
+  useEffect(() => here.current?.scrollIntoView({ block: "nearest", inline: "center" }), [page]);
   return (
     <nav class="nav" aria-label="Pages">
       <a class="brand" href={hashOf("overview")}>
         <img src="/console/icon.svg" alt="" /> slicemill
       </a>
       {PAGES.map((one) => (
-        <a class="item" href={hashOf(one.page)} aria-current={one.page === page ? "page" : undefined}>
+        <a class="item" ref={one.page === page ? here : undefined} href={hashOf(one.page)} aria-current={one.page === page ? "page" : undefined}>
           {one.title} <kbd aria-hidden="true">{one.key}</kbd>
         </a>
       ))}

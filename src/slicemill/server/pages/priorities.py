@@ -109,7 +109,8 @@ def _why(place: int | None, ready: bool, rows: int, wait_s: float, run_s: float,
     if not rows:
         return "time has come for its windows"
     when = "" if ready else "; it waits for time or for a run under way"
-    gives = f"takes {1000 * run_s:.3g} ms and gives {results:.2g} results"
+    number = f"{results:,.0f}" if results >= 10 else f"{results:.2g}"
+    gives = f"takes {1000 * run_s:,.1f} ms and gives {number} results"
     waiting = f"{rows:,} rows wait, the oldest" if rows > 1 else "1 row waits,"
     return f"{waiting} for {wait_s:.2f} s; a run {gives}{when}"
 
