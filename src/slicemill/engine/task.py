@@ -23,7 +23,6 @@ import pyarrow.compute as pc
 
 from slicemill.connectors.readers import open_readers
 from slicemill.engine.adapting.redistribution import redistributed
-from slicemill.engine.collecting import collecting_seconds, watch_collections
 from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell, sampled_keys
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.work import (
@@ -50,6 +49,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
 from slicemill.machine_code.kernel import python_seconds
+from slicemill.metrics.collecting import collecting_seconds, watch_collections
 from slicemill.metrics.due import Arrivals, dated
 from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
 from slicemill.operators.cell import HeavyKey

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from slicemill.engine.collecting import process_collecting_seconds, watch_collections
 from slicemill.engine.live import problems
 from slicemill.engine.mill import Mill
 from slicemill.engine.query import Query
 from slicemill.engine.unit import RunningUnit
+from slicemill.metrics.collecting import process_collecting_seconds, watch_collections
 from slicemill.metrics.figures import Summary
 from slicemill.metrics.quantiles import Quantiles
 from slicemill.metrics.query_metrics import QueryMetrics

@@ -7,19 +7,19 @@ import threading
 import time
 
 
-class _Thread(threading.local):
+class _OfThread(threading.local):
     began = 0.0
     seconds = 0.0
 
 
-class _Process:
+class _OfProcess:
     """Collections are one at a time in a process, in whichever thread makes the object that is too much."""
 
     seconds = 0.0
 
 
-_THREAD = _Thread()
-_PROCESS = _Process()
+_THREAD = _OfThread()
+_PROCESS = _OfProcess()
 
 
 def watch_collections() -> None:
