@@ -9,6 +9,10 @@ from playwright.sync_api import Page, Route, expect
 
 from console.test_stories import write
 
+IN_SIGHT = """() => {
+  const right = (what) => document.querySelector(what).getBoundingClientRect().right;
+  return right(".node.chosen") <= right(".canvas");
+}"""
 STATEMENT = "CREATE QUERY {} AS SELECT price FROM bid WHERE price > 1"
 
 
@@ -113,3 +117,10 @@ def test_the_end_of_a_drag_chooses_nothing(page: Page, busy: str) -> None:
     expect(page.locator(".node.chosen")).to_have_count(0)
     page.mouse.click(x + 40, y + 30)
     expect(page.locator(".node.chosen")).to_have_count(1)
+
+
+def test_what_is_chosen_stays_in_sight_beside_its_panel(page: Page, busy: str) -> None:
+    page.goto(f"{busy}/#/graph")
+    page.get_by_role("button", name=re.compile("early_big_bids")).click()
+    expect(page.get_by_role("complementary")).to_contain_text("What it costs")
+    page.wait_for_function(IN_SIGHT)

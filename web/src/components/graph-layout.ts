@@ -72,6 +72,8 @@ export function place(graph: GraphBody, stands = false): Placed {
   });
   const ports = portsOf(graph.arcs, new Map(nodes.map((one) => [one.node.id, stands ? one.x : one.y])), stands);
   const corner = new Map(nodes.map((one) => [one.node.id, one]));
+  const leaving = new Map<string, number>();
+  for (const { source } of graph.arcs) leaving.set(source, (leaving.get(source) ?? 0) + 1);
   const arcs = graph.arcs.map((arc) => {
     const edge = drawn.edge(arc.source, arc.target) as { points: Point[] };
     const [source, target, port] = [corner.get(arc.source)!, corner.get(arc.target)!, ports.get(arc)!];
@@ -83,18 +85,20 @@ export function place(graph: GraphBody, stands = false): Placed {
       .slice(1, -1)
       .map(({ x, y }) => ({ x: x - left, y: y - top }))
       .filter(({ x, y }) => (stands ? y > from.y + halfHeight && y < to.y - halfHeight : x > from.x + halfWidth && x < to.x - halfWidth));
-    const label = labelOf(to, port, stands);
+    const label = !stands ? labelOf(to) : leaving.get(arc.source) === 1 ? labelBelow(from) : labelBeside(to, port);
     return { arc, path: smooth([from, ...way, to], stands), label };
   });
   const { width = 0, height = 0 } = drawn.graph() as { width?: number; height?: number };
   return { nodes, arcs, width: Math.max(width - left, 1), height: Math.max(height - top, 1) };
 }
 
-/** Beside the end of an arc: above it where it comes from the left, outwards where it comes from above. */
-function labelOf(end: Point, port: number, stands: boolean): PlacedArc["label"] {
-  if (!stands) return { x: end.x - 7, y: end.y - 4, anchor: "end" };
-  return port < 0 ? { x: end.x - 8, y: end.y - 9, anchor: "end" } : { x: end.x + 8, y: end.y - 9, anchor: "start" };
-}
+type Label = PlacedArc["label"];
+
+const labelOf = (end: Point): Label => ({ x: end.x - 7, y: end.y - 4, anchor: "end" });
+/** Where an arc leaves a node downwards, nothing crosses its label. */
+const labelBelow = (start: Point): Label => ({ x: start.x + 8, y: start.y + 18, anchor: "start" });
+const labelBeside = (end: Point, port: number): Label =>
+  port < 0 ? { x: end.x - 8, y: end.y - 9, anchor: "end" } : { x: end.x + 8, y: end.y - 9, anchor: "start" };
 
 /** How far from the middle of its target each arc ends: those from above, or from the left, come in there. */
 export function portsOf(arcs: GraphArc[], across: ReadonlyMap<string, number>, stands = false): Map<GraphArc, number> {

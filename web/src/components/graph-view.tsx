@@ -20,6 +20,7 @@ import {
 const WAITING_S = 1;
 const LETTERS = 20;
 const STEP = 60;
+const EDGE = 14;
 const A_CLICK = 4; // pixels that a hand may tremble
 const NOTHING: Placed = { nodes: [], arcs: [], width: 1, height: 1 };
 
@@ -74,6 +75,21 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
     setStands(standsBetter(graph, clientWidth, clientHeight));
   }, [shape]);
   useLayoutEffect(fit, [placed]);
+  // The panel that opens beside it must not hide what was chosen.
+  useLayoutEffect(() => {
+    const one = placed.nodes.find(({ node }) => node.id === chosen);
+    if (!one) return;
+    const { clientWidth, clientHeight } = canvas.current!;
+    const { x, y, scale } = view.current;
+    const by = (start: number, size: number, room: number): number =>
+      Math.max(EDGE - start, 0) || Math.min(room - EDGE - start - size, 0);
+    view.current = {
+      scale,
+      x: x + by(x + one.x * scale, NODE_WIDTH * scale, clientWidth),
+      y: y + by(y + one.y * scale, NODE_HEIGHT * scale, clientHeight),
+    };
+    move();
+  }, [chosen]);
 
   useEffect(() => {
     const host = canvas.current!;
