@@ -62,10 +62,11 @@ def script_ms(events: list[dict[str, Any]]) -> float:
     return found / 1000
 
 
-def longest_task(events: list[dict[str, Any]]) -> dict[str, Any]:
+def longest_task_ms(events: list[dict[str, Any]]) -> tuple[float, float]:
+    """The longest task by the clock, and the longest by the time for which a task's thread ran."""
     tasks = [one for one in events if one["name"] in ("RunTask", "ThreadControllerImpl::RunTask")]
     assert len(tasks) > 20, "the trace has no tasks"
-    return max(tasks, key=lambda one: float(one["dur"]))
+    return max(one["dur"] for one in tasks) / 1000, max(one.get("tdur", 0) for one in tasks) / 1000
 
 
 def test_the_first_view_takes_little_script(chrome: Browser, page: Page, busy: str) -> None:
@@ -98,9 +99,9 @@ def test_no_long_task_while_a_graph_of_a_thousand_queries_is_moved(
             page.wait_for_timeout(20)
         page.mouse.up()
 
-    task = longest_task(traced(chrome, page, pan))
-    print(f"longest task: {task['dur'] / 1000:.1f} ms, of which it ran {task['tdur'] / 1000:.1f} ms")
-    assert task["dur"] / 1000 <= MOST_TASK_MS
+    by_clock_ms, ran_ms = longest_task_ms(traced(chrome, page, pan))
+    print(f"longest task: {by_clock_ms:.1f} ms; the longest that one ran: {ran_ms:.1f} ms")
+    assert by_clock_ms <= MOST_TASK_MS
 
 
 @contextmanager

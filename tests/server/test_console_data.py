@@ -115,6 +115,7 @@ def test_slices_of_a_join_say_who_wants_how_much(client: httpx.Client, service: 
     (chain,) = get(client, "/v1/slices/far")
     assert sorted(chain["queries"]) == ["far", "near"]
     assert chain["reaches"] == {"far": 60, "near": 10}
+    assert {one["part"].split(",")[0] for one in chain["slices"]} == {"bid", "sale"}
     assert sum(found["wanted"].get("far", 0) for found in chain["slices"]) >= 5
     assert get(client, "/v1/slices")[0]["unit"] == chain["unit"]
     assert get(client, "/v1/slices/dear") == []
@@ -125,8 +126,9 @@ def test_policies_with_the_priorities_of_units(client: httpx.Client, service: Mi
     found = get(client, "/v1/policies")
     assert found["policy"] == "fcfs"
     assert {"hnr", "edf"} <= {policy["name"] for policy in found["policies"]}
+    assert all(policy["rule"] for policy in found["policies"])
     (unit,) = found["units"]
-    assert unit["queries"] == ["dear"]
+    assert (unit["queries"], unit["why"]) == (["dear"], "nothing waits")
 
 
 def test_a_load_is_rehearsed_by_measured_costs(client: httpx.Client, service: MillService) -> None:

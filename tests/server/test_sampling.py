@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from server.conftest import bid
 from slicemill.engine.mill import Mill
+from slicemill.engine.program import UnitProgram
 from slicemill.server.history import QUERY_FIGURES, FigureRing
 from slicemill.server.history_file import KeptHistory, read_history, write_history
 from slicemill.server.sampling import Sampler
@@ -40,6 +45,23 @@ def test_rates_are_differences_between_samples(service: MillService) -> None:
     assert sample.streams["bid"].rate == 10
     assert (sample.queries["dear"].rate, sample.queries["dear"].rows) == (10, 40)
     assert sum(unit.node_rates["dear"] for unit in sample.units.values()) == 10
+
+
+def test_garbage_collection_within_runs_is_counted_for_the_queries_of_the_unit(
+    service: MillService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bid(service, (1, 20, 1))
+    query = service.mill.queries["dear"]
+    before, run = query.metrics().collecting_s, UnitProgram.run
+
+    def run_with_garbage(self: UnitProgram, *arguments: Any) -> Any:
+        gc.collect()
+        return run(self, *arguments)
+
+    monkeypatch.setattr(UnitProgram, "run", run_with_garbage)
+    bid(service, (1, 20, 2))
+    counted = query.metrics()
+    assert 0 < counted.collecting_s - before < counted.cpu_s
 
 
 def test_history_has_a_sample_every_five_seconds_however_often_somebody_looks(service: MillService) -> None:

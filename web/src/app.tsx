@@ -1,7 +1,7 @@
 // The frame: navigation, what is wrong with the connection, and a page, whose code comes when it is wanted.
 import { useSignal } from "@preact/signals";
 import type { ComponentType } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { TokenDialog } from "./components/token-dialog";
 import { Overview } from "./pages/overview";
 import { needsToken, offline } from "./state/connection";
@@ -27,9 +27,10 @@ export function App() {
   useEffect(() => {
     let wanted = true;
     const load = LATER[page] ?? LATER.overview!;
-    void load().then((Page) => {
+    const show = (Page: ComponentType): void => {
       if (wanted) shown.value = { page, Page };
-    });
+    };
+    load().then(show, () => show(NotLoaded));
     document.title = `${PAGES.find((one) => one.page === page)?.title ?? "Overview"} · slicemill`;
     return () => void (wanted = false);
   }, [page]);
@@ -50,15 +51,30 @@ export function App() {
   );
 }
 
+/** Its code could not be fetched: the server is away, or was exchanged for one of another version. */
+function NotLoaded() {
+  return (
+    <div class="card">
+      <p>This page could not be loaded.</p>
+      <button type="button" onClick={() => location.reload()}>
+        Load the console again
+      </button>
+    </div>
+  );
+}
+
 function Navigation({ page }: { page: string }) {
   shownTheme.value;
+  const here = useRef<HTMLAnchorElement>(null);
+  // On a phone the pages are a strip that is wider than the screen.
+  useEffect(() => here.current?.scrollIntoView({ block: "nearest", inline: "center" }), [page]);
   return (
     <nav class="nav" aria-label="Pages">
       <a class="brand" href={hashOf("overview")}>
         <img src="/console/icon.svg" alt="" /> slicemill
       </a>
       {PAGES.map((one) => (
-        <a class="item" href={hashOf(one.page)} aria-current={one.page === page ? "page" : undefined}>
+        <a class="item" ref={one.page === page ? here : undefined} href={hashOf(one.page)} aria-current={one.page === page ? "page" : undefined}>
           {one.title} <kbd aria-hidden="true">{one.key}</kbd>
         </a>
       ))}

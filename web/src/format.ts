@@ -42,8 +42,15 @@ export function times(value: number | null | undefined): string {
 /** A moment of event time; streams that count from 0 show their seconds. */
 export function moment(us: number | null | undefined): string {
   if (us === null || us === undefined) return NOTHING;
-  if (us < 86_400_000_000 * 365) return span(us / 1e6);
+  if (us < 120_000_000) return span(us / 1e6);
+  if (us < 86_400_000_000 * 365) return hours(us / 1e6);
   return new Date(us / 1000).toISOString().slice(11, 23);
+}
+
+/** 3:05:07, for what is compared to the second. */
+function hours(seconds: number): string {
+  const two = (number: number): string => String(Math.floor(number)).padStart(2, "0");
+  return `${Math.floor(seconds / 3600)}:${two((seconds / 60) % 60)}:${two(seconds % 60)}`;
 }
 
 export function span(seconds: number): string {

@@ -4,7 +4,7 @@ import { cutEvents } from "../src/api/live-events";
 import { diffLines } from "../src/components/diff";
 import type { GraphArc, GraphBody, GraphNode } from "../src/api/client";
 import { EXAMPLES, offersAt, relationsRead } from "../src/components/esl-words";
-import { collapse, litWith, load, place, smooth, thickness } from "../src/components/graph-layout";
+import { collapse, litWith, load, place, smooth, standsBetter, thickness } from "../src/components/graph-layout";
 import { chartPlan, numbersOf } from "../src/components/chart-plan";
 import { cellsOverWorkers, cutTracks, fitting, layOut } from "../src/components/slice-chain";
 import { bytes, count, milliseconds, moment, percent, plural, rate, span } from "../src/format";
@@ -17,7 +17,7 @@ test("numbers are short, and nothing is a dash", () => {
   assert.deepEqual([count(1234), count(12345), count(2.5e6), count(null), count(NaN)], ["1,234", "12.3 k", "2.5 M", "–", "–"]);
   assert.deepEqual([rate(0.5), bytes(1536), milliseconds(2500), percent(0.126)], ["0.5/s", "1.54 kB", "2.5 s", "12.6 %"]);
   assert.deepEqual([span(90), span(7200), moment(5_500_000), plural(1, "cell"), plural(2, "cell")], ["90 s", "2 h", "5.5 s", "1 cell", "2 cells"]);
-  assert.equal(count(100), "100");
+  assert.deepEqual([count(100), moment(11_107_500_000)], ["100", "3:05:07"]);
 });
 
 test("a hash names a page, a name and options, and back", () => {
@@ -112,6 +112,25 @@ test("streams stand in one column, and arcs end at their nodes", () => {
   const x = Object.fromEntries(placed.nodes.map((one) => [one.node.id, Math.round(one.x)]));
   assert.equal(x.s, x.t);
   assert.ok(x.s! < x.f! && x.f! < x.j! && x.s! >= 0);
+});
+
+test("a chain stands in a window that is too narrow for it, and a wide graph lies", () => {
+  const node = (id: string) => ({ id }) as GraphNode;
+  const arc = (source: string, target: string) => ({ source, target }) as GraphArc;
+  const chain = { nodes: ["s", "a", "b", "c", "q"].map(node), arcs: [arc("s", "a"), arc("a", "b"), arc("b", "c"), arc("c", "q")] } as GraphBody;
+  assert.ok(standsBetter(chain, 700, 600));
+  assert.ok(!standsBetter(chain, 2000, 600));
+  const many = [..."abcdefghij"];
+  const fan = { nodes: ["s", ...many].map(node), arcs: many.map((id) => arc("s", id)) } as GraphBody;
+  assert.ok(!standsBetter(fan, 700, 600));
+  const placed = place(chain, true);
+  const y = placed.nodes.map((one) => Math.round(one.y));
+  assert.deepEqual(y, [...y].sort((a, b) => a - b));
+  assert.ok(y[0]! >= 0 && placed.arcs[0]!.path.startsWith("M"));
+});
+
+test("a name with a percent sign that stands for itself is a name", () => {
+  assert.equal(parseHash("#/query/50%").name, "50%");
 });
 
 test("a node lights what it is made of and what is made of it", () => {

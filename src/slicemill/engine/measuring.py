@@ -38,6 +38,7 @@ class Measuring:
         counted = self._queries[log]
         counted.cpu_s += sum(result.cpu_s for result in results)
         counted.python_s += sum(result.python_s for result in results)
+        counted.collecting_s += sum(result.collecting_s for result in results)
 
     def delivered(self, log: str, rows: int, unit: RunningUnit, results: Sequence[RunDone], now: int) -> None:
         """A run has brought a query rows that can be read since now."""

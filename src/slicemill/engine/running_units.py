@@ -278,6 +278,10 @@ class RunningUnits:
         """
         positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
+        return positions, self.batches(positions, now_us, quantum_s)
+
+    def batches(self, positions: Positions, now_us: int, quantum_s: float = np.inf) -> Batches:
+        """What waits for some units, whether they could run now or not."""
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
         # What will be shed costs nothing and brings nothing: policy and shedder see the same load (P38).
@@ -293,7 +297,7 @@ class RunningUnits:
         worth = rows
         if self._has_joins:
             worth = np.maximum(kept * self._worth[positions], 1.0) * (rows / pending)
-        return positions, Batches(
+        return Batches(
             positions,
             self.figures,
             rows=rows,

@@ -49,6 +49,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
 from slicemill.ingest.stream import OpenStream, StreamPlan
 from slicemill.machine_code.kernel import python_seconds
+from slicemill.metrics.collecting import collecting_seconds, watch_collections
 from slicemill.metrics.due import Arrivals, dated
 from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
 from slicemill.operators.cell import HeavyKey
@@ -106,6 +107,9 @@ class Worker:
     _bytes_read: int = 0  # of logs, for the cell that runs
     _spreads: dict[tuple[object, ...], SpreadRows] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        watch_collections()
+
     def __call__(self, message: object) -> Reply:
         asked = cast(Message, message)
         self._plans.update(asked.plans)
@@ -142,7 +146,7 @@ class Worker:
         tables = self._inputs(item.inputs, program, item)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
-        as_python = python_seconds()
+        as_python, collecting = python_seconds(), collecting_seconds()
         outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy)
         clock.append(time.perf_counter())
         written, arrivals, sampled = {}, {}, {}
@@ -178,6 +182,7 @@ class Worker:
             python_seconds() - as_python,
             program.key_work,
             sampled,
+            collecting_seconds() - collecting,
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:

@@ -174,6 +174,7 @@ class RunDone:
     python_s: float = 0.0  # of the processor seconds, those of kernels that have no machine code yet
     key_work: KeyWork = NO_WORK
     key_samples: KeySamples = field(default_factory=dict)
+    collecting_s: float = 0.0  # of the processor seconds, those of garbage collection
 
     @property
     def pairs(self) -> int:

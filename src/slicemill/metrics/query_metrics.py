@@ -55,6 +55,7 @@ class QueryMetrics:
     seen_s: float = 0.0
     cpu_s: float = 0.0  # of the runs of its unit
     python_s: float = 0.0  # of these, in loops that ran as Python: they have no machine code yet
+    collecting_s: float = 0.0  # and in garbage collection
 
     def add(
         self,
@@ -142,7 +143,11 @@ class QueryMetrics:
             "slowdown": _plain(self.figures.slowdown),
             "staleness": _number(self.staleness),
             "freshness": _number(1 - self.staleness),
-            "unit_cpu_s": {"all": round(self.cpu_s, 6), "loops_as_python": round(self.python_s, 6)},
+            "unit_cpu_s": {
+                "all": round(self.cpu_s, 6),
+                "loops_as_python": round(self.python_s, 6),
+                "garbage_collection": round(self.collecting_s, 6),
+            },
             "memory": {
                 "rows_waiting": self.memory.rows,
                 "mean_rows_waiting": round(self.memory.mean_rows, 3),

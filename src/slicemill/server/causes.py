@@ -14,6 +14,7 @@ LONG_WAIT_S = 1.0
 HELD_S = 5.0
 _BUSY = 0.5
 _PYTHON = 0.5
+_COLLECTING = 0.2
 _LITTLE = 0.25  # of a core: who waits although so little runs does not wait for a unit
 
 
@@ -41,7 +42,8 @@ class QuerySituation:
     """What is known of a query at one moment; `units` are the cores that each unit has used of late.
 
     `watermarks` are those of the streams that it reads, in seconds of event time; None where one has nothing
-    yet. `python` is the part of its unit's time in loops that have no machine code yet.
+    yet. `python` is the part of its unit's time in loops that have no machine code yet, `collecting` that in
+    garbage collection; `server_collecting` is the part of the clock for which that stops the server.
     """
 
     unit: str
@@ -59,6 +61,8 @@ class QuerySituation:
     level_measured_s: float | None = None
     shed_share: float = 0.0
     python: float = 0.0
+    collecting: float = 0.0
+    server_collecting: float = 0.0
 
 
 def cause_of(query: QuerySituation) -> SlownessCause | None:
@@ -84,6 +88,13 @@ def _waiting(query: QuerySituation) -> SlownessCause | None:
     if query.python > _PYTHON:
         text = f"its loops run as Python until machine code is there; {since}"
         return SlownessCause(Attention.SLOW, "compiling", text, query.unit)
+    if query.collecting > _COLLECTING:
+        text = f"garbage collection (GC) takes {query.collecting:.0%} of its unit's time; {since}"
+        return SlownessCause(Attention.SLOW, "gc", text, query.unit)
+    if query.server_collecting > _COLLECTING:
+        share = f"{query.server_collecting:.0%} of the time"
+        text = f"garbage collection (GC) stops the server for {share}; {since}"
+        return SlownessCause(Attention.SLOW, "gc", text)
     used = sum(query.units.values())
     if used < _LITTLE:
         text = (

@@ -12,13 +12,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from slicemill.engine.live import problems
 from slicemill.engine.mill import Mill
 from slicemill.engine.query import Query
 from slicemill.engine.unit import RunningUnit
+from slicemill.metrics.collecting import process_collecting_seconds, watch_collections
 from slicemill.metrics.figures import Summary
 from slicemill.metrics.quantiles import Quantiles
 from slicemill.metrics.query_metrics import QueryMetrics
@@ -154,6 +155,7 @@ class Sampler:
         history: Path | None = None,
     ) -> None:
         """With a `history`, figures are kept in that file over a restart."""
+        watch_collections()
         self._mill = mill
         self._clock = clock
         self._wall_us = wall_us
@@ -250,13 +252,18 @@ class Sampler:
         sinks = {status.query: status.error for status in mill.sinks.status() if status.error is not None}
         sources = self._sources()
         cores = {unit.id: unit.cpu for unit in units.values()}
+        collecting = self._rate("collecting", process_collecting_seconds(), totals)
         queries = {}
         for name, query in list(mill.queries.items()):
             running = mill.dispatcher.running.writers.get(name)
             unit = units.get(running.id) if running is not None else None
             metrics = query.metrics()
             read = [streams[stream] for stream in sources.get(name, ()) if stream in streams]
-            situation = self._situation(query, metrics, unit, read, cores, sinks.get(name))
+            situation = replace(
+                self._situation(query, metrics, unit, read, cores, sinks.get(name)),
+                collecting=self._collecting(name, metrics, unit, totals),
+                server_collecting=collecting,
+            )
             queries[name] = self._query(name, metrics, unit, totals, situation, keep)
         found = tuple(problems(mill))
         workers = tuple(self._workers(totals))
@@ -353,6 +360,13 @@ class Sampler:
             shed_share=shed.dropped / shed.arrived if shed is not None and shed.arrived else 0.0,
             python=metrics.python_s / metrics.cpu_s if metrics.cpu_s > 0 else 0.0,
         )
+
+    def _collecting(
+        self, name: str, metrics: QueryMetrics, unit: UnitSample | None, totals: _Totals
+    ) -> float:
+        """The part of what its unit has used of late that went to garbage collection."""
+        collecting = self._rate(f"collecting {name}", metrics.collecting_s, totals)
+        return collecting / unit.cpu if unit is not None and unit.cpu > 0 else 0.0
 
     def _query(
         self,

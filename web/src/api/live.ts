@@ -48,7 +48,8 @@ export function follow(query: string, since: number | null, told: Following): ()
         told.ended();
       }
     }
-    if (current === own) current = null;
+    if (current !== null && current !== own) return; // another connection has taken over
+    current = null;
     told.state(false);
     if (!stopped && !hidden()) timer = setTimeout(listen, 1000);
   };

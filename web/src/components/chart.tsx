@@ -65,7 +65,15 @@ export function Chart({ title, at, lines, shown, marks = [], time = true, height
     <div class="chart" role="img" aria-label={`${title}: ${words}`}>
       <h3>
         <span>{title}</span>
-        <b>{words}</b>
+        <b>
+          {lines.length > 1
+            ? lines.map((line) => (
+                <span style={{ color: `var(--${line.colour})` }}>
+                  {line.name} {shown(last(line.values))}
+                </span>
+              ))
+            : words}
+        </b>
       </h3>
       <div class="plot" style={{ height: `${height}px` }} ref={place} />
     </div>

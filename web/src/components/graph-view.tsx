@@ -1,8 +1,8 @@
 // A graph as plain SVG. Panning and zooming move one layer, so they cost the same for any graph.
 import { memo } from "preact/compat";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { GraphBody } from "../api/client";
-import { moment, rate } from "../format";
+import { moment, percent, rate } from "../format";
 import {
   litWith,
   load,
@@ -10,7 +10,9 @@ import {
   NODE_WIDTH,
   place,
   shapeOf,
+  standsBetter,
   thickness,
+  type Placed,
   type PlacedArc,
   type PlacedNode,
 } from "./graph-layout";
@@ -18,6 +20,9 @@ import {
 const WAITING_S = 1;
 const LETTERS = 20;
 const STEP = 60;
+const EDGE = 14;
+const A_CLICK = 4; // pixels that a hand may tremble
+const NOTHING: Placed = { nodes: [], arcs: [], width: 1, height: 1 };
 
 interface GraphViewProps {
   graph: GraphBody;
@@ -34,7 +39,9 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
   if (!from.current || shapeOf(kept.current) !== shapeOf(newest)) kept.current = newest;
   const graph = kept.current;
   const shape = shapeOf(graph);
-  const placed = useMemo(() => place(graph), [shape]);
+  // How it lies depends on its place on the screen, which is known when that is there.
+  const [stands, setStands] = useState<boolean | null>(null);
+  const placed = useMemo(() => (stands === null ? NOTHING : place(graph, stands)), [shape, stands]);
   const figures = useMemo(() => new Map(graph.nodes.map((node) => [node.id, node])), [graph]);
   const rates = useMemo(() => new Map(graph.arcs.map((arc) => [`${arc.source}>${arc.target}`, arc])), [graph]);
   const lit = useMemo(() => (chosen && figures.has(chosen) ? litWith(chosen, graph.arcs) : null), [chosen, shape]);
@@ -63,7 +70,26 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
     };
     move();
   };
-  useEffect(fit, [shape]);
+  useLayoutEffect(() => {
+    const { clientWidth, clientHeight } = canvas.current!;
+    setStands(standsBetter(graph, clientWidth, clientHeight));
+  }, [shape]);
+  useLayoutEffect(fit, [placed]);
+  // The panel that opens beside it must not hide what was chosen.
+  useLayoutEffect(() => {
+    const one = placed.nodes.find(({ node }) => node.id === chosen);
+    if (!one) return;
+    const { clientWidth, clientHeight } = canvas.current!;
+    const { x, y, scale } = view.current;
+    const by = (start: number, size: number, room: number): number =>
+      Math.max(EDGE - start, 0) || Math.min(room - EDGE - start - size, 0);
+    view.current = {
+      scale,
+      x: x + by(x + one.x * scale, NODE_WIDTH * scale, clientWidth),
+      y: y + by(y + one.y * scale, NODE_HEIGHT * scale, clientHeight),
+    };
+    move();
+  }, [chosen]);
 
   useEffect(() => {
     const host = canvas.current!;
@@ -72,11 +98,17 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
       const { left, top } = host.getBoundingClientRect();
       zoom(Math.exp(-event.deltaY / 500), event.clientX - left, event.clientY - top);
     };
+    let began = { x: 0, y: 0 };
+    let dragged = false;
     const pressed = (event: PointerEvent): void => {
       from.current = { x: event.clientX - view.current.x, y: event.clientY - view.current.y };
+      began = { x: event.clientX, y: event.clientY };
+      dragged = false;
     };
     const moved = (event: PointerEvent): void => {
       if (!from.current || !event.buttons) return;
+      dragged ||= Math.hypot(event.clientX - began.x, event.clientY - began.y) > A_CLICK;
+      if (!dragged) return;
       host.classList.add("dragged");
       view.current = { ...view.current, x: event.clientX - from.current.x, y: event.clientY - from.current.y };
       move();
@@ -84,6 +116,10 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
     const released = (): void => {
       from.current = null;
       host.classList.remove("dragged");
+    };
+    const clicked = (event: MouseEvent): void => {
+      if (dragged) event.stopPropagation(); // the end of a drag, and no choice
+      dragged = false;
     };
     const typed = (event: KeyboardEvent): void => {
       const by = ARROWS[event.key];
@@ -93,36 +129,40 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
       event.preventDefault();
       move();
     };
+    host.addEventListener("click", clicked, { capture: true });
     host.addEventListener("keydown", typed);
     host.addEventListener("wheel", turned, { passive: false });
     host.addEventListener("pointerdown", pressed);
     addEventListener("pointermove", moved);
     addEventListener("pointerup", released);
+    addEventListener("pointercancel", released);
     return () => {
+      host.removeEventListener("click", clicked, { capture: true });
       host.removeEventListener("keydown", typed);
       host.removeEventListener("wheel", turned);
       host.removeEventListener("pointerdown", pressed);
       removeEventListener("pointermove", moved);
       removeEventListener("pointerup", released);
+      removeEventListener("pointercancel", released);
     };
   }, []);
 
+  const arcs = placed.arcs.map((one) => {
+    const key = `${one.arc.source}>${one.arc.target}`;
+    const now = rates.get(key) ?? one.arc;
+    const isLit = lit !== null && lit.has(now.source) && lit.has(now.target);
+    const look = lit === null ? "" : isLit ? "lit" : "dim";
+    return { key, placed: one, rate: Math.round(now.rate), watermark: moment(now.watermark_us), look };
+  });
   return (
     <div class="canvas" ref={canvas}>
       <svg ref={layer} width={placed.width} height={placed.height} role="group" aria-label="Query graph">
-        {placed.arcs.map((one) => {
-          const now = rates.get(`${one.arc.source}>${one.arc.target}`) ?? one.arc;
-          const isLit = lit !== null && lit.has(now.source) && lit.has(now.target);
-          return (
-            <Arc
-              key={`${now.source}>${now.target}`}
-              placed={one}
-              rate={Math.round(now.rate)}
-              watermark={moment(now.watermark_us)}
-              look={lit === null ? "" : isLit ? "lit" : "dim"}
-            />
-          );
-        })}
+        {arcs.map((one) => (
+          <Arc key={one.key} placed={one.placed} rate={one.rate} look={one.look} />
+        ))}
+        {arcs.map((one) => (
+          <ArcLabel {...one} />
+        ))}
         {placed.nodes.map((one) => {
           const now = figures.get(one.node.id) ?? one.node;
           const waits = now.longest_wait_s > WAITING_S && now.rows_waiting > 0;
@@ -131,6 +171,7 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
               key={now.id}
               placed={one}
               load={Math.round(20 * load(now.cpu)) / 20}
+              uses={now.cpu >= 0.005 ? percent(Math.round(100 * now.cpu) / 100) : ""}
               waits={waits}
               rate={rate(Math.round(now.rate))}
               hidden={hidden.get(now.id) ?? 0}
@@ -158,21 +199,30 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
 interface ArcProps {
   placed: PlacedArc;
   rate: number;
-  watermark: string;
   look: string;
 }
 
-const Arc = memo(function Arc({ placed, rate: rows, watermark, look }: ArcProps) {
-  const { arc, path, label } = placed;
+const Arc = memo(function Arc({ placed: { arc, path }, rate: rows, look }: ArcProps) {
   return (
     <g class={`arc ${arc.kind} ${look}`}>
       <path d={path} style={{ strokeWidth: `${thickness(rows)}px` }} />
-      {arc.kind === "tuples" && look !== "dim" && (
-        <text x={label.x} y={label.y} text-anchor="end">
-          {[rows ? rate(rows) : "", watermark === "–" ? "" : watermark].filter(Boolean).join(" · ")}
-          <title>{`${rate(rows)}, watermark ${watermark}`}</title>
-        </text>
-      )}
+    </g>
+  );
+});
+
+interface ArcLabelProps extends ArcProps {
+  watermark: string;
+}
+
+/** Labels lie above all arcs: another arc that crosses one would make it hard to read. */
+const ArcLabel = memo(function ArcLabel({ placed: { arc, label }, rate: rows, watermark, look }: ArcLabelProps) {
+  if (arc.kind !== "tuples" || look === "dim") return null;
+  return (
+    <g class="arc">
+      <text x={label.x} y={label.y} text-anchor={label.anchor}>
+        {[rows ? rate(rows) : "", watermark === "–" ? "" : watermark].filter(Boolean).join(" · ")}
+        <title>{`${rate(rows)}, watermark ${watermark}`}</title>
+      </text>
     </g>
   );
 });
@@ -180,6 +230,8 @@ const Arc = memo(function Arc({ placed, rate: rows, watermark, look }: ArcProps)
 interface NodeProps {
   placed: PlacedNode;
   load: number;
+  /** The part of a core that its unit uses, in words. */
+  uses: string;
   waits: boolean;
   rate: string;
   hidden: number;
@@ -187,7 +239,7 @@ interface NodeProps {
   onChoose: (id: string | null) => void;
 }
 
-const Node = memo(function Node({ placed, load: busy, waits, rate: rows, hidden, look, onChoose }: NodeProps) {
+const Node = memo(function Node({ placed, load: busy, uses, waits, rate: rows, hidden, look, onChoose }: NodeProps) {
   const { node, x, y } = placed;
   const choose = (): void => onChoose(node.id);
   const ends = node.role === "source" || node.role === "sink";
@@ -207,11 +259,16 @@ const Node = memo(function Node({ placed, load: busy, waits, rate: rows, hidden,
         {cut(ends ? node.label : node.title, shared ? LETTERS - shared.length - 1 : LETTERS)}
       </text>
       <text class="what" x={11} y={35}>
-        {cut(ends ? rows : (node.facts[0] ?? ""), hidden ? LETTERS - 4 : LETTERS + 5)}
+        {cut(ends ? rows : (node.facts[0] ?? ""), hidden ? LETTERS - 4 : LETTERS + 4 - (uses ? uses.length + 2 : 0))}
       </text>
       {shared && (
         <text class="shared" x={NODE_WIDTH - 9} y={18} text-anchor="end">
           {shared}
+        </text>
+      )}
+      {uses && !hidden && (
+        <text class="what" x={NODE_WIDTH - 9} y={35} text-anchor="end">
+          {uses}
         </text>
       )}
       {hidden > 0 && (

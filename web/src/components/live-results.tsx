@@ -5,6 +5,7 @@ import { api, save, type Row } from "../api/client";
 import { follow } from "../api/live";
 import { count } from "../format";
 import { RowsTable, shownValue } from "./rows-table";
+import { Problem } from "./small";
 
 const KEPT = 500;
 const SHOWN = 200;
@@ -27,11 +28,19 @@ export function LiveResults({ query }: { query: string }) {
   const connected = useSignal(false);
   const ended = useSignal(false);
   const filter = useSignal("");
+  const skipped = useSignal(false);
+  const problem = useSignal<string | null>(null);
+  const saveAll = (): void => {
+    problem.value = null;
+    const path = `/v1/queries/${encodeURIComponent(query)}/results?most_rows=100000`;
+    api.download(path, "text/csv", `${query}.csv`).catch((error: Error) => (problem.value = error.message));
+  };
 
   useEffect(() => {
     rows.value = [];
     seen.value = 0;
     ended.value = false;
+    skipped.value = false;
     running.value = true;
   }, [query]);
   useEffect(() => {
@@ -50,13 +59,14 @@ export function LiveResults({ query }: { query: string }) {
         // Often enough for eyes, seldom enough for phones.
         frame ||= window.setTimeout(show, 250);
       },
-      gap: () => undefined,
+      gap: () => (skipped.value = true),
       ended: () => (ended.value = true),
       state: (on) => (connected.value = on),
     });
     return () => {
       stop();
       clearTimeout(frame);
+      if (waiting.length) show();
     };
   }, [query, running.value]);
 
@@ -67,7 +77,7 @@ export function LiveResults({ query }: { query: string }) {
       <div class="row" style={{ padding: "12px 16px" }}>
         <h2 style={{ margin: 0 }}>Results</h2>
         <span class={`badge ${connected.value && running.value ? "good" : ""}`}>{state}</span>
-        <span class="soft small">{count(seen.value)} came since you look</span>
+        <span class="soft small">{count(seen.value)} came since you look{skipped.value && "; some were skipped, they came too fast"}</span>
         <span style={{ flex: 1 }} />
         <input
           placeholder="Filter"
@@ -81,10 +91,11 @@ export function LiveResults({ query }: { query: string }) {
         <button type="button" onClick={() => download(found, query)} disabled={!found.length}>
           Save these
         </button>
-        <button type="button" onClick={() => api.download(`/v1/queries/${encodeURIComponent(query)}/results?most_rows=100000`, "text/csv", `${query}.csv`)}>
+        <button type="button" onClick={saveAll}>
           All kept (CSV)
         </button>
       </div>
+      <Problem text={problem.value} />
       {found.length ? (
         <RowsTable rows={found.slice(0, SHOWN)} label="Newest results first" />
       ) : (

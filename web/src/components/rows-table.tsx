@@ -2,6 +2,7 @@ import type { Row } from "../api/client";
 import { Scroll } from "./small";
 
 const MOST = 500;
+const SHORT = 32; // letters: a time, say, is not broken into two lines
 
 /** Rows as a table; columns in the order of the first row. */
 export function RowsTable({ rows, label }: { rows: Row[]; label: string }) {
@@ -22,9 +23,11 @@ export function RowsTable({ rows, label }: { rows: Row[]; label: string }) {
         <tbody class="mono">
           {rows.slice(0, MOST).map((row) => (
             <tr>
-              {names.map((name) => (
-                <td class={numeric.has(name) ? "number" : ""}>{shownValue(row[name])}</td>
-              ))}
+              {names.map((name) => {
+                const shown = shownValue(row[name]);
+                const short = shown.length <= SHORT ? "short" : "";
+                return <td class={numeric.has(name) ? "number" : short}>{shown}</td>;
+              })}
             </tr>
           ))}
         </tbody>

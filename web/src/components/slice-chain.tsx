@@ -5,7 +5,7 @@ import { Scroll } from "./small";
 
 const WIDTH = 880;
 const LEFT = 222;
-const BOX = 25;
+const BOX = 36;
 const STRIP = 4;
 const MOST_STRIPS = 6;
 const REACH = 17;
@@ -178,7 +178,10 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
                       .join("\n")}`}</title>
                   </rect>
                   <text class="ink" x={from + 6} y={top + lane * ROW + 20}>
-                    {fitting(width - 8, `${count(slice.rows)} rows · ${bytes(slice.bytes)}`, `${count(slice.rows)} rows`, count(slice.rows))}
+                    {fitting(width - 8, `${count(slice.rows)} rows`, count(slice.rows))}
+                  </text>
+                  <text class="ink faint" x={from + 6} y={top + lane * ROW + 33}>
+                    {fitting(width - 8, bytes(slice.bytes))}
                   </text>
                   {masks.map((query, place) => {
                     const share = slice.rows ? (slice.wanted[query] ?? 0) / slice.rows : 0;
@@ -208,7 +211,10 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
         {shownReaches.map(({ query, age, rows }, place) => (
           <g>
             <text x={0} y={reachTop + place * REACH + 4} style={{ fill: INKS[place % INKS.length] }}>
-              {query.length > 22 ? `${query.slice(0, 21)}…` : query}
+              {query.length > 24 ? `${query.slice(0, 23)}…` : query}
+            </text>
+            <text x={LEFT - 12} y={reachTop + place * REACH + 4} text-anchor="end">
+              {span(chain.reaches[query] ?? age)}
             </text>
             <line
               class="reach"

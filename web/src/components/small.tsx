@@ -13,7 +13,7 @@ export function Figure({ what, children, tone = "" }: { what: string; children: 
 
 export function Cause({ line }: { line: QueryLine }) {
   const attention = line.cause?.attention ?? 0;
-  const text = line.cause?.text ?? (line.rate > 0 || line.rows > 0 ? "runs well" : "no results yet");
+  const text = line.cause?.text ?? (line.rate > 0 || line.rows > 0 ? "keeps up" : "no results yet");
   return (
     <div class={attention ? "" : "soft"}>
       <span class={`dot a${attention}`} aria-hidden="true" />

@@ -31,9 +31,17 @@ export function Editor() {
 
   useEffect(() => {
     if (!replaced) return;
-    void api.versions(replaced).then((versions) => {
-      text.value = replacing(versions[0]?.text ?? "");
-    });
+    const stop = new AbortController();
+    const before = text.peek();
+    api.versions(replaced, stop.signal).then(
+      (versions) => {
+        if (text.peek() === before) text.value = replacing(versions[0]?.text ?? "");
+      },
+      (problem: Error) => {
+        if (!stop.signal.aborted) refused.value = [{ message: problem.message, hint: "" }];
+      },
+    );
+    return () => stop.abort();
   }, [replaced]);
   useEffect(() => sessionStorage.setItem(KEY, text.value), [text.value]);
 
@@ -45,24 +53,35 @@ export function Editor() {
     changed(example);
     answers.value = [];
   };
+  // Answers may come in any order: one to a text that has been changed since says nothing any more.
   const checked = async (now: string, found: RequestProblem[]): Promise<void> => {
+    const isOld = (): boolean => now !== text.peek();
+    if (isOld()) return;
     problems.value = found;
-    if (found.length || !/create\b[^;]*\bquery\b/i.test(now)) preview.value = null;
-    else preview.value = await api.preview(now).catch(() => null);
+    const plans = !found.length && /create\b[^;]*\bquery\b/i.test(now);
+    const planned = plans ? await api.preview(now).catch(() => null) : null;
+    if (isOld()) return;
+    preview.value = planned;
     const asked = found.length ? "" : explainReplacements(now);
-    kept.value = asked ? await api.run(asked).then(({ answers }) => answers.flatMap((one) => one.rows ?? []), () => []) : [];
+    const effects = asked ? await api.run(asked).then(({ answers }) => answers.flatMap((one) => one.rows ?? []), () => []) : [];
+    if (!isOld()) kept.value = effects;
   };
   const run = async (): Promise<void> => {
-    if (running.value || !text.value.trim()) return;
+    const asked = text.value;
+    if (running.value || !asked.trim()) return;
     running.value = true;
     refused.value = [];
+    answers.value = [];
     try {
-      problems.value = (await api.check(text.value)).errors;
-      answers.value = problems.value.length ? [] : (await api.run(text.value)).answers;
-      words.again();
+      const { errors } = await api.check(asked);
+      if (asked === text.peek()) problems.value = errors;
+      if (!errors.length) {
+        answers.value = (await api.run(asked)).answers;
+        words.again();
+      }
     } catch (problem) {
-      answers.value = [];
-      refused.value = problem instanceof Refused ? problem.problems : [{ message: (problem as Error).message, hint: "" }];
+      const told = problem instanceof Refused ? problem.problems : [{ message: (problem as Error).message, hint: "" }];
+      if (asked === text.peek()) refused.value = told;
     }
     running.value = false;
   };

@@ -140,7 +140,7 @@ function LostRows({ stream }: { stream: string }) {
       ) : found.data.value?.length ? (
         <RowsTable rows={found.data.value} label={`${kind.value} rows of ${stream}`} />
       ) : (
-        <Empty>{found.data.value ? "None." : "…"}</Empty>
+        <Empty>{!found.data.value ? "…" : kind.value === "errors" ? `Every row of ${stream} could be read.` : `No row of ${stream} came too late.`}</Empty>
       )}
     </section>
   );

@@ -105,7 +105,7 @@ function Legend({ leftOut }: { leftOut: number }) {
       </span>
       <span>
         <i class="ramp" />
-        load of its unit, up to a core
+        <b>5 %</b> of a core: load of its unit
       </span>
       <span>
         <i style={{ borderColor: "var(--bad)", background: "var(--bad-soft)" }} />
@@ -141,7 +141,8 @@ function FindQuery() {
         }}
         onKeyDown={async (event) => {
           if (event.key !== "Enter" || !text.value) return;
-          const [first] = (await api.overview({ search: text.value, limit: 1, sort: "name" })).queries;
+          const found = await api.overview({ search: text.value, limit: 1, sort: "name" }).catch(() => null);
+          const first = found?.queries[0];
           if (first) go("graph", first.name);
         }}
       />

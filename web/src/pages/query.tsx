@@ -126,7 +126,7 @@ function Figures({ now }: { now: QueryLine }) {
       <Figure what="Lag">{now.lag_s === null ? "–" : span(now.lag_s)}</Figure>
       <Figure what="Rows waiting">{count(now.rows_waiting)}</Figure>
       <Figure what="CPU, its part">
-        {percent(now.cpu)} {now.shared_by > 1 && <span class="soft small">of {now.shared_by}</span>}
+        {percent(now.cpu)} {now.shared_by > 1 && <span class="soft small">shared by {now.shared_by}</span>}
       </Figure>
       <Figure what="State">{bytes(now.state_bytes)}</Figure>
     </div>

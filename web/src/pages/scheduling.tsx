@@ -73,10 +73,10 @@ function Switch({ found, onSwitched }: { found: Policies; onSwitched: () => void
   );
 }
 
-/** What a policy is for; its parameters, in brackets, do not change that. */
+/** Who goes first by a policy, and what for; its parameters, in brackets, do not change that. */
 function aimOf(found: Policies, policy: string): string {
   const known = found.policies.find((one) => one.name === policy.replace(/\(.*/, ""));
-  return `${policy} keeps this low: ${known?.aim ?? "–"}`;
+  return known ? `${policy}: ${known.rule}, which keeps this low: ${known.aim}` : policy;
 }
 
 function BeforeAfter({ found }: { found: MillHistory }) {
@@ -139,7 +139,7 @@ function Priorities({ found }: { found: Policies }) {
       <h2>
         Who goes next, and why{" "}
         <span class="soft small">
-          the greatest priority first; {aimOf(found, found.policy)}
+          {aimOf(found, found.policy)}
         </span>
       </h2>
       <Scroll label="Priorities" high="440px">

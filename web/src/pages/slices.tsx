@@ -49,12 +49,14 @@ export function Slices() {
           </p>
           <div class="columns">
             <Cells chain={chain} />
-            {chain.moves.length > 0 && (
-              <div>
-                <h3>Cuts as they moved</h3>
+            <div>
+              <h3>Cuts as they moved</h3>
+              {chain.moves.length ? (
                 <CutsOverTime chain={chain} now={Date.now() / 1000} />
-              </div>
-            )}
+              ) : (
+                <p class="soft small">None yet: a chain is cut once it is known how fast rows come.</p>
+              )}
+            </div>
           </div>
           <Cuts chain={chain} />
           <div class="row small">

@@ -24,14 +24,17 @@ export function usePolling<T>(ask: (stop: AbortSignal) => Promise<T>, everyMs: n
       if (asking || stop.signal.aborted || document.visibilityState === "hidden") return;
       asking = true;
       try {
-        data.value = await ask(stop.signal);
+        const found = await ask(stop.signal);
+        if (stop.signal.aborted) return; // something else is asked by now, and its answer may be here already
+        data.value = found;
         error.value = null;
       } catch (problem) {
-        if (!stop.signal.aborted) error.value = problem instanceof Unreachable ? null : String((problem as Error).message);
+        if (stop.signal.aborted) return;
+        error.value = problem instanceof Unreachable ? null : String((problem as Error).message);
         if (problem instanceof Refused && problem.status === 404) data.value = null;
       }
       asking = false;
-      if (!stop.signal.aborted && everyMs > 0) timer = setTimeout(look, everyMs);
+      if (everyMs > 0) timer = setTimeout(look, everyMs);
     };
     const seen = (): void => void look();
     document.addEventListener("visibilitychange", seen);

@@ -10,7 +10,15 @@ export interface Route {
 export function parseHash(hash: string): Route {
   const [path = "", options = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const [page = "", ...rest] = path.split("/");
-  return { page: page || "overview", name: decodeURIComponent(rest.join("/")), options: new URLSearchParams(options) };
+  return { page: page || "overview", name: decoded(rest.join("/")), options: new URLSearchParams(options) };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // written by hand, with a % that stands for itself
+  }
 }
 
 export function hashOf(page: string, name = "", options: Record<string, string> = {}): string {

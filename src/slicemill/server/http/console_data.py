@@ -50,8 +50,8 @@ from slicemill.server.http.messages import RefusedRequest, StatementText
 from slicemill.server.http.protection import CurrentSession
 from slicemill.server.pages.live_graph import Folding, LiveGraphReader, components_of
 from slicemill.server.pages.preview import preview
-from slicemill.server.pages.priorities import priorities_of, rehearsed
-from slicemill.server.pages.stored_slices import SliceWatch, StoredChain, reaches_of
+from slicemill.server.pages.priorities import RULES, priorities_of, rehearsed
+from slicemill.server.pages.stored_slices import SliceWatch, StoredChain, inputs_of, part_named, reaches_of
 from slicemill.server.pages.words import words_for
 from slicemill.server.sampling import MillSample, QuerySample, Sampler
 from slicemill.server.service import MillService
@@ -257,6 +257,7 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
     mill, sees = session.service.mill, session.principal.may_name
     running = mill.dispatcher.units.get(chain.unit)
     outputs = [log for _, log in running.plan.unit.outputs] if running is not None else []
+    inputs = inputs_of(mill, chain.unit)
     return SliceChain(
         unit=chain.unit,
         cells=running.cells if running is not None else 1,
@@ -265,7 +266,7 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
             StoredSliceBody(
                 cell=one.cell,
                 worker=mill.dispatcher.worker_of(running, one.cell) if running else None,
-                part=one.part,
+                part=part_named(one.part, inputs),
                 rows=one.rows,
                 bytes=one.bytes,
                 earliest_us=one.earliest_us,
@@ -277,7 +278,7 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
         cuts=[
             CutsBody(
                 cell=cell,
-                part=one.part,
+                part=part_named(one.part, inputs),
                 rate=one.rate,
                 finest=list(one.finest),
                 cheapest=list(one.cheapest),
@@ -287,7 +288,10 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
             for cell, one in chain.cuts
         ],
         reaches={who: back for who, back in reaches_of(mill, chain.unit).items() if sees(who)},
-        moves=[CutMoveBody.model_validate(asdict(move)) for move in chain.moves],
+        moves=[
+            CutMoveBody.model_validate(asdict(move) | {"part": part_named(move.part, inputs)})
+            for move in chain.moves
+        ],
     )
 
 
@@ -301,7 +305,10 @@ def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> Non
         return Policies(
             policy=chooser.policy.name,
             components={name: policy.name for name, policy in chooser.components.items()},
-            policies=[PolicyLine(name=policy.name, aim=policy.aim) for policy in POLICIES.values()],
+            policies=[
+                PolicyLine(name=policy.name, aim=policy.aim, rule=RULES[policy.name])
+                for policy in POLICIES.values()
+            ],
             units=[UnitPriority.model_validate(asdict(one)) for one in found],
         )
 

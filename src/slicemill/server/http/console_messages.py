@@ -208,12 +208,15 @@ class SliceChain(BaseModel):
 
 
 class PolicyLine(BaseModel):
+    """A policy: what it makes least, and who goes first by it."""
+
     name: str
     aim: str
+    rule: str
 
 
 class UnitPriority(BaseModel):
-    """A unit in the order in which the policy would run those that could run now; others have no place."""
+    """A unit in the order of the policy among those for which something waits; others have no place."""
 
     unit: str
     queries: list[str]

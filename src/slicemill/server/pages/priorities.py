@@ -26,11 +26,28 @@ from slicemill.simulate.verdict import verdict
 from slicemill.time import wall_clock_us
 
 _EVERY_S = 0.25
+RULES = {
+    "fcfs": "the oldest row goes first",
+    "rr": "who has not run for longest goes first",
+    "srpt": "who is done soonest goes first",
+    "rb": "first goes the way to one query that gives most results by time",
+    "ml": "first goes the least work until the next result",
+    "hr": "first go most results by time, each by its weight",
+    "hnr": "first go most results by time, each over its ideal time",
+    "lsf": "the greatest slowdown so far goes first",
+    "brt": "results by time, times the wait so far: the greatest goes first",
+    "bsd": "results by time over their ideal time, times the slowdown so far: the greatest goes first",
+    "fas": "what is most probably stale goes first, for the least work",
+    "chain": "first goes what lets most rows wait no longer, by time",
+    "edf": "the earliest deadline goes first",
+    "hybrid": "first deadlines that can be met, then most results by time",
+}
+"""By policy, who goes first, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriorityLine:
-    """A unit with its place among those that could run now, if it is one of them, and the reason."""
+    """A unit with its place among those for which something waits, if it is one of them, and the reason."""
 
     unit: str
     queries: list[str]
@@ -46,28 +63,34 @@ class PriorityLine:
 
 
 def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
-    """All units: those that could run now, in the order of the policy, then the others by what they use."""
+    """All units: those with something to do, as the policy orders them, then the others by what they use."""
     running, policy = mill.dispatcher.running, mill.dispatcher.chooser.policy
-    positions, batches = running.ready(partial(announced_watermark, mill), wall_clock_us(), QUANTUM_S)
+    units, now_us = list(running.units), wall_clock_us()
+    ready, _ = running.ready(partial(announced_watermark, mill), now_us, QUANTUM_S)
+    # Who waits for time or for a run under way has a priority too, by which it will be judged.
+    waiting = [place for place, unit in enumerate(units) if running.rows_waiting(unit.id)[0] > 0]
+    positions = np.union1d(ready, np.array(waiting, ready.dtype))
+    batches = running.batches(positions, now_us, QUANTUM_S)
     priorities = policy.priority(batches) if len(positions) else np.array([])
     order = np.argsort(-priorities, kind="stable")
     places = {int(positions[entry]): (place, float(priorities[entry])) for place, entry in enumerate(order)}
-    found = []
-    for position, unit in enumerate(list(running.units)):
+    found, can_run = [], set(ready.tolist())
+    for position, unit in enumerate(units):
         known = sample.units.get(unit.id)
         statistics = unit.statistics
         logs = [log for _, log in unit.plan.unit.outputs]
         per_row = sum(statistics.selectivity(log) for log in logs)
         place, priority = places.get(position, (None, None))
-        wait_s = known.longest_wait_s if known is not None else 0.0
-        rows = known.rows_waiting if known is not None else 0
+        rows = running.rows_waiting(unit.id)[0]
+        wait_s = running.longest_wait_s(unit.id, now_us) if rows else 0.0
+        run_s = statistics.cost.overhead + statistics.cost.per_row * rows
         found.append(
             PriorityLine(
                 unit.id,
                 [log for log in logs if log in mill.queries],
                 None if place is None else place + 1,
                 priority if priority is not None and math.isfinite(priority) else None,
-                _why(place, rows, wait_s),
+                _why(place, position in can_run, rows, wait_s, run_s, rows * per_row),
                 rows,
                 wait_s,
                 1000 * statistics.cost.overhead,
@@ -79,10 +102,17 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
     return sorted(found, key=lambda one: (one.place or math.inf, -one.cpu, one.unit))
 
 
-def _why(place: int | None, rows: int, wait_s: float) -> str:
+def _why(place: int | None, ready: bool, rows: int, wait_s: float, run_s: float, results: float) -> str:
+    """What the policy goes by: what waits for how long, and what a run of it takes and gives."""
     if place is None:
-        return "nothing to do now" if not rows else "waits for time or for a run under way"
-    return f"{rows:,} rows, the oldest for {wait_s:.2f} s" if rows else "time has come for its windows"
+        return "nothing waits"
+    if not rows:
+        return "time has come for its windows"
+    when = "" if ready else "; it waits for time or for a run under way"
+    number = f"{results:,.0f}" if results >= 10 else f"{results:.2g}"
+    gives = f"takes {1000 * run_s:,.1f} ms and gives {number} results"
+    waiting = f"{rows:,} rows wait, the oldest" if rows > 1 else "1 row waits,"
+    return f"{waiting} for {wait_s:.2f} s; a run {gives}{when}"
 
 
 def rehearsed(

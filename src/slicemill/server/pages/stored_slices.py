@@ -6,6 +6,7 @@ while no page shows them.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import deque
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from slicemill.operators.join.inspection import Cuts
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import longest_us
 from slicemill.operators.multijoin.spec import SharedMultiJoin
+from slicemill.operators.streams.spec import Source
 from slicemill.time import US, wall_clock_us
 
 _MOVES = 400
@@ -91,3 +93,32 @@ def reaches_of(mill: Mill, unit: str) -> dict[str, float]:
                     name = member.name.split(":")[0]
                     found[name] = max(found.get(name, 0.0), extent_us / US)
     return found
+
+
+def inputs_of(mill: Mill, unit: str) -> list[str]:
+    """What the inputs of a unit's join are called: the stream that each is, or the streams that it is of."""
+    running, graph = mill.dispatcher.units.get(unit), mill.graph
+    nodes = running.plan.unit.nodes if running is not None else ()
+    joins = [graph[node] for node in nodes if node in graph.nodes]
+    joins = [node for node in joins if isinstance(node.operator, SharedJoin)]
+    if len(joins) != 1:
+        return []
+    named = {node: name for name, node in graph.streams.items()}
+    found = []
+    for source in joins[0].inputs:
+        behind = [graph[node].operator for node in graph.ancestors(source)]
+        streams = sorted(operator.stream for operator in behind if isinstance(operator, Source))
+        found.append(named.get(source) or ", ".join(streams))
+    return found
+
+
+def part_named(part: str, inputs: list[str]) -> str:
+    """A part of a join's state by the name of its input, where that is known.
+
+    >>> part_named("input 1, waiting", ["auction", "bid"])
+    'bid, waiting'
+    """
+    found = re.match(r"input (\d+)", part)
+    if found is None or int(found[1]) >= len(inputs):
+        return part
+    return inputs[int(found[1])] + part[found.end() :]

@@ -1,0 +1,126 @@
+"""What a page shows at first sight, and what must not go wrong when answers come late or not at all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Page, Route, expect
+
+from console.test_stories import write
+
+IN_SIGHT = """() => {
+  const right = (what) => document.querySelector(what).getBoundingClientRect().right;
+  return right(".node.chosen") <= right(".canvas");
+}"""
+STATEMENT = "CREATE QUERY {} AS SELECT price FROM bid WHERE price > 1"
+
+
+def saved(page: Page, button: str) -> Path:
+    """The file that a button lets the browser save."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name=button).click()
+    return Path(download.value.path())
+
+
+def test_rows_that_came_are_kept_and_saved(page: Page, busy: str) -> None:
+    page.goto(f"{busy}/#/query/bids_in_euro")
+    rows = page.get_by_role("region", name="Newest results first").locator("tbody tr")
+    expect(rows.first).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    assert '"euro"' in saved(page, "Save these").read_text(encoding="utf-8").splitlines()[0]
+    assert "euro" in saved(page, "All kept (CSV)").read_text(encoding="utf-8").splitlines()[0]
+    expect(rows.first).to_be_visible()
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+
+
+def test_a_unit_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
+    page.goto(f"{busy}/#/scheduling")
+    expect(page.get_by_text("the oldest row goes first").first).to_be_visible()
+    units = page.get_by_role("region", name="Priorities")
+    expect(units).to_contain_text(re.compile(r"for \d+\.\d\d s; a run takes .* and gives .* results"))
+
+
+def test_slices_have_names_bytes_and_reaches(page: Page, busy: str) -> None:
+    page.goto(f"{busy}/#/slices/first_minute_bids")
+    picture = page.get_by_role("img", name=re.compile("^Slices of joins of auction and bid"))
+    for text in ("auction · cell", "bid · cell", "kB", "60 s"):
+        expect(picture).to_contain_text(text)
+    expect(page.get_by_role("heading", name="Cells over workers").first).to_be_visible()
+
+
+def test_a_model_has_both_graphs_and_a_budget_its_accuracy(page: Page, busy: str) -> None:
+    page.goto(f"{busy}/#/models")
+    expect(page.get_by_role("img", name="Graphs of the model volatility")).to_be_visible()
+    line = page.get_by_role("region", name="Queries with a budget").get_by_role("row")
+    expect(line.filter(has_text="runs_of_channels")).to_contain_text("memory 60 tuples")
+    expect(page.get_by_role("img", name=re.compile("^Accuracy: "))).to_be_visible()
+
+
+def test_late_and_unreadable_rows_are_looked_at_apart(page: Page, busy: str) -> None:
+    page.goto(f"{busy}/#/errors/bid")
+    expect(page.get_by_text("Every row of bid could be read.")).to_be_visible()
+    page.get_by_role("button", name="Late").click()
+    expect(page.get_by_text(re.compile("No row of bid came too late"))).to_be_visible()
+
+
+def test_settings_have_a_bundle_for_support(page: Page, busy: str) -> None:
+    page.goto(f"{busy}/#/settings")
+    expect(page.get_by_text("the user of this machine")).to_be_visible()
+    assert saved(page, "Bundle for support").read_bytes().startswith(b"PK")
+
+
+def test_an_answer_to_what_stood_there_before_is_not_shown(page: Page, busy: str) -> None:
+    held: list[Route] = []
+
+    def late_for_the_first(route: Route) -> None:
+        if "first" in (route.request.post_data or ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/v1/preview", late_for_the_first)
+    page.goto(f"{busy}/#/editor")
+    with page.expect_request("**/v1/preview"):
+        write(page, STATEMENT.format("first"))
+    write(page, STATEMENT.format("second"))
+    expect(page.get_by_role("heading", name="Plan of second")).to_be_visible()
+    with page.expect_response("**/v1/preview"):
+        held[0].continue_()
+    page.evaluate("() => new Promise(done => setTimeout(done))")  # whoever waited for it has had a turn
+    expect(page.get_by_role("heading", name="Plan of second")).to_be_visible()
+
+
+def test_a_page_that_cannot_be_loaded_says_so(page: Page, busy: str, provoked: list[str]) -> None:
+    provoked.append("net::ERR_FAILED")
+    page.route("**/console/graph-*.js", lambda route: route.abort())
+    page.goto(busy)
+    page.get_by_role("link", name=re.compile("^Graph")).click()
+    expect(page.get_by_role("button", name="Load the console again")).to_be_visible()
+    page.unroute("**/console/graph-*.js")
+    page.get_by_role("button", name="Load the console again").click()
+    expect(page.locator(".node").first).to_be_visible()
+
+
+def test_the_end_of_a_drag_chooses_nothing(page: Page, busy: str) -> None:
+    page.goto(f"{busy}/#/graph")
+    node = page.locator(".node").first
+    expect(node).to_be_visible()
+    box = node.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 40, y + 30, steps=4)
+    page.mouse.up()
+    expect(page.locator(".node.chosen")).to_have_count(0)
+    page.mouse.click(x + 40, y + 30)
+    expect(page.locator(".node.chosen")).to_have_count(1)
+
+
+def test_what_is_chosen_stays_in_sight_beside_its_panel(page: Page, busy: str) -> None:
+    page.goto(f"{busy}/#/graph")
+    page.get_by_role("button", name=re.compile("early_big_bids")).click()
+    expect(page.get_by_role("complementary")).to_contain_text("What it costs")
+    page.wait_for_function(IN_SIGHT)
