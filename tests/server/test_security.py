@@ -347,6 +347,9 @@ SECRETS = {
     "a body that reads": "CREATE AGGREGATE sales_spy(n int) : varchar { "
     "INITIALIZE: { INSERT INTO RETURN SELECT word FROM secret WHERE id = n; } "
     "ITERATE: { INSERT INTO RETURN SELECT word FROM secret WHERE id = n; } }",
+    "a function that reads": "CREATE FUNCTION sales_words(n int) RETURNS TABLE (w varchar) "
+    "AS SELECT word FROM secret WHERE id = n; "  # a call stands for its body: who calls it is asked
+    "CREATE QUERY sales_q AS SELECT r.w FROM sales_bid AS b, TABLE(sales_words(b.item)) AS r",
     "a lookup": "CREATE QUERY sales_q AS SELECT word FROM sales_bid, secret WHERE id = item",
     "a mistake in a query": "CREATE QUERY sales_q AS SELECT wrod FROM secret",
     "a mistake in rows": "INSERT INTO sales_t SELECT wrod FROM secret",

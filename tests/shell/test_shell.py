@@ -19,9 +19,9 @@ from slicemill.cli import app
 from slicemill.server.network import Listening, serving
 from slicemill.server.service import MillService
 from slicemill.shell.completion import ServerNames, WordCompleter
-from slicemill.shell.display import OutputFormat
+from slicemill.shell.display import OutputFormat, show_result
 from slicemill.shell.repl import Leave, Shell, is_whole
-from slicemill_client import Connection
+from slicemill_client import Connection, StatementResult
 
 
 @pytest.fixture
@@ -138,3 +138,17 @@ def test_results_for_programs_are_rows_alone(
     shell = Shell(connection, Console(file=seen, width=100), OutputFormat.json)
     shell.watch("dear", stopped=lambda: seen.getvalue() != "", since=0)
     assert [json.loads(line)["item"] for line in seen.getvalue().splitlines()] == [1]
+
+
+def test_a_listing_of_queries_with_long_names_is_a_table_in_80_columns() -> None:
+    names = ["name", "state", "rows", "rows_waiting", "p50_ms", "p99_ms", "failures", "version"]
+    row = ("average_selling_price", "backfilling", 123456, 1234, 1234.5, 12345.6, 0, 1)
+    result = StatementResult(
+        "SHOW QUERIES", "", [(name, "") for name in names], [dict(zip(names, row, strict=True))]
+    )
+    seen = io.StringIO()
+    show_result(Console(file=seen, width=80), result)
+    lines = seen.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "row 1" not in lines[0]
+    assert {"backfilling", "123456", "1,234.5", "12,345.6"} <= set(seen.getvalue().split())

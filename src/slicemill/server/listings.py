@@ -18,6 +18,7 @@ from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.command import ShownKind
 from slicemill.esl.types.schema import Schema
 from slicemill.explain.statements import describe
+from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.server.questions.errors import UnknownName
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -74,8 +75,8 @@ def _queries(mill: Mill) -> pa.Table:
                 state_of(mill, query),
                 metrics.rows if metrics is not None else None,
                 mill.lag_rows(query.name) if handle is not None else None,
-                metrics.response_ms(0.5) if metrics is not None else None,
-                metrics.response_ms(0.99) if metrics is not None else None,
+                _response_ms(metrics, 0.5),
+                _response_ms(metrics, 0.99),
                 _progress(handle),
                 life.why if life is not None else None,
                 life.failures if life is not None else None,
@@ -97,6 +98,12 @@ def _queries(mill: Mill) -> pa.Table:
         "version": _COUNT,
     }
     return _table(columns, rows)
+
+
+def _response_ms(metrics: QueryMetrics | None, quantile: float) -> float | None:
+    """To a tenth: what people read at a glance."""
+    found = metrics.response_ms(quantile) if metrics is not None else None
+    return None if found is None else round(found, 1)
 
 
 def _progress(handle: Query | None) -> str | None:

@@ -88,7 +88,7 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
     """The names in FROM of what a statement declares; of an alert what it is on, * where that is anything."""
-    if isinstance(statement, AggregateDefinition):  # a body may read tables, which whoever calls it then sees
+    if isinstance(statement, AggregateDefinition):  # who calls it sees what its body reads
         yield from sorted(relations_read(catalog, statement))
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from relations_of(statement.query)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from slicemill_client import StatementMistake, StatementResult
 
-_LONGEST_WORD = 24
+_LONGEST_WORD = 16
 
 
 class OutputFormat(StrEnum):
@@ -64,11 +64,11 @@ def rows_table(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int)
 
 
 def listed_names(result: StatementResult) -> list[str]:
-    """The columns to show: of what SHOW lists, those that have a value somewhere."""
+    """The columns to show: of what SHOW lists, those that are not nothing (NULL or 0) in every row."""
     names = [name for name, _ in result.columns or []]
     if not result.tag.startswith("SHOW") or not result.rows:
         return names
-    return [name for name in names if any(row[name] is not None for row in result.rows)]
+    return [name for name in names if any(row[name] not in (None, 0) for row in result.rows)]
 
 
 def _needed(header: Sequence[str], cells: Sequence[Text]) -> int:

@@ -327,7 +327,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         name: QueryName,
         session: CurrentSession,
         since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-        last_event_id: Annotated[int | None, Header(ge=0, le=2**62)] = None,
+        last_event_id: Annotated[str | None, Header()] = None,
     ) -> StreamingResponse:
         """Results as they are committed, as server-sent events; without `since`, those from now on.
 
@@ -335,8 +335,12 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         back with it as Last-Event-ID goes on where it was.
         """
         query = session.query(name)
-        if last_event_id is not None:
-            since = last_event_id
+        if last_event_id:
+            if not last_event_id.isdecimal() or len(last_event_id) > 18:
+                raise SlicemillError(
+                    "Last-Event-ID is not the id of an event; leave it out to begin with now"
+                )
+            since = int(last_event_id)
         start = query.log.head + 1 if since is None else since
 
         async def events() -> AsyncIterator[bytes]:
