@@ -24,7 +24,15 @@ CREATE AGGREGATE spread(x bigint) : bigint {
 """
 
 _CALLS = ("count(*)", "count(v)", "count(DISTINCT v)", "sum(v)", "min(v)", "max(v)", "avg(v)", "median(v)")
-_CALLS_OF_TEXT = ("max(k)", "min(k)", "count(DISTINCT g)", "var_pop(v)", "sum(n)")
+_CALLS_OF_TEXT = (
+    "max(k)",
+    "min(k)",
+    "count(DISTINCT g)",
+    "var_pop(v)",
+    "sum(n)",
+    "count(*) FILTER (WHERE v > 0)",
+    "sum(v) FILTER (WHERE g = 1)",
+)
 
 _CALLS_OF_GROUPS = (
     "count(*)",
@@ -72,7 +80,16 @@ def _numbered(drawn: Sequence[tuple[object, object, object, int]]) -> list[Row]:
 @st.composite
 def queries(draw: st.DrawFn) -> ChangingQuery:
     esl, duckdb, counts_all = draw(
-        st.one_of(_groups(), _all(), _groups_of_groups(), _first_rows(), _ordered(), _distinct(), _union())
+        st.one_of(
+            _groups(),
+            _sets_of_groups(),
+            _all(),
+            _groups_of_groups(),
+            _first_rows(),
+            _ordered(),
+            _distinct(),
+            _union(),
+        )
     )
     if draw(st.integers(0, 9)) == 0:
         told_early = st.one_of(_first_of_windows(), _early_windows(), _early_growing(), _early_sessions())
@@ -97,6 +114,23 @@ def _groups(draw: st.DrawFn) -> tuple[str, str, bool]:
     where = draw(st.sampled_from(("", "WHERE v > 0", "WHERE g IS NOT NULL")))
     having = draw(st.sampled_from(("", "HAVING count(*) > 1", "HAVING count(*) <= 2", "HAVING sum(v) < 5")))
     text = f"SELECT {selected}, {named} FROM S {where} GROUP BY {keys} {having}"
+    return text, text, False
+
+
+@st.composite
+def _sets_of_groups(draw: st.DrawFn) -> tuple[str, str, bool]:
+    """Where a column is left out of a set it is NULL, as it may be in a tuple too."""
+    sets = draw(
+        st.sampled_from(
+            ("ROLLUP (k, g)", "CUBE (k, g)", "GROUPING SETS ((k), (g))", "GROUPING SETS ((k, g), (k))")
+        )
+    )
+    call = draw(st.sampled_from(_CALLS))
+    # SQL has a row of the whole also over nothing; a stream's comes with its first tuple.
+    of_all = "ROLLUP" in sets or "CUBE" in sets
+    where = "" if of_all else draw(st.sampled_from(("", "WHERE v > 0")))
+    having = draw(st.sampled_from(("", "HAVING count(*) > 1")))
+    text = f"SELECT k, g, count(*) AS n, {call} AS c FROM S {where} GROUP BY {sets} {having}"
     return text, text, False
 
 

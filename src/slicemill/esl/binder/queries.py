@@ -110,11 +110,13 @@ def _selects(query: Continuous) -> list[SelectQuery]:
 
 def _as(query: SelectQuery, schema: Schema) -> SelectQuery:
     """The branch with the union's column names and types."""
+    # What is told once (EMIT FINAL) has its changes below, and not in its columns.
+    hidden = len(query.items) - len(query.schema)
     items = tuple(
         SelectItem(column.name, _cast(item.expr, column.type))
-        for item, column in zip(query.items, schema, strict=True)
+        for item, column in zip(query.items[hidden:], schema, strict=True)
     )
-    return select.renamed(query, items)
+    return select.renamed(query, (*query.items[:hidden], *items))
 
 
 def _cast(expr: Expr, type_: Type) -> Expr:

@@ -349,5 +349,6 @@ def _find_call(node: exp.Select, resolved: Resolved) -> exp.Expression:
 
 def renamed(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
     """The same query with other output columns, for the branches of a UNION."""
-    schema = Schema(schema_of_items(items).columns, select.schema.changelog)
+    shown = items[len(items) - len(select.schema) :]
+    schema = Schema(schema_of_items(shown).columns, select.schema.changelog)
     return replace(select, items=items, schema=schema)
