@@ -23,8 +23,9 @@ from slicemill.aggregate.columns import bigints, doubles, known, whole_numbers
 from slicemill.aggregate.definition import declared
 from slicemill.columns.intervals import by_partition, running
 from slicemill.columns.keys import Keys, distinct_keys, first_rows
+from slicemill.esl.types.expression import Case, ColumnRef, Expr, Literal
 from slicemill.esl.types.relation import AggregateCall
-from slicemill.esl.types.schema import Kind
+from slicemill.esl.types.schema import NULL, Kind
 from slicemill.machine_code.kernel import kernel
 from slicemill.scalar.vectors import arrow_type, fixed_width
 from slicemill.storage.codec import stored_as
@@ -129,7 +130,16 @@ class RunningDistinct:
     met: list[Figures] = field(default_factory=list)
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:  # noqa: ARG002
-        numbered = self.values.number(distinct_keys(arguments, len(rows.numbered)), arguments)
+        return self.run_over(rows, arguments, arguments)
+
+    def run_over(
+        self, rows: GroupedRows, arguments: Sequence[pa.Array], values: Sequence[pa.Array]
+    ) -> pa.Array:
+        """The same of values that count where all arguments are known.
+
+        Calls that differ in their FILTER have the same values, whose keys are found once.
+        """
+        numbered = self.values.number(distinct_keys(values, len(rows.numbered)), values)
         chosen = np.flatnonzero(_all_known(rows, arguments))
         pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
         pairs, first = first_rows(pairs)
@@ -245,6 +255,16 @@ class RunningExtreme:
         valid, kind = counts > 0, arrow_type(call.columns[0].type)
         width = np.int32 if kind.bit_width == 32 else np.int64
         return fixed_width(rows.in_rows(found).astype(width), None if valid.all() else valid, kind)
+
+
+def values_counted(call: AggregateCall) -> tuple[Expr, ...]:
+    """The columns of which `count(DISTINCT …)` counts values: behind a FILTER, or its arguments."""
+    if len(call.arguments) == 1 and isinstance(case := call.arguments[0], Case) and len(case.branches) == 1:
+        value = case.branches[0][1]
+        # Others may fail where the condition does not hold.
+        if case.default == Literal(None, NULL) and isinstance(value, ColumnRef) and value.type == case.type:
+            return (value,)
+    return call.arguments
 
 
 def running_figure(call: AggregateCall) -> RunningFigure | None:

@@ -20,7 +20,14 @@ from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.operators.context import StepContext
 from slicemill.operators.group_changes.retracting import RetractingGroupsStep, retracting_groups
 from slicemill.operators.group_changes.rows import changing_groups
-from slicemill.operators.group_changes.running import Figures, GroupedRows, RunningFigure, running_figure
+from slicemill.operators.group_changes.running import (
+    Figures,
+    GroupedRows,
+    RunningDistinct,
+    RunningFigure,
+    running_figure,
+    values_counted,
+)
 from slicemill.operators.group_changes.spec import GroupChanges
 from slicemill.operators.over.calls import WindowCalls, WindowState
 from slicemill.operators.partitioned import Columns
@@ -69,7 +76,11 @@ class GroupChangesStep:
         if state.keys is None:
             assert self._calls is not None, "the first version had all in windows"
             state.keys = self._calls.state.partitions[0].keys
-        self._columns = Columns([keys, *(call.arguments for call, _ in self._figures)], schema)
+        counted = [
+            values_counted(call) if isinstance(figure, RunningDistinct) else ()
+            for call, figure in self._figures
+        ]
+        self._columns = Columns([keys, *(call.arguments for call, _ in self._figures), *counted], schema)
         self._group_names = [item.name for item in operator.group_by]
         self._value_names = [column.name for call in operator.calls for column in call.columns]
         # A count of all tuples is another after each.
@@ -92,8 +103,13 @@ class GroupChangesStep:
         groups_of, *arguments = self._columns.of(table)
         numbered = keys.number(distinct_keys(groups_of, table.num_rows), groups_of)
         rows = GroupedRows.of(numbered, len(keys) or 1)
-        for (call, figure), given in zip(self._figures, arguments, strict=True):
-            found[call.columns[0].name] = figure.run(rows, given, call)
+        given, counted = arguments[: len(self._figures)], arguments[len(self._figures) :]
+        for (call, figure), columns, values in zip(self._figures, given, counted, strict=True):
+            found[call.columns[0].name] = (
+                figure.run_over(rows, columns, values)
+                if isinstance(figure, RunningDistinct)
+                else figure.run(rows, columns, call)
+            )
         values = pa.table({name: found[name] for name in self._value_names}).combine_chunks()
         known = 0 if self.state.told is None else self.state.told.num_rows
         told = values if self.state.told is None else pa.concat_tables([self.state.told, values])
