@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.changes import DELETE, INSERT, adds, changes, ops_of, with_ops, without_unchanged
+from slicemill.columns.intervals import by_partition, last_of_each, running
 from slicemill.columns.keys import distinct_keys
 from slicemill.columns.order import renumbered
 from slicemill.columns.pieces import together
@@ -107,13 +108,15 @@ class EmitStep:
 
     def _by_values(self, rows: pa.Table, ends: Places) -> pa.Table:
         """Rows without a key: as many are inserted or deleted as there are more or fewer of them."""
+        left = _uncancelled(rows, ends, self._input)
+        rows, ends = rows.take(pa.array(left)), ends[left]
         codes, first = _coded(rows, ends, self._input.own)
-        sign = np.where(adds(ops_of(rows)), 1, -1)
-        net = np.bincount(codes, sign, minlength=len(first)).astype(np.int64)
-        order = np.lexsort((first, _column(rows, SEQ)[first], net > 0, ends[first]))
-        chosen = np.repeat(first[order], np.abs(net[order]))
-        ops = np.repeat(np.where(net[order] > 0, INSERT, DELETE), np.abs(net[order])).astype(np.int8)
-        return with_ops(self._stamped(rows.drop_columns([OP]), ends).take(pa.array(chosen)), ops)
+        comes = adds(ops_of(rows))[first]
+        order = np.lexsort((first, comes, ends[first]))
+        counts = np.bincount(codes, minlength=len(first))[order]
+        ops = np.repeat(np.where(comes[order], INSERT, DELETE), counts)
+        stamped = self._stamped(rows.drop_columns([OP]), ends)
+        return with_ops(stamped.take(pa.array(np.repeat(first[order], counts))), ops)
 
     def _stamped(self, rows: pa.Table, ends: Places) -> pa.Table:
         """Changes are told at the end of their interval, which is when they are due."""
@@ -133,19 +136,20 @@ def _needed(rows: pa.Table, ends: Places, schema: Schema) -> Places:
 
 
 def _uncancelled(rows: pa.Table, ends: Places, schema: Schema) -> Places:
-    """Without as many of those that come as of those that leave, for each row and interval."""
+    """For each row and interval, as many changes as all come to: the first since they last came to nothing.
+
+    So which one is the first does not depend on where runs are cut.
+    """
     codes, first = _coded(rows, ends, schema.own)
-    comes = adds(ops_of(rows))
-    count = len(first)
-    both = np.minimum(np.bincount(codes[comes], minlength=count), np.bincount(codes[~comes], minlength=count))
-    stays = np.ones(len(codes), np.bool_)
-    for side in (comes, ~comes):
-        places = np.flatnonzero(side)
-        order = np.argsort(codes[places], kind="stable")
-        ranked = codes[places][order]
-        nth = np.arange(len(ranked)) - np.searchsorted(ranked, ranked)
-        stays[places[order][nth < both[ranked]]] = False
-    return np.flatnonzero(stays)
+    order, grouped, _ = by_partition(codes, len(first))
+    signs = np.where(adds(ops_of(rows)), np.int64(1), np.int64(-1))[order]
+    nothing = np.zeros(len(first), np.int64)
+    sums = running(grouped, signs, nothing)
+    places, last = np.arange(len(order)), np.flatnonzero(last_of_each(grouped))
+    net, cancelled = sums[last], np.maximum.accumulate(np.where(sums == 0, places, -1))[last]
+    alike = (places > cancelled[grouped]) & (signs == np.sign(net)[grouped])
+    stays = alike & (running(grouped, alike, nothing) <= np.abs(net)[grouped])
+    return np.sort(order[stays])
 
 
 def _first_and_last(rows: pa.Table, ends: Places, schema: Schema) -> tuple[Places, Places]:

@@ -262,7 +262,10 @@ class EmitOperator:
         return [Timed(end, row) for row in self._net(now)]
 
     def _net(self, changes: Sequence[Timed]) -> list[Row]:
-        """What the changes come to, rows in the order in which they first changed."""
+        """What the changes come to, rows in the order in which they first changed.
+
+        Without a key a row that is back as it was has not changed yet.
+        """
         before = list(self._table)
         touched: dict[Row, Row] = {}
         for change in changes:
@@ -272,13 +275,15 @@ class EmitOperator:
                 self._table.append(row)
             else:
                 self._table.remove(next(r for r in self._table if comparable(r) == comparable(row)))
+            if self._key is None and not self._more(self._identity(row), before):
+                del touched[self._identity(row)]
         if self._key is not None:
             return [
                 told
                 for key in touched
                 for told in difference(self._of(key, before), self._of(key, self._table))
             ]
-        net = {key: self._count(key, self._table) - self._count(key, before) for key in touched}
+        net = {key: self._more(key, before) for key in touched}
         deleted = [("delete", *touched[key]) for key, count in net.items() for _ in range(-count)]
         return deleted + [("insert", *touched[key]) for key, count in net.items() for _ in range(count)]
 
@@ -288,8 +293,10 @@ class EmitOperator:
     def _of(self, key: Row, table: list[Row]) -> Row | None:
         return next((row for row in table if self._identity(row) == key), None)
 
-    def _count(self, key: Row, table: list[Row]) -> int:
-        return sum(self._identity(row) == key for row in table)
+    def _more(self, key: Row, before: list[Row]) -> int:
+        """How many more such rows there are than before."""
+        now, then = (sum(self._identity(row) == key for row in table) for table in (self._table, before))
+        return now - then
 
 
 class WindowTopOperator:
