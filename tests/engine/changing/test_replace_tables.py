@@ -22,7 +22,7 @@ from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError
 from slicemill.rows import Row
-from slicemill.server.questions import ask
+from slicemill.server.questions.asking import ask
 from slicemill.server.service import MillService
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
