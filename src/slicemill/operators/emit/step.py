@@ -141,7 +141,7 @@ def _uncancelled(rows: pa.Table, ends: Places, schema: Schema) -> Places:
     So which one is the first does not depend on where runs are cut.
     """
     codes, first = _coded(rows, ends, schema.own)
-    order, grouped, _ = by_partition(codes, len(first))
+    order, grouped, _ = by_partition(codes.astype(np.int32), len(first))
     signs = np.where(adds(ops_of(rows)), np.int64(1), np.int64(-1))[order]
     nothing = np.zeros(len(first), np.int64)
     sums = running(grouped, signs, nothing)
