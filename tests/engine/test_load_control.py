@@ -18,7 +18,7 @@ from slicemill.engine.load_control import LoadControl
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
-from slicemill.storage.log import Epoch
+from slicemill.storage.epochs import Epoch
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 STREAM = "CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts;"

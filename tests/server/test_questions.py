@@ -23,8 +23,9 @@ from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import with_system_columns
 from slicemill.storage.changes import Appended, Change
+from slicemill.storage.epochs import Epoch
 from slicemill.storage.home import Home
-from slicemill.storage.log import Epoch, Log
+from slicemill.storage.log import Log
 from slicemill.storage.order import in_order
 from slicemill.storage.segments import SegmentWriters
 

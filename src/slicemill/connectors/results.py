@@ -38,8 +38,9 @@ from slicemill.connectors.sinks.cursor import READERS, SinkCursor, open_cursor
 from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.esl.types.schema import OP
 from slicemill.storage.arrow_schema import as_results, from_arrow, with_system_columns
+from slicemill.storage.epochs import Epoch, read_epochs
 from slicemill.storage.home_reader import HomeReader
-from slicemill.storage.log import Epoch, Log, read_epochs
+from slicemill.storage.log import Log
 
 FORMAT = "slicemill"
 
@@ -108,7 +109,7 @@ def _now(changes: pa.Table, columns: pa.Schema) -> pa.Table:
 
 
 def _partitions(log: Log, epochs: Iterable[Epoch]) -> list[InputPartition]:
-    columns = log.columns.serialize().to_pybytes()
+    columns = log.columns_read.serialize().to_pybytes()
     parts: list[list[Epoch]] = []
     rows = _ROWS_PER_PARTITION
     for epoch in epochs:
@@ -141,7 +142,7 @@ class SlicemillSource(DataSource):
 
     def schema(self) -> StructType:
         options = result_options(self.options)
-        columns = _log_of(HomeReader(options.home), options.query).columns
+        columns = _log_of(HomeReader(options.home), options.query).columns_read
         empty = with_system_columns(columns).empty_table()
         shown = _shown(_now(empty, columns) if options.as_table else empty).schema
         return StructType([StructField(field.name, from_arrow_type(field.type)) for field in shown])
@@ -179,7 +180,9 @@ class ResultReader(DataSourceReader):
         log = _log_of(HomeReader(self._options.home), self._options.query)
         epochs = log.epochs()
         if self._options.as_table and epochs:
-            return [EpochsPartition(log.folder, log.columns.serialize().to_pybytes(), epochs, as_table=True)]
+            return [
+                EpochsPartition(log.folder, log.columns_read.serialize().to_pybytes(), epochs, as_table=True)
+            ]
         return _partitions(log, epochs)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -250,8 +253,8 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._home.poll()
         log = _log_of(self._home, self._options.query)
         if self._columns is None:
-            self._columns = log.columns
-        elif not log.columns.equals(self._columns):
+            self._columns = log.columns_read
+        elif not log.columns_read.equals(self._columns):
             raise SlicemillError(
                 f"{self._options.query} was dropped and made anew with other columns; start this query again"
             )

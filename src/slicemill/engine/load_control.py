@@ -22,7 +22,7 @@ from slicemill.plan.units import Unit
 from slicemill.shedding.ages import Compared, ComparedByAge
 from slicemill.shedding.control import Backlog, Controller, Skipper, WaitingLoad
 from slicemill.shedding.load import Dropping
-from slicemill.storage.log import Epoch
+from slicemill.storage.epochs import Epoch
 
 _US = 1_000_000
 _SKIPS_NOTHING = Skipper(0)

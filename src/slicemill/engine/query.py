@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slicemill.columns.changes import table_of_now
 from slicemill.columns.rows import timed_rows
-from slicemill.engine.changing.versions import QueryVersion, version_at
+from slicemill.engine.changing.versions import QueryVersion, shown_after, version_at
 from slicemill.engine.state_view import StoredSlice
 from slicemill.esl.types.schema import Schema
 from slicemill.metrics.query_metrics import QueryMetrics
@@ -65,14 +65,18 @@ class Query:
     def to_arrow(self) -> pa.Table:
         """All results that are kept, in timestamp order, with their timestamp, `_ts` (UTC), in front.
 
-        Of a query that was replaced, these are the results of its definition of now. Of results that change,
-        these are all changes; `_op` says what each one does.
+        Of a query that was replaced, these are the results of its definition of now; while it is paused, of
+        that of then. Of results that change, these are all changes; `_op` says what each one does.
         """
         return self._results(self.log.read_after(self._before())[1]) if self._kept is None else self._kept
 
     def _before(self) -> int:
-        """The last epoch that may have results of an earlier definition."""
-        return self.versions()[-1].epoch if self.version > 1 else -1
+        """The last epoch that may have results of an earlier definition than that which is shown."""
+        return shown_after(self.versions(), self.log.hold)
+
+    @property
+    def _shown(self) -> Schema:
+        return self.log.schema_read(self.schema)
 
     @property
     def version(self) -> int:
@@ -96,11 +100,11 @@ class Query:
                 epochs *= 2
             first = max(self.log.newest(epochs if count else 0) - 1, self._before())
             table = self._results(self.log.read_after(first)[1])
-        return timed_rows(table.slice(max(0, table.num_rows - count)), self.schema)
+        return timed_rows(table.slice(max(0, table.num_rows - count)), self._shown)
 
     def _results(self, tables: Sequence[pa.Table]) -> pa.Table:
         parts = [part for part in tables if part.num_rows]
-        empty = with_system_columns(to_arrow(self.schema)).empty_table()
+        empty = with_system_columns(to_arrow(self._shown)).empty_table()
         return as_results(pa.concat_tables(parts) if parts else empty)
 
     def table(self) -> pa.Table:
@@ -108,7 +112,8 @@ class Query:
 
         Of results that only come, it is all of them.
         """
-        return table_of_now(self.to_arrow(), self.schema) if self.schema.changelog else self.to_arrow()
+        schema = self._shown
+        return table_of_now(self.to_arrow(), schema) if schema.changelog else self.to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
         """The same as a data frame."""
@@ -117,7 +122,7 @@ class Query:
 
     def rows(self) -> list[Timed]:
         """All results that are kept, as (timestamp in microseconds, values)."""
-        return timed_rows(self.to_arrow(), self.schema)
+        return timed_rows(self.to_arrow(), self._shown)
 
     def subscribe(self, receive: Callable[[pa.Table], None]) -> None:
         """Have every new set of results handed to a function, as `to_arrow` has them, in order.

@@ -57,8 +57,8 @@ from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.storage.changes import Appended, joined
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.storage.epochs import read_epochs, stored_tables
 from slicemill.storage.files import StorageFull
-from slicemill.storage.log import read_epochs, stored_tables
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.ties import ties_of
 

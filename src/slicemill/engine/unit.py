@@ -65,8 +65,8 @@ from slicemill.scheduling.unit_statistics import UnitStatistics
 from slicemill.shedding.control import Backlog
 from slicemill.shedding.report import Report, merged
 from slicemill.storage.changes import Appended, Change, joined
+from slicemill.storage.epochs import Epoch
 from slicemill.storage.home import Home
-from slicemill.storage.log import Epoch
 from slicemill.time import BEGINNING, END
 
 # A run takes at most about so many rows of an input: what it holds in memory stays bounded.

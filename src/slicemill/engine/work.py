@@ -25,7 +25,7 @@ from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.changes import Appended
-from slicemill.storage.log import Epoch
+from slicemill.storage.epochs import Epoch
 from slicemill.storage.segments import Extent
 
 # By log, of the rows that were written to it: by exchange, the keys that many of them have.

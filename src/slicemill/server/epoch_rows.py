@@ -15,7 +15,8 @@ import pyarrow as pa
 from slicemill.columns.rows import column_values
 from slicemill.esl.types.schema import TIMESTAMP, Kind, Type
 from slicemill.storage.arrow_schema import TS, as_results, from_arrow
-from slicemill.storage.log import Epoch, Log
+from slicemill.storage.epochs import Epoch
+from slicemill.storage.log import Log
 
 _VIEWED = {Kind.TIMESTAMP: pa.int64(), Kind.INTERVAL: pa.int64(), Kind.DATE: pa.int32()}
 

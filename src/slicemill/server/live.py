@@ -25,7 +25,7 @@ import pyarrow as pa
 from slicemill.engine.query import Query
 from slicemill.server.epoch_rows import EpochRows, RowLayout
 from slicemill.server.service import MillService
-from slicemill.storage.log import Epoch
+from slicemill.storage.epochs import Epoch
 from slicemill.storage.segments import ExtentGone
 
 Encoder = Callable[[EpochRows, Epoch, int], bytes]  # rows of an epoch, and the version of their query

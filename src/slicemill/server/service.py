@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slicemill.columns.rows import plain_table
 from slicemill.engine.changing.statements import Entry, in_force
-from slicemill.engine.changing.versions import version_at
+from slicemill.engine.changing.versions import shown_after, version_at
 from slicemill.engine.live import problems
 from slicemill.engine.mill import Mill
 from slicemill.engine.query import Query
@@ -30,7 +30,8 @@ from slicemill.server.listings import unknown
 from slicemill.server.permissions import Allowed
 from slicemill.server.questions.rows import AskedRelation, HeldRows, LogRows
 from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
-from slicemill.storage.log import Epoch, Log
+from slicemill.storage.epochs import Epoch
+from slicemill.storage.log import Log
 
 
 class NotThere(SlicemillError):
@@ -140,23 +141,24 @@ class MillService:
         # What a definition gave that is no more is not of now.
         kind = "query" if isinstance(known, QueryDefinition) else "stream"
         versions = [] if isinstance(known, Stream) else self.mill.versions(kind, log.name)
-        if known is None or not known.schema.changelog:
-            return LogRows(log, versions[-1].epoch if len(versions) > 1 else -1)
+        if known is None or not log.schema_read(known.schema).changelog:
+            return LogRows(log, shown_after(versions, log.hold))
         changing = known.schema
-        shape = as_results(with_system_columns(log.columns).empty_table()).drop_columns([OP])
+        shape = as_results(with_system_columns(log.columns_read).empty_table()).drop_columns([OP])
         return HeldRows(shape.schema, lambda: self._changelogs.now(log, changing))
 
     def relations(self) -> Iterator[RelationShape]:
         """All that a question can name."""
         catalog = self.mill.catalog
         for found in (*catalog.relations.values(), *catalog.queries.values()):
-            columns = to_arrow(found.schema)
-            timed = found.name in self.mill.home.logs
+            log = self.mill.home.logs.get(found.name)
+            schema = found.schema if log is None else log.schema_read(found.schema)
+            columns, timed = to_arrow(schema), log is not None
             is_view = isinstance(found, View)
             rows = columns.empty_table()
             if timed and not is_view:
                 rows = as_results(with_system_columns(columns).empty_table())
-            if found.schema.changelog:  # a question reads the rows that changes come to
+            if schema.changelog:  # a question reads the rows that changes come to
                 rows = rows.drop_columns([OP])
             yield RelationShape(found.name, rows, is_view)
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from slicemill.storage.epochs import Epoch
 from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.home_format import CURRENT
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.home_state import CHECKPOINT_FIELD, TABLES
 from slicemill.storage.journal import Progress
-from slicemill.storage.log import Epoch, Log
+from slicemill.storage.log import Log
 from slicemill.storage.segments import ExtentGone, SegmentError, read_extent
 from slicemill.storage.table_files import read_table_file
 

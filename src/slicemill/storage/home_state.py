@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from slicemill.errors import SlicemillError
 from slicemill.storage.changes import Change, decode_schema
 from slicemill.storage.files import LOCAL, FileSystem, folder_name
-from slicemill.storage.log import Log, LogEnd
+from slicemill.storage.log import Hold, Log, LogEnd
 
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
@@ -131,7 +131,10 @@ class HomeState:
         """Let a log that is paused end, for all who read it, where it ended then."""
         if name in self.logs:
             paused = self.lives.get(name, {}).get("paused")
-            self.logs[name].hold = None if paused is None else LogEnd(paused["epoch"], paused["max_ts"])
+            self.logs[name].hold = None
+            if paused is not None:
+                end = LogEnd(paused["epoch"], paused["max_ts"])
+                self.logs[name].hold = Hold(end, paused.get("as_of", self.epoch))
 
     def new_log(self, name: str, schema: str, folder: str) -> Log:
         return Log(name, self.folder / LOGS / folder, decode_schema(schema), self.files)

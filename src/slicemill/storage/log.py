@@ -16,8 +16,9 @@ the table that they came to, as rows that are inserted, under the number of the 
 So whoever reads from the beginning gets what makes the table of now. Whoever has read some of the epochs that
 are gone (`missed`) has to begin anew. Where the definition of a changelog is replaced, an epoch deletes all
 rows of its table, and the table begins anew behind it (`begun_after`). Whoever has read some of what was
-before reads the deletes; from the beginning (-1) all of that is left out, as it comes to nothing. Only
-`HomeState.apply` changes an index; any thread may read it.
+before reads the deletes; from the beginning (-1) all of that is left out, as it comes to nothing. A log that
+is paused shows the definition of then, until it goes on. Only `HomeState.apply` changes an index; any thread
+may read it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from __future__ import annotations
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,10 +38,10 @@ from numpy.typing import NDArray
 
 from slicemill.esl.types.schema import OP, Schema
 from slicemill.storage.arrow_schema import TS, conform, from_arrow, with_system_columns
+from slicemill.storage.epochs import Epoch, neighbouring, read_epochs
 from slicemill.storage.files import LOCAL, FileSystem
-from slicemill.storage.order import merge_sorted
 from slicemill.storage.segments import Extent, ExtentGone, parse_segment, read_extent, reader_of
-from slicemill.storage.ties import has_ties, ties_of, untied
+from slicemill.storage.ties import has_ties
 
 # Of this many epochs the oldest arrival is looked for.
 _LOOKED_AT = 1_000
@@ -49,18 +51,6 @@ _NONE = -(2**63)
 
 EPOCH_COLUMNS = ("number", "arrival_us", "min_ts", "max_ts", "rows_so_far", "extents_so_far")
 EXTENT_COLUMNS = ("segment", "offset", "length", "rows")
-
-
-class Epoch(NamedTuple):
-    """What one record appended to a log."""
-
-    number: int
-    extents: tuple[Extent, ...]
-    rows: int
-    bytes: int
-    min_ts: int | None
-    max_ts: int | None
-    arrival_us: int
 
 
 class EpochSpans(NamedTuple):
@@ -87,6 +77,13 @@ class LogEnd(NamedTuple):
     max_ts: int | None = None
 
 
+class Hold(NamedTuple):
+    """Where a log ends for all who read it; and the last record of the home when that was said."""
+
+    end: LogEnd
+    as_of: int
+
+
 class Log:
     """The index of one log. With a `hold` it ends there for all who read it, though more is written to it."""
 
@@ -95,11 +92,10 @@ class Log:
         self.folder = folder
         # From which epoch on, which, and how they are stored.
         self._columns = [(0, columns, with_system_columns(columns))]
-        self.begun_after = -1  # of a changelog: the epochs up to this one come to no rows
         self.first = 0
         self.freed = -1  # the last epoch that was here and is freed: who has not read it has missed something
         self.end = LogEnd()
-        self.hold: LogEnd | None = None
+        self.hold: Hold | None = None
         self._files = files
         self._lock = threading.Lock()
         self._epochs = [array("q") for _ in EPOCH_COLUMNS]
@@ -117,6 +113,37 @@ class Log:
     def columns(self) -> pa.Schema:
         """The columns of rows that come from now on."""
         return self._columns[-1][1]
+
+    @property
+    def columns_read(self) -> pa.Schema:
+        """The columns of the definition whose rows can be read: while it is held, that of then."""
+        return self._read_of()[1]
+
+    @property
+    def begun_after(self) -> int:
+        """Of a changelog: the epochs up to this one come to no rows."""
+        return _begun_after(*self._columns[-1])
+
+    @property
+    def begun_to_read_after(self) -> int:
+        """The same of the definition whose rows can be read."""
+        return _begun_after(*self._read_of())
+
+    def _read_of(self) -> tuple[int, pa.Schema, pa.Schema]:
+        hold, found = self.hold, self._columns[-1]
+        if hold is not None:
+            # What a record changes holds from its own epoch on, or behind the deletes that it has.
+            found = next(one for one in reversed(self._columns) if one[0] <= hold.as_of + 1)
+        return found
+
+    def schema_read(self, now: Schema) -> Schema:
+        """The schema of what can be read: `now`, if it is of the definition of now.
+
+        Changes of another one need no key: each names the row that it changes.
+        """
+        if self._read_of() is self._columns[-1]:
+            return now
+        return replace(from_arrow(self.columns_read), changelog=OP in self.columns_read.names)
 
     @property
     def changes(self) -> bool:
@@ -141,7 +168,6 @@ class Log:
         if columns.equals(self.columns, check_metadata=True):
             columns = self.columns  # readers ask whether they are the same ones
         self._columns = [*self._columns, (epoch, columns, with_system_columns(columns))]
-        self.begun_after = epoch - 1 if self.changes else -1
 
     def widen(self, columns: pa.Schema) -> None:
         """All rows have these columns; what was stored without some of them has their defaults."""
@@ -171,7 +197,7 @@ class Log:
 
     @property
     def _read_end(self) -> LogEnd:
-        return self.end if self.hold is None else self.hold
+        return self.end if self.hold is None else self.hold.end
 
     @property
     def rows(self) -> int:
@@ -191,7 +217,7 @@ class Log:
     def _until(self) -> int:
         """The position behind the last epoch that can be read."""
         numbers = self._epochs[0]
-        return len(numbers) if self.hold is None else bisect_right(numbers, self.hold.epoch, lo=self._start)
+        return len(numbers) if self.hold is None else bisect_right(numbers, self.head, lo=self._start)
 
     @property
     def base(self) -> int | None:
@@ -305,9 +331,10 @@ class Log:
     def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table:
         """`_ts` and some columns of epochs, one epoch after another; the other columns are not decoded."""
         wanted = {TS, *columns}
-        schema = pa.schema([field for field in with_system_columns(self.columns) if field.name in wanted])
+        shown = with_system_columns(self.columns_read)
+        schema = pa.schema([field for field in shown if field.name in wanted])
         parts = [schema.empty_table()]
-        for run in _runs(epochs):
+        for run in neighbouring(epochs):
             found = self._scan_run(run, wanted)
             parts += [conform(table, schema) for table in found]
         return pa.concat_tables(parts)
@@ -474,7 +501,7 @@ class Log:
 
     def _behind(self, after: int) -> int:
         """The position of the first epoch after a cursor."""
-        return bisect_right(self._epochs[0], self.begun_after if after < 0 else after, lo=self._start)
+        return bisect_right(self._epochs[0], self.begun_to_read_after if after < 0 else after, lo=self._start)
 
     def _rows_until(self, position: int) -> int:
         """The rows before a position, with all that was freed."""
@@ -521,62 +548,5 @@ class Log:
         self._live = {segment: self._live[segment] for segment in kept}
 
 
-def _runs(epochs: Iterable[Epoch]) -> Iterator[list[Epoch]]:
-    """Epochs whose rows lie behind each other in one segment, together; one of several extents is alone."""
-    run: list[Epoch] = []
-    for epoch in epochs:
-        if not epoch.rows:
-            continue
-        if run and not _follows(run[-1], epoch):
-            yield run
-            run = []
-        run.append(epoch)
-    if run:
-        yield run
-
-
-def _follows(before: Epoch, after: Epoch) -> bool:
-    if len(before.extents) != 1 or len(after.extents) != 1:
-        return False
-    (one,), (other,) = before.extents, after.extents
-    return one.segment == other.segment and one.offset + one.length == other.offset
-
-
-def read_epochs(
-    folder: Path,
-    columns: pa.Schema,
-    epochs: Iterable[Epoch],
-    needed: frozenset[str] = frozenset(),
-    files: FileSystem = LOCAL,
-) -> pa.Table:
-    """The rows of epochs sorted by (`_ts`, `_seq`), with `_ts`, `_seq` and `_arr` before the columns.
-
-    Nothing is copied unless times of extents overlap. A column that was not stored is NULL; an extent that
-    lacks a column which the reader needs was stored when that reader was not there: it is left out.
-    """
-    schema = with_system_columns(columns)
-    found = stored_tables(folder, epochs, needed, files)
-    tables = [conform(table, schema, arrival_us) for table, arrival_us in found]
-    return merge_sorted(tables) if tables else schema.empty_table()
-
-
-def stored_tables(
-    folder: Path, epochs: Iterable[Epoch], needed: frozenset[str] = frozenset(), files: FileSystem = LOCAL
-) -> Iterator[tuple[pa.Table, int]]:
-    """The extents of epochs as they were stored, and when their epochs arrived; see `read_epochs`.
-
-    What cells have found together, rows with ties, is put together here, for all who read logs.
-    """
-    for epoch in epochs:
-        tied = []
-        for extent in epoch.extents:
-            if extent.rows:
-                table = read_extent(folder, extent, files)
-                if needed and not needed.issubset(table.column_names):
-                    continue
-                if ties_of(table):
-                    tied.append(table)
-                else:
-                    yield table, epoch.arrival_us
-        if tied:
-            yield untied(tied), epoch.arrival_us
+def _begun_after(first: int, columns: pa.Schema, _: pa.Schema) -> int:
+    return first - 1 if OP in columns.names else -1

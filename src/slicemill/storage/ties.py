@@ -3,7 +3,7 @@
 The rows of a cause are numbered (`columns.order`). One cell does so at once. Where several find some of them,
 none knows its rows' numbers: it stores what they go by in columns beside them, the *ties*. All rows of a
 cause are of one epoch, so whoever reads a log puts the rows of an epoch in order, numbers them and leaves
-the ties out. That happens in `storage.log`, and nobody else sees a tie.
+the ties out. That happens in `storage.epochs`, and nobody else sees a tie.
 
     cell 0   _ts  _seq  _tie_0_8  _tie_1_8          as read   _ts     _seq
              700     5        20        11                    700   5·2⁸

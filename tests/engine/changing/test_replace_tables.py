@@ -315,6 +315,31 @@ def test_explain_says_that_the_table_is_deleted_and_from_where_the_new_one_is(tm
         assert mill.queries["q"].version == 1
 
 
+@pytest.mark.parametrize("kind", ["groups", "now and then", "rows as they come", "windows", "over a table"])
+@pytest.mark.parametrize("reopened", [False, True])
+def test_the_same_query_from_the_beginning_reads_the_past(tmp_path: Path, kind: str, reopened: bool) -> None:
+    past = create(kind, "CREATE OR REPLACE").replace("QUERY q", "QUERY q FROM BEGINNING")
+    with opened(tmp_path, DECLARED) as mill:
+        feed(mill, 0, 6)
+        mill.execute(create(kind))
+        feed(mill, 6, 9)
+        told = {one.effect: one.what for one in mill.explain_replace(past)}
+        assert told["complete from"] == "as far back as its streams are retained"
+        mill.execute(past)
+        assert mill.queries["q"].version == 2
+        feed(mill, 9, 12)
+    with opened(tmp_path) as mill:
+        if reopened:
+            # It begins there already: nothing changes.
+            mill.execute(past)
+            mill.execute(past.replace(" AS SELECT", "   AS SELECT"))
+            mill.execute(create(kind, "CREATE OR REPLACE"))
+        feed(mill, 12, 15)
+        finish(mill)
+        assert mill.queries["q"].version == 2
+        assert table(mill) == table_alone(kind, 0, 15)
+
+
 def test_what_is_paused_keeps_back_the_deletes_too(tmp_path: Path) -> None:
     with opened(tmp_path, DECLARED + create("groups")) as mill:
         memory = MemoryTable(mill.queries["q"].schema)
@@ -333,6 +358,63 @@ def test_what_is_paused_keeps_back_the_deletes_too(tmp_path: Path) -> None:
         mill.sinks.deliver_new()
         expected = table_alone("of some", 7, 15)
         assert Counter(plain_rows(memory.to_arrow(), own)) == table(mill) == expected
+
+
+@pytest.mark.parametrize("reopened", ["", "snapshot", "crash"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("groups", "HAVING"),
+        ("groups", "from the beginning"),
+        ("groups", "one row"),
+        ("another key", "other columns"),
+        ("groups", "rows as they come"),
+        ("rows as they come", "groups"),
+        ("rows as they come", "windows"),
+    ],
+)
+def test_what_is_paused_shows_the_definition_of_then_until_it_goes_on(
+    tmp_path: Path, before: str, after: str, reopened: str
+) -> None:
+    def shown(mill: Mill) -> None:
+        query = mill.queries["q"]
+        for found in (query.table(), ask("SELECT * FROM q", MillService(mill).relation)):
+            assert found.drop_columns(["_ts"]).column_names == list(own.names)
+            assert Counter(plain_rows(found, own)) == expected
+        assert len(query.rows()) == len(query.newest(100)) > 0
+        assert next(one for one in MillService(mill).relations() if one.name == "q").rows.column_names == [
+            "_ts",
+            *own.names,
+        ]
+        if before != "rows as they come":  # whose log has the changes of before too
+            seen = [one.rows for one in Follower(tmp_path, ["q"]).poll()]
+            assert sum(rows.num_rows for rows in seen) == len(query.rows())
+
+    # Of a definition before it, nothing is shown.
+    with opened(tmp_path, DECLARED + create("of some")) as mill:
+        feed(mill, 0, 4)
+        mill.execute(create(before, "CREATE OR REPLACE"))
+        feed(mill, 4, 9)
+        own, expected = mill.queries["q"].schema.own, table_alone(before, 4, 9)
+        mill.execute("PAUSE QUERY q")
+        feed(mill, 9, 11)
+        shown(mill)
+        mill.execute(create(after, "CREATE OR REPLACE"))
+        shown(mill)
+        feed(mill, 11, 15)
+        shown(mill)
+        mill.close(checkpoint=reopened != "crash")
+    if reopened == "snapshot":
+        home = Home(tmp_path, snapshot_every=(1, 1), background=False)
+        home.open()
+        home.commit(Change(lives={"q": {}}))
+        home.close()
+    with opened(tmp_path) as mill:
+        shown(mill)
+        mill.execute("RESUME QUERY q")
+        feed(mill, 15, 20)
+        finish(mill)
+        assert table(mill) == table_alone(after, 11, 20)
 
 
 def test_tables_of_before_are_folded_away(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ import pyarrow as pa
 from slicemill.connectors.sinks.cursor import SinkCursor
 from slicemill.connectors.sinks.sink import Sink, SinkError, TableSink
 from slicemill.storage.arrow_schema import as_results
-from slicemill.storage.log import Epoch, Log
+from slicemill.storage.epochs import Epoch
+from slicemill.storage.log import Log
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 30.0

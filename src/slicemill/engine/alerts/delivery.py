@@ -28,9 +28,9 @@ from slicemill.esl.types.alert import FIGURES, Alert
 from slicemill.esl.types.schema import TIMESTAMP, VARCHAR
 from slicemill.storage.arrow_schema import as_results
 from slicemill.storage.changes import Change
+from slicemill.storage.epochs import Epoch
 from slicemill.storage.files import unique_name
 from slicemill.storage.home import Home
-from slicemill.storage.log import Epoch
 from slicemill.time import US
 
 Send = Callable[[str, bytes, dict[str, str]], None]

@@ -25,16 +25,19 @@ class ChangelogTables:
     _known: OrderedDict[str, tuple[int, pa.Table]] = field(default_factory=OrderedDict)
 
     def now(self, log: Log, schema: Schema) -> pa.Table:
-        """What the changes of a log come to, as of its newest epoch: each change is read once."""
-        key = str(log.folder)
+        """What the changes of a log come to, as of its newest epoch: each change is read once.
+
+        Of a log that is paused, what they came to then, by the definition of then; `schema` is that of now.
+        """
+        key, schema = str(log.folder), log.schema_read(schema)
         with self._lock:
             head, now = self._known.get(key, (-1, None))
-            if log.missed(head) or head < log.begun_after:
+            if log.missed(head) or head < log.begun_to_read_after:
                 head, now = -1, None
             epochs, found = log.read_after(head)
             if now is None or epochs:
                 changes = as_results(
-                    pa.concat_tables([with_system_columns(log.columns).empty_table(), *found])
+                    pa.concat_tables([with_system_columns(log.columns_read).empty_table(), *found])
                 )
                 now = table_of_now(changes if now is None else _after(now, changes), schema)
                 self._keep(key, epochs[-1].number if epochs else head, now)

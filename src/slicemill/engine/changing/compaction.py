@@ -22,8 +22,9 @@ from slicemill.columns.changes import DELETE, INSERT, table_of_now, with_ops
 from slicemill.esl.types.schema import Schema
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, with_system_columns
 from slicemill.storage.changes import Appended
+from slicemill.storage.epochs import Epoch
 from slicemill.storage.files import unique_name
-from slicemill.storage.log import Epoch, Log
+from slicemill.storage.log import Log
 from slicemill.storage.order import time_range
 from slicemill.storage.segments import Extent, SegmentWriter
 

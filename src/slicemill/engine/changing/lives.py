@@ -132,6 +132,7 @@ class QueryLives:
         paused = {
             "epoch": log.end.epoch,
             "max_ts": log.end.max_ts,
+            "as_of": home.epoch,
             "watermark": self.watermark(name) if known else BEGINNING,
             "at": self.running.clock(),
             "by": by,

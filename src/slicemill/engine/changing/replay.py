@@ -34,9 +34,9 @@ from slicemill.ingest.formats.unreadable import FILE_LOST
 from slicemill.ingest.stream import HandedRows
 from slicemill.scalar.columns import compile_vector
 from slicemill.storage.arrow_schema import SEQ
+from slicemill.storage.epochs import Epoch
 from slicemill.storage.files import LOCAL, unique_name
 from slicemill.storage.home import Home
-from slicemill.storage.log import Epoch
 from slicemill.storage.segments import SegmentWriter
 from slicemill.time import BEGINNING
 

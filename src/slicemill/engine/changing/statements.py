@@ -211,6 +211,8 @@ class KeptStatements:
             parts = changed_parts(before, statement)
             if known.get("code") != entry.get("code") and not parts:
                 parts = ["source"]
+            if not parts and position in bound.replacing and _begins_elsewhere(before, statement):
+                parts = ["FROM"]
             if not parts:
                 same[key] = _standing(known, before, now, text)
                 _keep(before, now, catalog)
@@ -367,6 +369,13 @@ def _declared(key: Key, catalog: Catalog) -> Statement | None:
         "window aggregate": window,
     }
     return found.get(kind)
+
+
+def _begins_elsewhere(before: Statement, after: Statement) -> bool:
+    """Is a query to read what is retained that it has not begun with?"""
+    if not (isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition)):
+        return False
+    return after.begins_us not in (None, before.begins_us)
 
 
 def _altered_further_down(statement: Statement, catalog: Catalog) -> Statement:

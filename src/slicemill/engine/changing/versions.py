@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from slicemill.engine.changing.statements import Entry
+from slicemill.storage.log import Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,15 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
                 )
             )
     return found
+
+
+def shown_after(versions: Iterable[QueryVersion], hold: Hold | None) -> int:
+    """The last epoch of definitions before the one whose rows can be read; -1 if that is the first.
+
+    It is the newest, or while a log is paused that of then.
+    """
+    shown = [one.epoch for one in versions if hold is None or one.epoch <= hold.as_of]
+    return shown[-1] if len(shown) > 1 else -1
 
 
 def version_at(versions: Iterable[QueryVersion], epoch: int) -> int:

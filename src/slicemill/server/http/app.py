@@ -52,7 +52,7 @@ from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService, NotThere
 from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import to_arrow
-from slicemill.storage.log import Epoch
+from slicemill.storage.epochs import Epoch
 
 T = TypeVar("T")
 

@@ -44,7 +44,7 @@ from slicemill.server.postgres.values import (
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import as_results, with_system_columns
-from slicemill.storage.log import Epoch
+from slicemill.storage.epochs import Epoch
 
 _SUBSCRIBE = re.compile(r'\s*SUBSCRIBE\s+("(?:[^"]|"")+"|\w+)(?:\s+SINCE\s+(\d+))?\s*;?\s*$', re.IGNORECASE)
 _COPY = re.compile(r"\s*COPY\s*\((.*)\)\s*TO\s+STDOUT\b(.*)$", re.IGNORECASE | re.DOTALL)

@@ -1,0 +1,88 @@
+"""Epochs: what records have appended to logs, and how their rows are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from slicemill.storage.arrow_schema import conform, with_system_columns
+from slicemill.storage.files import LOCAL, FileSystem
+from slicemill.storage.order import merge_sorted
+from slicemill.storage.segments import Extent, read_extent
+from slicemill.storage.ties import ties_of, untied
+
+
+class Epoch(NamedTuple):
+    """What one record appended to a log."""
+
+    number: int
+    extents: tuple[Extent, ...]
+    rows: int
+    bytes: int
+    min_ts: int | None
+    max_ts: int | None
+    arrival_us: int
+
+
+def neighbouring(epochs: Iterable[Epoch]) -> Iterator[list[Epoch]]:
+    """Epochs whose rows lie behind each other in one segment, together; one of several extents is alone."""
+    run: list[Epoch] = []
+    for epoch in epochs:
+        if not epoch.rows:
+            continue
+        if run and not _follows(run[-1], epoch):
+            yield run
+            run = []
+        run.append(epoch)
+    if run:
+        yield run
+
+
+def _follows(before: Epoch, after: Epoch) -> bool:
+    if len(before.extents) != 1 or len(after.extents) != 1:
+        return False
+    (one,), (other,) = before.extents, after.extents
+    return one.segment == other.segment and one.offset + one.length == other.offset
+
+
+def read_epochs(
+    folder: Path,
+    columns: pa.Schema,
+    epochs: Iterable[Epoch],
+    needed: frozenset[str] = frozenset(),
+    files: FileSystem = LOCAL,
+) -> pa.Table:
+    """The rows of epochs sorted by (`_ts`, `_seq`), with `_ts`, `_seq` and `_arr` before the columns.
+
+    Nothing is copied unless times of extents overlap. A column that was not stored is NULL; an extent that
+    lacks a column which the reader needs was stored when that reader was not there: it is left out.
+    """
+    schema = with_system_columns(columns)
+    found = stored_tables(folder, epochs, needed, files)
+    tables = [conform(table, schema, arrival_us) for table, arrival_us in found]
+    return merge_sorted(tables) if tables else schema.empty_table()
+
+
+def stored_tables(
+    folder: Path, epochs: Iterable[Epoch], needed: frozenset[str] = frozenset(), files: FileSystem = LOCAL
+) -> Iterator[tuple[pa.Table, int]]:
+    """The extents of epochs as they were stored, and when their epochs arrived; see `read_epochs`.
+
+    What cells have found together, rows with ties, is put together here, for all who read logs.
+    """
+    for epoch in epochs:
+        tied = []
+        for extent in epoch.extents:
+            if extent.rows:
+                table = read_extent(folder, extent, files)
+                if needed and not needed.issubset(table.column_names):
+                    continue
+                if ties_of(table):
+                    tied.append(table)
+                else:
+                    yield table, epoch.arrival_us
+        if tied:
+            yield untied(tied), epoch.arrival_us
