@@ -1,13 +1,14 @@
 """Lives of queries and streams: paused, resumed, and tried again after they have failed.
 
-    "lives": {"hot": {"paused": {"epoch": 16, "max_ts": 5000, "watermark": 4000, "at": …, "by": "ann"},
+    "lives": {"hot": {"paused": {"epoch": 16, "max_ts": 5000, "as_of": 18, "watermark": 4000, "at": …, "by": …},
                       "tries": {"count": 2, "failed_us": …, "next_us": …, "began_us": …, "why": "…"}}}
 
 **Paused.** A log that is paused ends, for all who read it, at the epoch of its pause, and its watermark
 stands still: sinks, subscribers, units that read it and whoever asks get nothing more. What writes it goes on
 as long as somebody wants something else of the same unit; a unit of which all is paused stands still itself.
 Either way nothing is missed: on RESUME all that is in the log comes out at once, or the unit goes on where it
-stood. So results are the same rows in the same order as if it had never been paused.
+stood. So results are the same rows in the same order as if it had never been paused. Meanwhile readers see
+the definition that was in force `as_of` that record of the home, whatever replaces it.
 
 **Failed.** Where all that a unit writes has failed together, the run that failed was not committed: it is run
 again from the committed state, and nothing is lost. A query that failed beside others that went on begins
