@@ -109,7 +109,7 @@ def _now(changes: pa.Table, columns: pa.Schema) -> pa.Table:
 
 
 def _partitions(log: Log, epochs: Iterable[Epoch]) -> list[InputPartition]:
-    columns = log.columns_read.serialize().to_pybytes()
+    columns = log.columns_shown.serialize().to_pybytes()
     parts: list[list[Epoch]] = []
     rows = _ROWS_PER_PARTITION
     for epoch in epochs:
@@ -142,7 +142,7 @@ class SlicemillSource(DataSource):
 
     def schema(self) -> StructType:
         options = result_options(self.options)
-        columns = _log_of(HomeReader(options.home), options.query).columns_read
+        columns = _log_of(HomeReader(options.home), options.query).columns_shown
         empty = with_system_columns(columns).empty_table()
         shown = _shown(_now(empty, columns) if options.as_table else empty).schema
         return StructType([StructField(field.name, from_arrow_type(field.type)) for field in shown])
@@ -181,7 +181,7 @@ class ResultReader(DataSourceReader):
         epochs = log.epochs()
         if self._options.as_table and epochs:
             return [
-                EpochsPartition(log.folder, log.columns_read.serialize().to_pybytes(), epochs, as_table=True)
+                EpochsPartition(log.folder, log.columns_shown.serialize().to_pybytes(), epochs, as_table=True)
             ]
         return _partitions(log, epochs)
 
@@ -253,8 +253,8 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._home.poll()
         log = _log_of(self._home, self._options.query)
         if self._columns is None:
-            self._columns = log.columns_read
-        elif not log.columns_read.equals(self._columns):
+            self._columns = log.columns_shown
+        elif not log.columns_shown.equals(self._columns):
             raise SlicemillError(
                 f"{self._options.query} was dropped and made anew with other columns; start this query again"
             )

@@ -76,7 +76,7 @@ class Query:
 
     @property
     def _shown(self) -> Schema:
-        return self.log.schema_read(self.schema)
+        return self.log.schema_shown(self.schema)
 
     @property
     def version(self) -> int:

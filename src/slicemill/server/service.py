@@ -141,10 +141,10 @@ class MillService:
         # What a definition gave that is no more is not of now.
         kind = "query" if isinstance(known, QueryDefinition) else "stream"
         versions = [] if isinstance(known, Stream) else self.mill.versions(kind, log.name)
-        if known is None or not log.schema_read(known.schema).changelog:
+        if known is None or not log.schema_shown(known.schema).changelog:
             return LogRows(log, shown_after(versions, log.hold))
         changing = known.schema
-        shape = as_results(with_system_columns(log.columns_read).empty_table()).drop_columns([OP])
+        shape = as_results(with_system_columns(log.columns_shown).empty_table()).drop_columns([OP])
         return HeldRows(shape.schema, lambda: self._changelogs.now(log, changing))
 
     def relations(self) -> Iterator[RelationShape]:
@@ -152,7 +152,7 @@ class MillService:
         catalog = self.mill.catalog
         for found in (*catalog.relations.values(), *catalog.queries.values()):
             log = self.mill.home.logs.get(found.name)
-            schema = found.schema if log is None else log.schema_read(found.schema)
+            schema = found.schema if log is None else log.schema_shown(found.schema)
             columns, timed = to_arrow(schema), log is not None
             is_view = isinstance(found, View)
             rows = columns.empty_table()

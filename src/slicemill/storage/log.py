@@ -115,9 +115,9 @@ class Log:
         return self._columns[-1][1]
 
     @property
-    def columns_read(self) -> pa.Schema:
+    def columns_shown(self) -> pa.Schema:
         """The columns of the definition whose rows can be read: while it is held, that of then."""
-        return self._read_of()[1]
+        return self._shown()[1]
 
     @property
     def begun_after(self) -> int:
@@ -125,25 +125,25 @@ class Log:
         return _begun_after(*self._columns[-1])
 
     @property
-    def begun_to_read_after(self) -> int:
+    def shown_begun_after(self) -> int:
         """The same of the definition whose rows can be read."""
-        return _begun_after(*self._read_of())
+        return _begun_after(*self._shown())
 
-    def _read_of(self) -> tuple[int, pa.Schema, pa.Schema]:
+    def _shown(self) -> tuple[int, pa.Schema, pa.Schema]:
         hold, found = self.hold, self._columns[-1]
         if hold is not None:
             # What a record changes holds from its own epoch on, or behind the deletes that it has.
             found = next(one for one in reversed(self._columns) if one[0] <= hold.as_of + 1)
         return found
 
-    def schema_read(self, now: Schema) -> Schema:
+    def schema_shown(self, now: Schema) -> Schema:
         """The schema of what can be read: `now`, if it is of the definition of now.
 
         Changes of another one need no key: each names the row that it changes.
         """
-        if self._read_of() is self._columns[-1]:
+        if self._shown() is self._columns[-1]:
             return now
-        return replace(from_arrow(self.columns_read), changelog=OP in self.columns_read.names)
+        return replace(from_arrow(self.columns_shown), changelog=OP in self.columns_shown.names)
 
     @property
     def changes(self) -> bool:
@@ -331,7 +331,7 @@ class Log:
     def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table:
         """`_ts` and some columns of epochs, one epoch after another; the other columns are not decoded."""
         wanted = {TS, *columns}
-        shown = with_system_columns(self.columns_read)
+        shown = with_system_columns(self.columns_shown)
         schema = pa.schema([field for field in shown if field.name in wanted])
         parts = [schema.empty_table()]
         for run in neighbouring(epochs):
@@ -501,7 +501,7 @@ class Log:
 
     def _behind(self, after: int) -> int:
         """The position of the first epoch after a cursor."""
-        return bisect_right(self._epochs[0], self.begun_to_read_after if after < 0 else after, lo=self._start)
+        return bisect_right(self._epochs[0], self.shown_begun_after if after < 0 else after, lo=self._start)
 
     def _rows_until(self, position: int) -> int:
         """The rows before a position, with all that was freed."""

@@ -29,15 +29,15 @@ class ChangelogTables:
 
         Of a log that is paused, what they came to then, by the definition of then; `schema` is that of now.
         """
-        key, schema = str(log.folder), log.schema_read(schema)
+        key, schema = str(log.folder), log.schema_shown(schema)
         with self._lock:
             head, now = self._known.get(key, (-1, None))
-            if log.missed(head) or head < log.begun_to_read_after:
+            if log.missed(head) or head < log.shown_begun_after:
                 head, now = -1, None
             epochs, found = log.read_after(head)
             if now is None or epochs:
                 changes = as_results(
-                    pa.concat_tables([with_system_columns(log.columns_read).empty_table(), *found])
+                    pa.concat_tables([with_system_columns(log.columns_shown).empty_table(), *found])
                 )
                 now = table_of_now(changes if now is None else _after(now, changes), schema)
                 self._keep(key, epochs[-1].number if epochs else head, now)

@@ -1,6 +1,6 @@
 """Lives of queries and streams: paused, resumed, and tried again after they have failed.
 
-    "lives": {"hot": {"paused": {"epoch": 16, "max_ts": 5000, "as_of": 18, "watermark": 4000, "at": …, "by": …},
+    "lives": {"hot": {"paused": {"epoch": 16, "max_ts": 5000, "as_of": 18, "watermark": 4000, "by": …},
                       "tries": {"count": 2, "failed_us": …, "next_us": …, "began_us": …, "why": "…"}}}
 
 **Paused.** A log that is paused ends, for all who read it, at the epoch of its pause, and its watermark

@@ -73,7 +73,7 @@ class LogRows:
     after: int = -1
 
     def shape(self) -> pa.Table:
-        return as_results(with_system_columns(self.log.columns_read).empty_table())
+        return as_results(with_system_columns(self.log.columns_shown).empty_table())
 
     def read(self, need: RelationNeed, bounds: Callable[[], Bounds], /) -> pa.Table:
         if not need.rows:
@@ -121,7 +121,7 @@ class LogRows:
         numbers = spans.numbers[places]
         chosen = set(numbers.tolist())
         epochs = self.log.epochs(after=int(numbers[0]) - 1, upto=int(numbers[-1]))
-        names = [name for name in self.log.columns_read.names if need.wants(name)]
+        names = [name for name in self.log.columns_shown.names if need.wants(name)]
         return as_results(self.log.scan((e for e in epochs if e.number in chosen), names))
 
 
