@@ -250,6 +250,7 @@ class Sampler:
         streams = {name: self._stream(name, totals) for name in list(mill.streams)}
         units = {unit.id: self._unit(unit, totals) for unit in list(mill.dispatcher.running.units)}
         sinks = {status.query: status.error for status in mill.sinks.status() if status.error is not None}
+        sinks |= mill.writing.errors()
         sources = self._sources()
         cores = {unit.id: unit.cpu for unit in units.values()}
         collecting = self._rate("collecting", process_collecting_seconds(), totals)
