@@ -65,7 +65,7 @@ CASES = [
     (
         QuerySituation("u", level="p99 < 2 seconds", level_met=False, level_measured_s=3.1),
         "level",
-        "misses its level p99 < 2 seconds: 3.1 s so far",
+        "misses its level p99 < 2 seconds: 3.1 s in the last minute",
     ),
     (QuerySituation("u", shed_share=0.125), "shed", "drops 12.5% of its rows to keep its budget"),
 ]

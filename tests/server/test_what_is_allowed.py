@@ -60,6 +60,19 @@ def test_what_is_allowed_is_done(service: MillService, tmp_path: Path) -> None:
         user.execute(f"CREATE TABLE u (a varchar) USING csv OPTIONS (path '{tmp_path}/data/out/passwd')")
 
 
+def test_a_table_is_written_by_who_may_name_it(service: MillService) -> None:
+    service.allowed = Allowed()
+    owner = UserSession(service)
+    owner.execute("CREATE TABLE sales_t (item int); CREATE TABLE other_t (item int)")
+    owner.execute("CREATE STREAM sales_s (item int); CREATE QUERY sales_q AS SELECT item FROM sales_s")
+    limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
+    limited.execute("CREATE QUERY sales_w WITH (sink = 'table:sales_t') AS SELECT item FROM sales_s")
+    with pytest.raises(Denied, match="other_t"):
+        limited.execute("CREATE QUERY sales_x WITH (sink = 'table:other_t') AS SELECT item FROM sales_s")
+    with pytest.raises(Denied, match="other_t"):
+        limited.execute("ALTER QUERY sales_q SET (sink = 'table:other_t')")
+
+
 def test_changes_are_in_the_audit_log(service: MillService, tmp_path: Path) -> None:
     service.audit = AuditLog(tmp_path, clock=lambda: 7)
     UserSession(service, Principal("ann", UserRole.OPERATOR), "http").execute(CREATE)

@@ -21,7 +21,7 @@ def check_declared(catalog: Catalog, folder: Path = Path()) -> None:
     Nothing is connected to and no row is read. What only Spark knows is left for later.
     """
     for query in catalog.queries.values():
-        if query.continuous and query.options.sink is not None:
+        if query.continuous and query.options.sink is not None and query.options.table is None:
             open_sink(query.options.sink, query.name, query.schema, folder=folder)
     for relation in catalog.relations.values():
         if isinstance(relation, Table):

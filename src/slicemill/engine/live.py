@@ -110,7 +110,7 @@ def problems(mill: Mill) -> list[str]:
         for sink in mill.sinks.status()
         if sink.error is not None
     ]
-    alerts = [*mill.refreshing.problems(), *mill.alerts.problems()]
+    alerts = [*mill.writing.problems(), *mill.refreshing.problems(), *mill.alerts.problems()]
     whole = [mill.dispatcher.problem] if mill.dispatcher.problem else []
     return [*whole, *sources, *sinks, *alerts, *stopped(mill)]
 

@@ -45,6 +45,7 @@ from slicemill.engine.changing.statements import (
     runs_nothing,
     user,
 )
+from slicemill.engine.changing.table_writing import TableWriting
 from slicemill.engine.changing.tables import RefusedChange, StagedChanges, TableVersions
 from slicemill.engine.changing.unit_changes import UnitChanges
 from slicemill.engine.changing.versions import QueryVersion, versions_of
@@ -197,6 +198,8 @@ class Mill:
         self.backfills = Backfills(
             self.home, self.dispatcher, clock, self._running.replan, lambda: self.graph
         )
+        self.writing = TableWriting(self._running, self._tables, self._changing, clock)
+        self.dispatcher.between_rounds.append(self.writing.look)
         self.dispatcher.advance = self.backfills.advance
         self.dispatcher.between_rounds.append(self.backfills.look)
 
@@ -485,6 +488,7 @@ class Mill:
             self.read_all()
         self.dispatcher.end_streams()
         self.dispatcher.run_all()
+        self.writing.write_all()
         self.sinks.deliver_new()
         self.alerts.deliver_new()
         check_sources(self.streams.values())
@@ -572,7 +576,8 @@ class Mill:
         self._collected_s = time.monotonic()
         if not self._running.opened:
             return  # who reads what is not known yet
-        self.collector.collect(self.catalog, self.streams, [*self.sinks.cursors(), *self.alerts.cursors()])
+        readers = [*self.sinks.cursors(), *self.alerts.cursors(), *self.writing.cursors()]
+        self.collector.collect(self.catalog, self.streams, readers)
 
     def lag_rows(self, query: str) -> int:
         """Rows that wait in the logs of the unit that a query belongs to."""

@@ -133,7 +133,9 @@ def _held(query: QuerySituation) -> SlownessCause | None:
 def _level(query: QuerySituation) -> SlownessCause | None:
     if query.level is None or query.level_met is not False:
         return None
-    measured = "" if query.level_measured_s is None else f": {query.level_measured_s:.3g} s so far"
+    measured = (
+        "" if query.level_measured_s is None else f": {query.level_measured_s:.3g} s in the last minute"
+    )
     return SlownessCause(Attention.SLOW, "level", f"misses its level {query.level}{measured}")
 
 

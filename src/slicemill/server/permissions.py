@@ -87,12 +87,18 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 
 def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
-    """The names in FROM of what a statement declares; of an alert what it is on, * where that is anything."""
+    """The names in FROM of what a statement declares, and the table that it writes.
+
+    Of an alert it is what the alert is on, * where that is anything.
+    """
     if isinstance(statement, AggregateDefinition):  # who calls it sees what its body reads
         yield from sorted(relations_read(catalog, statement))
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from relations_of(statement.query)
-    elif isinstance(statement, Alert):
+    written = statement.after if isinstance(statement, AlteredQuery) else statement
+    if isinstance(written, QueryDefinition) and written.options.table is not None:
+        yield written.options.table
+    if isinstance(statement, Alert):
         yield "*" if statement.target is None else statement.target
     elif isinstance(statement, Table) and statement.materialized is not None:
         yield statement.materialized.name
@@ -110,8 +116,8 @@ def _places(statement: Statement) -> Iterator[str]:
     """What a statement names outside of the mill: sources and sinks, as scheme:rest."""
     if isinstance(statement, AlteredQuery) and statement.after.options.sink != statement.before.options.sink:
         yield from _places(statement.after)
-    if isinstance(statement, QueryDefinition) and statement.options.sink is not None:
-        yield statement.options.sink
+    if isinstance(statement, QueryDefinition) and statement.options.table is None:
+        yield from [statement.options.sink] if statement.options.sink is not None else []
     if isinstance(statement, (Stream, Table)) and statement.source != SourceSpec():
         spec = statement.source
         if spec.format is None and spec.url is not None and urlsplit(spec.url).scheme in ("", "file"):

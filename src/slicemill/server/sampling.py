@@ -28,6 +28,7 @@ from slicemill.server.causes import Attention, QuerySituation, SlownessCause, ca
 from slicemill.server.history import EVERY_S, QUERY_FIGURES, FigureRing
 from slicemill.server.history_file import KeptHistory, read_history, write_history
 from slicemill.server.listings import state_of
+from slicemill.server.recent_levels import RecentLevels
 from slicemill.time import BEGINNING, END, US, wall_clock_us
 
 _LOGGER = logging.getLogger("slicemill")
@@ -170,6 +171,7 @@ class Sampler:
         self._writing_s = 0.0
         self._totals: deque[_Totals] = deque(maxlen=_RATE_OVER)
         self._responses: dict[str, tuple[dict[int, int], Summary, float, float]] = {}
+        self._levels = RecentLevels()
         self._overall: tuple[Summary, Summary] = (Summary(), Summary())
         self._kept_s = -math.inf
         self._watched_s = -math.inf
@@ -250,6 +252,7 @@ class Sampler:
         streams = {name: self._stream(name, totals) for name in list(mill.streams)}
         units = {unit.id: self._unit(unit, totals) for unit in list(mill.dispatcher.running.units)}
         sinks = {status.query: status.error for status in mill.sinks.status() if status.error is not None}
+        sinks |= mill.writing.errors()
         sources = self._sources()
         cores = {unit.id: unit.cpu for unit in units.values()}
         collecting = self._rate("collecting", process_collecting_seconds(), totals)
@@ -259,8 +262,11 @@ class Sampler:
             unit = units.get(running.id) if running is not None else None
             metrics = query.metrics()
             read = [streams[stream] for stream in sources.get(name, ()) if stream in streams]
+            level_s = self._levels.measured_s(name, metrics, totals.at)
             situation = replace(
                 self._situation(query, metrics, unit, read, cores, sinks.get(name)),
+                level_met=None if metrics.slo is None or level_s is None else level_s < metrics.slo.bound_s,
+                level_measured_s=level_s,
                 collecting=self._collecting(name, metrics, unit, totals),
                 server_collecting=collecting,
             )
@@ -337,7 +343,7 @@ class Sampler:
         cores: Mapping[str, float],
         sink_error: str | None,
     ) -> QuerySituation:
-        level_s, shed = metrics.level_s, metrics.shed
+        shed = metrics.shed
         state, life = state_of(self._mill, self._mill.catalog.queries[query.name.lower()]), query.life()
         return QuerySituation(
             unit=unit.id if unit is not None else query.name,
@@ -355,8 +361,6 @@ class Sampler:
                 if stream.read  # one that never had rows is held by nobody: the clock moves it
             },
             level=None if metrics.slo is None else str(metrics.slo),
-            level_met=metrics.met,
-            level_measured_s=None if math.isnan(level_s) else level_s,
             shed_share=shed.dropped / shed.arrived if shed is not None and shed.arrived else 0.0,
             python=metrics.python_s / metrics.cpu_s if metrics.cpu_s > 0 else 0.0,
         )
@@ -412,7 +416,7 @@ class Sampler:
             cpu / sharing,
             cpu,
             situation.level,
-            metrics.met,
+            situation.level_met,
             lag_s,
             self._budget(name),
             None if shed is None else shed.dropped,
@@ -471,6 +475,7 @@ class Sampler:
         for name in [name for name in self._rings if name not in sample.queries]:
             del self._rings[name]
             self._responses.pop(name, None)
+        self._levels.forget_others(sample.queries.keys())
         response, slowdown = Summary(), Summary()
         for query in list(self._mill.queries.values()):
             figures = query.metrics().figures

@@ -15,6 +15,7 @@ from slicemill.connectors.sinks.memory import MemorySink, MemoryTable
 from slicemill.connectors.sinks.postgres import open_postgres, split_table
 from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.errors import did_you_mean, one_of
+from slicemill.esl.types.catalog import TABLE_SINK
 from slicemill.esl.types.schema import Schema
 from slicemill.storage.files import SHARED, FileSystem
 
@@ -50,7 +51,7 @@ def open_sink(
     scheme, colon, _ = target.partition(":")
     opener = _SCHEMES.get(scheme.lower()) if colon else None
     if opener is None:
-        known = [f"{name}:" for name in _SCHEMES]
+        known = [*(f"{name}:" for name in _SCHEMES), TABLE_SINK]
         hint = did_you_mean(f"{scheme}:", known) or f"a sink is {one_of(known)}"
         raise SinkError(f"query {query}: '{scheme}' is no kind of sink; {hint}")
     url, as_log = _split_changelog(target, query)

@@ -82,6 +82,26 @@ class TableContent:
         self._adopt(after)
         return after
 
+    def take_results(self, changes: Iterable[tuple[bool, Row]]) -> RowsAfter:
+        """Take results of a query, rows that come (True) and go. One that comes takes the place of the row
+        with its key; where there is no key, all are kept."""
+        after = self._with_results(list(changes))
+        self._adopt(after)
+        return after
+
+    def _with_results(self, changes: list[tuple[bool, Row]]) -> RowsAfter:
+        if not self._places:
+            return RowsAfter([], [row for _, row in changes], len(changes))
+        latest = {self._key_of(row): row if comes else None for comes, row in changes}
+        before = {key: self._keys.get(key) for key in latest}
+        differs = {
+            key: row
+            for key, row in latest.items()
+            if row != (None if (number := before[key]) is None else self.rows[number])
+        }
+        gone = [number for key in differs if (number := before[key]) is not None]
+        return RowsAfter(gone, [row for row in differs.values() if row is not None], len(changes))
+
     def _worked_out(self, change: TableChange, catalog: Catalog, source: Source) -> RowsAfter:
         if isinstance(change, InsertRows):
             return self._inserted(change, catalog, source)

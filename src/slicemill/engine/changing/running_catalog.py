@@ -149,12 +149,15 @@ class RunningCatalog:
             self.change_to(catalog, ())
             self.open()
 
-    def tables_changed(self) -> None:
-        """Tuples that arrive from now on meet the new rows of tables; those before met the old ones."""
+    def tables_changed(self, others: Change | None = None) -> None:
+        """Tuples that arrive from now on meet the new rows of tables; those before met the old ones.
+
+        What `others` say is a part of the same record.
+        """
         with self.dispatcher.paused():
             if self.opened:
                 self.dispatcher.admit_handed()
-                self._run_units(self.plan, self.catalog)
+                self._run(self.changes.prepare(self.plan, self.catalog), others or Change())
             elif not self.home.units:  # nothing has arrived that should meet the rows from before
                 self.home.commit(Change(tables=self.tables.changes()))
 
@@ -208,6 +211,7 @@ class RunningCatalog:
             for query in catalog.queries.values()
             if query.continuous
             and query.options.sink is not None
+            and query.options.table is None
             and (query.name not in self.sinks or query.name in otherwise)
         }
         self.tables.take_up(catalog, dropped_tables)

@@ -178,10 +178,18 @@ class TableVersions:
                 raise RefusedChange(len(counts), problem) from None
             counts.append(after.count)
             if after.gone or after.added:
-                versions[name], whole = self._next(table, before, after, contents[name])
-                if whole:
-                    contents[name] = TableContent(table, versions[name].numbered)
+                versions[name], contents[name] = self._next(table, before, after, contents[name])
         return StagedChanges(versions, contents, counts)
+
+    def stage_results(self, table: Table, changes: Iterable[tuple[bool, Row]]) -> StagedChanges:
+        """Work out what rows of a query that come and go make of a table with rows of its own."""
+        before = self._before(table, ())
+        content = self._content(table, before)
+        after = content.take_results(changes)
+        versions: dict[str, StoredTable] = {}
+        if after.gone or after.added:
+            versions[table.name], content = self._next(table, before, after, content)
+        return StagedChanges(versions, {table.name: content}, [after.count])
 
     def adopt(self, staged: StagedChanges) -> None:
         """Let changes be the rows of now."""
@@ -206,19 +214,21 @@ class TableVersions:
 
     def _next(
         self, table: Table, before: StoredTable | None, after: RowsAfter, content: TableContent
-    ) -> tuple[StoredTable, bool]:
-        """A version by what differs from the one before it, or whole; and whether it is whole."""
+    ) -> tuple[StoredTable, TableContent]:
+        """A version by what differs from the one before it, or whole; and its content, whose rows have other
+        numbers then."""
         new = plain_table(after.added, table.schema)
         if before is None:
-            return self._kept_as(table, TableFile(new)), False  # with the numbers that they have
+            return self._kept_as(table, TableFile(new)), content  # with the numbers that they have
         gone = np.array(after.gone, np.int64)
         first = content.next - len(after.added)
         file = file_in(before.file).followed_by(before.file.name, gone, new, first)
         if not file.is_long(len(content.rows)):
-            return self._kept_as(table, file), False
+            return self._kept_as(table, file), content
         numbers, rows = columns_in(before.file)
         kept = rows.filter(pa.array(np.isin(numbers, gone, invert=True))).cast(new.schema)
-        return self._kept_as(table, TableFile(pa.concat_tables([kept, new]))), True
+        whole = self._kept_as(table, TableFile(pa.concat_tables([kept, new])))
+        return whole, TableContent(table, whole.numbered)
 
     def seen_by(self, graph: QueryGraph, catalog: Catalog) -> dict[str, StoredTable]:
         """The tables that a part of the query graph reads."""

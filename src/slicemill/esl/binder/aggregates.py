@@ -32,6 +32,7 @@ from slicemill.esl.types.aggregate import (
     While,
 )
 from slicemill.esl.types.builtins import BUILTINS
+from slicemill.esl.types.catalog import Table
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Column, Schema, Type, assignable
 from slicemill.scalar.signatures import SCALARS
@@ -272,6 +273,12 @@ class _BodyBinder:
         if key == RETURN.lower():
             raise Mistake("results only go into RETURN", span_of(identifier), "keep what you need in a TABLE")
         hint = did_you_mean(identifier.name, self.names.values())
+        stored = self.context.catalog.relation(identifier.name)
+        if isinstance(stored, Table) and stored.owns_rows:
+            hint = (
+                f"INSERT INTO {RETURN}, and let the query that calls it write them: "
+                f"CREATE QUERY … WITH (sink = 'table:{stored.name}') AS SELECT …"
+            )
         raise Mistake(
             f"there is no table {identifier.name} in this aggregate",
             span_of(identifier),

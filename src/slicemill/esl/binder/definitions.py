@@ -7,6 +7,7 @@ from sqlglot import exp
 from slicemill.errors import all_of, did_you_mean, one_of
 from slicemill.esl.binder.changing.beginnings import beginning_us
 from slicemill.esl.binder.changing.changelogs import check_sink, refuse_open_rank
+from slicemill.esl.binder.changing.table_sinks import check_table_sink
 from slicemill.esl.binder.context import KIND_NAMES, Context
 from slicemill.esl.binder.durations import duration_us
 from slicemill.esl.binder.limits.budgets import MEMORY, with_budget
@@ -271,6 +272,7 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
         query = bind_query(child(node, "query"), context)
         refuse_open_rank(query, child(node, "query"))
         check_sink(query, child(node, "options") or [])
+        check_table_sink(query, child(node, "options") or [], context)
         query = with_budget(query, options.memory, options.shedding, node.this)
         load, utility = bind_load(query, options, context, node.this)
     retain_us = None

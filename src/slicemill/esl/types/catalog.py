@@ -26,6 +26,7 @@ LATE = "_late"
 ERRORS = "_errors"
 HELD = "_held"  # rows that wait to be put in order; no query can read them
 JOINING = " (joining)"  # a query from the past, where it joins the others; its rows go nowhere so far
+TABLE_SINK = "table:"
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
 
 
@@ -146,6 +147,13 @@ class QueryOptions:
     lag: str | None = None
     keep: str | None = None
     utility: str | None = None
+
+    @property
+    def table(self) -> str | None:
+        """The table that results are written into, one that has rows of its own: `sink = 'table:name'`."""
+        if self.sink is None or not self.sink.lower().startswith(TABLE_SINK):
+            return None
+        return self.sink[len(TABLE_SINK) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,6 +487,8 @@ def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
             yield statement.materialized.name
     elif isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from (_aggregates_of if kind in CALLED else relations_of)(statement.query)
+        if kind not in CALLED and isinstance(statement, QueryDefinition) and statement.options.table:
+            yield statement.options.table
 
 
 def relations_of(query: Continuous | RelationQuery) -> Iterator[str]:

@@ -204,7 +204,7 @@ def _insert(node: nodes.InsertInto, table: Table, context: Context) -> InsertRow
     conflict: OnConflict | None = None
     with problems.noting():
         if child(node, "query") is not None:
-            query = _query(child(node, "query"), columns, context)
+            query = _query(child(node, "query"), columns, table, context)
     env = _environment(context)
     for row in child(node, "values") or ():
         with problems.noting():
@@ -231,13 +231,14 @@ def _columns_given(node: nodes.InsertInto, table: Table) -> list[Column]:
     return columns
 
 
-def _query(node: exp.Expression, columns: Sequence[Column], context: Context) -> RelationQuery:
+def _query(node: exp.Expression, columns: Sequence[Column], table: Table, context: Context) -> RelationQuery:
     query = bind_query(node, context)
     if not isinstance(query, RelationQuery):
         raise Mistake(
             "this reads a stream, which does not end",
             span_of(node),
-            "make it a query; one whose results change is a table of its own",
+            f"make it a query that goes on writing: CREATE QUERY into_{table.name} "
+            f"WITH (sink = 'table:{table.name}') AS SELECT …",
         )
     if len(query.schema) != len(columns):
         _wrong_number(len(query.schema), columns, node)

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.changing.changelogs import check_sink
+from slicemill.esl.binder.changing.table_sinks import check_table_sink
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.definitions import QUERY_OPTIONS, query_options, retention_us
 from slicemill.esl.binder.lives.steering import running
@@ -34,12 +35,12 @@ def bind_alter(node: nodes.AlterQuery, context: Context) -> AlteredQuery:
             if name in given:
                 raise Mistake(f"{name} is given twice", span_of(option), "keep one of the two")
             given.add(name)
-            after = _altered(after, name, option)
+            after = _altered(after, name, option, context)
     problems.raise_any()
     return AlteredQuery(before, after)
 
 
-def _altered(query: QueryDefinition, name: str, option: nodes.Option) -> QueryDefinition:
+def _altered(query: QueryDefinition, name: str, option: nodes.Option, context: Context) -> QueryDefinition:
     if name in QUERY_OPTIONS and name not in ALTERABLE:
         raise Mistake(
             f"{name} is a part of what {query.name} computes",
@@ -65,8 +66,15 @@ def _altered(query: QueryDefinition, name: str, option: nodes.Option) -> QueryDe
             span_of(option),
             f"DROP QUERY {query.name}, and CREATE it with this sink",
         )
+    if name == "sink" and query.options.table is not None and value != query.options.sink:
+        raise Mistake(
+            f"{query.options.table} has rows of {query.name}, and would get no more",
+            span_of(option),
+            f"DROP QUERY {query.name}, and CREATE it with this sink",
+        )
     if name == "sink":
         check_sink(query.query, [option])
+        check_table_sink(query.query, [option], context)
     return replace(query, options=replace(query.options, **{name: value}))
 
 

@@ -1,0 +1,142 @@
+"""Results that queries write into tables (`sink = 'table:name'`), each once (M40).
+
+The version of a table that has the rows, and how far the results of the query are in it (`written` of its
+life), are one record of the journal. A crash leaves both as they were, and the next mill goes on behind them:
+
+    results of q      epochs 7 8 9 │ 10 11
+    rows of t         with 7 8 9   │             "tables": {"t": …}, "lives": {"q": {"written": 9}}
+
+Tables change as a whole between two tuples, which is not done for every result: all that has come within a
+second is written together.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+from slicemill.aggregate.interpreter.relations import assignment
+from slicemill.columns.changes import adds, ops_of
+from slicemill.columns.rows import plain_rows
+from slicemill.engine.changing.running_catalog import RunningCatalog
+from slicemill.engine.changing.tables import TableVersions
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.catalog import QueryDefinition, Table
+from slicemill.esl.types.schema import OP, Schema
+from slicemill.rows import Row
+from slicemill.storage.arrow_schema import from_arrow
+from slicemill.storage.changes import Change
+from slicemill.storage.log import Epoch, Log
+from slicemill.time import US
+
+_LOGGER = logging.getLogger("slicemill")
+_EVERY_US = US
+_MOST_ROWS = 20_000  # that one version of a table brings
+WRITTEN = "written"
+
+
+class TableWriting:
+    """Writes the results of queries into tables; `changing` is held by whoever changes these."""
+
+    def __init__(
+        self,
+        running: RunningCatalog,
+        tables: TableVersions,
+        changing: threading.RLock,
+        clock: Callable[[], int],
+    ) -> None:
+        self._running = running
+        self._tables = tables
+        self._changing = changing
+        self._clock = clock
+        self._looked_us = 0
+        self._errors: dict[str, str] = {}
+
+    def look(self) -> None:
+        """Write what has come of late, unless tables are being changed: then another time."""
+        now_us = self._clock()
+        if 0 <= now_us - self._looked_us < _EVERY_US or not self._changing.acquire(blocking=False):
+            return
+        try:
+            self._looked_us = now_us
+            writers = list(self._writers())
+            names = {query.name for query, _ in writers}
+            self._errors = {name: error for name, error in self._errors.items() if name in names}
+            for query, table in writers:
+                self._write_next(query, table)
+        finally:
+            self._changing.release()
+
+    def write_all(self) -> None:
+        """Write all results that are there."""
+        with self._changing:
+            for query, table in self._writers():
+                while self._write_next(query, table):
+                    pass
+
+    def cursors(self) -> list[dict[str, int]]:
+        """Up to which epochs results are in tables: those behind them have to stay."""
+        return [{query.name: self._written(query)} for query, _ in self._writers()]
+
+    def errors(self) -> dict[str, str]:
+        """By query, why its table does not take its results."""
+        return dict(self._errors)
+
+    def problems(self) -> list[str]:
+        return [
+            f"the table that {query} writes takes nothing: {error}; it is tried again"
+            for query, error in self._errors.items()
+        ]
+
+    def _writers(self) -> Iterator[tuple[QueryDefinition, Table]]:
+        catalog = self._running.catalog
+        if not self._running.opened:
+            return
+        for query in list(catalog.queries.values()):
+            table = None if query.options.table is None else catalog.relation(query.options.table)
+            if query.continuous and isinstance(table, Table) and query.name in self._running.home.logs:
+                yield query, table
+
+    def _written(self, query: QueryDefinition) -> int:
+        return int(self._running.home.lives.get(query.name, {}).get(WRITTEN, -1))
+
+    def _write_next(self, query: QueryDefinition, table: Table) -> bool:
+        """Write the next results of a query; False if there are none, or the table does not take them."""
+        home = self._running.home
+        log = home.logs[query.name]
+        epochs, _ = log.take(self._written(query), _MOST_ROWS)
+        if not epochs:
+            self._errors.pop(query.name, None)
+            return False
+        try:
+            staged = self._tables.stage_results(
+                table, (change for epoch in epochs for change in _changes(log, epoch, table))
+            )
+        except SlicemillError as problem:
+            if self._errors.get(query.name) != str(problem):
+                _LOGGER.warning("table %s takes no results of %s: %s", table.name, query.name, problem)
+            self._errors[query.name] = str(problem)
+            return False
+        self._errors.pop(query.name, None)
+        written = Change(lives={query.name: {WRITTEN: epochs[-1].number}})
+        self._tables.adopt(staged)
+        if staged.versions:
+            self._running.tables_changed(written)
+        else:
+            home.commit(written)
+        return True
+
+
+def _changes(log: Log, epoch: Epoch, table: Table) -> Iterator[tuple[bool, Row]]:
+    """The rows of an epoch as the table has them, each with whether it comes or goes."""
+    rows, known = log.read(epoch), from_arrow(log.columns_at(epoch.number))
+    own = Schema(tuple(column for column in known if column.name != OP))
+    comes = adds(ops_of(rows)).tolist() if log.changes else [True] * rows.num_rows
+    given = [own.find(into.name) for into in table.schema]
+    taken = [
+        None if column is None else (own.index(column.name), assignment(column.type, into.type))
+        for column, into in zip(given, table.schema, strict=True)
+    ]
+    for does, row in zip(comes, plain_rows(rows, own), strict=True):
+        yield does, tuple(None if one is None else one[1](row[one[0]]) for one in taken)

@@ -1,0 +1,59 @@
+"""Service levels by the results of the last minute: a bad start, long ago, is nothing to look after now."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from slicemill.esl.types.service_level import ServiceLevel
+from slicemill.metrics.quantiles import Quantiles
+from slicemill.metrics.query_metrics import QueryMetrics
+
+RECENT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What a query had counted at a moment."""
+
+    at_s: float
+    counts: dict[int, int]
+    results: int
+    total_s: float
+
+
+class RecentLevels:
+    """What service levels are about, of the last minute, by query."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, deque[_Counted]] = {}
+
+    def measured_s(self, name: str, metrics: QueryMetrics, at_s: float) -> float | None:
+        """The measure of a query's level over the last minute; None without a level, or without results."""
+        if metrics.slo is None:
+            return None
+        response = metrics.figures.response
+        now = _Counted(at_s, dict(metrics.responses.counts), response.count, response.total)
+        kept = self._counted.setdefault(name, deque([_Counted(at_s, {}, 0, 0.0)]))
+        kept.append(now)
+        while len(kept) > 2 and kept[1].at_s <= at_s - RECENT_S:
+            kept.popleft()
+        return _between(kept[0], now, metrics.slo)
+
+    def forget_others(self, names: Collection[str]) -> None:
+        for name in self._counted.keys() - set(names):
+            del self._counted[name]
+
+
+def _between(before: _Counted, now: _Counted, level: ServiceLevel) -> float | None:
+    results = now.results - before.results
+    if results <= 0:
+        return None
+    if level.measure == "mean":
+        return (now.total_s - before.total_s) / results
+    share = 1.0 if level.measure == "max" else int(level.measure[1:]) / 100
+    fresh = Quantiles({index: n - before.counts.get(index, 0) for index, n in now.counts.items()})
+    found = fresh.at(share)
+    return None if math.isnan(found) else found
