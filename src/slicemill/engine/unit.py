@@ -273,7 +273,7 @@ class RunningUnit:
         return int(self._field("cursors").get(log, self._home.logs[log].head))
 
     def new_epochs(self, log: str) -> list[Epoch]:
-        return self._home.logs[log].epochs(after=self.cursor(log))
+        return self._home.logs[log].epochs(after=self.cursor(log), of_now=True)
 
     def pending(self) -> list[Epoch]:
         """Epochs that have come since the last run."""
@@ -376,7 +376,9 @@ class RunningUnit:
         replay = {
             log: self._span(
                 log,
-                self._home.logs[log].epochs(after=checkpoint["cursors"].get(log, -1), upto=self.cursor(log)),
+                self._home.logs[log].epochs(
+                    checkpoint["cursors"].get(log, -1), self.cursor(log), of_now=True
+                ),
                 input_watermarks.get(log, BEGINNING),
             )
             for log in self.plan.unit.inputs

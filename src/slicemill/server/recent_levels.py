@@ -15,7 +15,7 @@ RECENT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _CountedResults:
     """What a query had counted at a moment."""
 
     at_s: float
@@ -28,15 +28,15 @@ class RecentLevels:
     """What service levels are about, of the last minute, by query."""
 
     def __init__(self) -> None:
-        self._counted: dict[str, deque[_Counted]] = {}
+        self._counted: dict[str, deque[_CountedResults]] = {}
 
     def measured_s(self, name: str, metrics: QueryMetrics, at_s: float) -> float | None:
         """The measure of a query's level over the last minute; None without a level, or without results."""
         if metrics.slo is None:
             return None
         response = metrics.figures.response
-        now = _Counted(at_s, dict(metrics.responses.counts), response.count, response.total)
-        kept = self._counted.setdefault(name, deque([_Counted(at_s, {}, 0, 0.0)]))
+        now = _CountedResults(at_s, dict(metrics.responses.counts), response.count, response.total)
+        kept = self._counted.setdefault(name, deque([_CountedResults(at_s, {}, 0, 0.0)]))
         kept.append(now)
         while len(kept) > 2 and kept[1].at_s <= at_s - RECENT_S:
             kept.popleft()
@@ -47,7 +47,7 @@ class RecentLevels:
             del self._counted[name]
 
 
-def _between(before: _Counted, now: _Counted, level: ServiceLevel) -> float | None:
+def _between(before: _CountedResults, now: _CountedResults, level: ServiceLevel) -> float | None:
     results = now.results - before.results
     if results <= 0:
         return None

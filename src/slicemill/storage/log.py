@@ -230,10 +230,15 @@ class Log:
         """Has somebody who has read up to this epoch (-1: nothing) missed what is gone now?"""
         return 0 <= cursor < self.freed
 
-    def epochs(self, after: int = -1, upto: int | None = None) -> list[Epoch]:
-        """The epochs after number `after` (a cursor: the last epoch read), up to and with `upto`."""
+    def epochs(self, after: int = -1, upto: int | None = None, of_now: bool = False) -> list[Epoch]:
+        """The epochs after number `after` (a cursor: the last epoch read), up to and with `upto`.
+
+        From the beginning on, these are of the definition that is shown; `of_now` is for those who compute by
+        the definition of now, and have nothing to read until it is shown.
+        """
         with self._lock:
-            begin = self._behind(after)
+            begun = self.begun_after if of_now else self.shown_begun_after
+            begin = bisect_right(self._epochs[0], begun if after < 0 else after, lo=self._start)
             end = self._until()
             if upto is not None:
                 end = min(end, bisect_right(self._epochs[0], upto, lo=begin))
@@ -500,8 +505,8 @@ class Log:
             self._newest[writer] = max(number, self._newest.get(writer, -1))
 
     def _behind(self, after: int) -> int:
-        """The position of the first epoch after a cursor."""
-        return bisect_right(self._epochs[0], self.shown_begun_after if after < 0 else after, lo=self._start)
+        """The position of the first epoch after a cursor, of the definition of now if that is none."""
+        return bisect_right(self._epochs[0], self.begun_after if after < 0 else after, lo=self._start)
 
     def _rows_until(self, position: int) -> int:
         """The rows before a position, with all that was freed."""

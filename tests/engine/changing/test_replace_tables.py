@@ -315,6 +315,33 @@ def test_explain_says_that_the_table_is_deleted_and_from_where_the_new_one_is(tm
         assert mill.queries["q"].version == 1
 
 
+@pytest.mark.parametrize("reopened", [False, True])
+def test_users_of_a_stream_that_is_paused_and_replaced_begin_with_its_new_table(
+    tmp_path: Path, reopened: bool
+) -> None:
+    with opened(tmp_path, DECLARED) as mill:
+        mill.execute("CREATE QUERY before AS SELECT sum(n) AS n FROM totals")
+        feed(mill, 0, 5)
+        mill.execute("PAUSE STREAM totals")
+        mill.execute("DROP QUERY before")
+        mill.execute("CREATE OR REPLACE STREAM totals AS SELECT v, k, count(*) AS c FROM s GROUP BY v, k")
+        mill.execute("CREATE QUERY after AS SELECT k, sum(c) AS n FROM totals GROUP BY k")
+        feed(mill, 5, 9)
+        assert not table(mill, "after")
+        mill.close(checkpoint=False)
+    with opened(tmp_path) as mill:
+        if reopened:
+            feed(mill, 9, 10)
+            assert not table(mill, "after")
+            mill.close()
+    with opened(tmp_path) as mill:
+        mill.execute("RESUME STREAM totals")
+        feed(mill, 10, 12)
+        finish(mill)
+        read = [*range(5, 9), *([9] if reopened else []), 10, 11]
+        assert table(mill, "after") == Counter(Counter(at % 3 for at in read).items())
+
+
 @pytest.mark.parametrize("kind", ["groups", "now and then", "rows as they come", "windows", "over a table"])
 @pytest.mark.parametrize("reopened", [False, True])
 def test_the_same_query_from_the_beginning_reads_the_past(tmp_path: Path, kind: str, reopened: bool) -> None:

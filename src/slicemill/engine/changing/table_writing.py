@@ -27,7 +27,8 @@ from slicemill.esl.types.schema import OP, Schema
 from slicemill.rows import Row
 from slicemill.storage.arrow_schema import from_arrow
 from slicemill.storage.changes import Change
-from slicemill.storage.log import Epoch, Log
+from slicemill.storage.epochs import Epoch
+from slicemill.storage.log import Log
 from slicemill.time import US
 
 _LOGGER = logging.getLogger("slicemill")
