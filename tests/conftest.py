@@ -24,7 +24,9 @@ settings.load_profile("tests")
 TESTS = Path(__file__).parent
 
 # Folders whose tests run beside the session; the others, and a long part of one, fill the second process.
-_WITH_SPARK = frozenset(("bench", "connectors", "engine", "ingest", "metrics", "recovery", "storage"))
+_WITH_SPARK = frozenset(
+    ("aggregate", "bench", "connectors", "engine", "ingest", "metrics", "recovery", "simulator", "storage")
+)
 _APART = TESTS / "engine" / "changing"
 
 if TYPE_CHECKING:
