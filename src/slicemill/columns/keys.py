@@ -161,6 +161,10 @@ class Keys:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def numbers_alike(self, other: Keys) -> bool:
+        """Have both met the same keys, in the same order?"""
+        return self is other or self._numbers == other._numbers
+
     def number(self, keys: DistinctKeys, columns: Sequence[Column]) -> Numbers:
         """The number of each row's key; `columns` are those that `keys` was made of."""
         numbers = self._numbers

@@ -357,5 +357,8 @@ def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:
 
 
 def _arrivals(table: pa.Table) -> Arrivals:
-    moments, rows = np.unique(table.column(ARRIVAL).to_numpy(), return_counts=True)
+    arrivals = table.column(ARRIVAL).to_numpy()
+    if (first := arrivals.min()) == arrivals.max():  # what came together mostly leaves together
+        return ((int(first), len(arrivals)),)
+    moments, rows = np.unique(arrivals, return_counts=True)
     return tuple(zip(moments.tolist(), rows.tolist(), strict=True))

@@ -74,7 +74,8 @@ class QueryMetrics:
         came, times = np.array(arrivals, np.float64).T
         came = np.minimum(came / 1_000_000, now_s)
         warm = came > warm_s
-        self.warm_up.add(now_s - came[~warm], times[~warm].astype(int))
+        if not warm.all():
+            self.warm_up.add(now_s - came[~warm], times[~warm].astype(int))
         oldest = int(now_s // record.bucket) - BUCKETS_KEPT
         record.forget(oldest)
         for begin, end in self.stale.add_batch(np.maximum(came, self.since_s), now_s):
@@ -82,10 +83,12 @@ class QueryMetrics:
         came, times = came[warm], times[warm]
         if not len(came):
             return
-        for figures in (self.figures, record.at(self.query, now_s)):
-            figures.emitted(came, now_s, ideal.whole_s, times, ideal.last_s)
-            if self.slo is not None:
-                figures.tardiness.add(np.maximum(now_s - came - self.slo.bound_s, 0.0), times)
+        new = QueryFigures()
+        new.emitted(came, now_s, ideal.whole_s, times, ideal.last_s)
+        if self.slo is not None:
+            new.tardiness.add(np.maximum(now_s - came - self.slo.bound_s, 0.0), times)
+        self.figures.merge(new)
+        record.at(self.query, now_s).merge(new)
         self.responses.add(now_s - came, times.astype(int))
 
     def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: Record) -> None:

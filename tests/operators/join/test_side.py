@@ -99,7 +99,7 @@ def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pyte
         side = Side(SideState(cuts_us=cuts), seats, 0, SCHEMA)
         for run in range(RUNS // 4):
             # Slices of one run each, so that merging does not take rows out in passing.
-            monkeypatch.setattr(side, "_should_merge", lambda *_: False)
+            monkeypatch.setattr(side, "_first_to_merge", lambda side=side: len(side.state.slices) - 1)
             side.add(_block(run, [masks[0], masks[0], masks[0], masks[1], masks[2]]), (run + 1) * ROWS)
         held[cuts] = sum(s.rows for s in side.state.slices)
     per_run = {(20, 100, 300): 3 * 20 + 100 + 300, (100, 300): 4 * 100 + 300, (300,): 5 * 300}

@@ -130,16 +130,17 @@ class RunningDistinct:
     met: list[Figures] = field(default_factory=list)
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:  # noqa: ARG002
-        return self.run_over(rows, arguments, arguments)
+        return self.run_over(rows, arguments, self.number(rows, arguments))
 
-    def run_over(
-        self, rows: GroupedRows, arguments: Sequence[pa.Array], values: Sequence[pa.Array]
-    ) -> pa.Array:
-        """The same of values that count where all arguments are known.
+    def number(self, rows: GroupedRows, values: Sequence[pa.Array]) -> Numbers:
+        """The number of each row's value, whether it counts or not.
 
-        Calls that differ in their FILTER have the same values, whose keys are found once.
+        So calls that differ in their FILTER alone number alike, and one can do it for all.
         """
-        numbered = self.values.number(distinct_keys(values, len(rows.numbered)), values)
+        return self.values.number(distinct_keys(values, len(rows.numbered)), values)
+
+    def run_over(self, rows: GroupedRows, arguments: Sequence[pa.Array], numbered: Numbers) -> pa.Array:
+        """The same of numbered values, which count where all arguments are known."""
         chosen = np.flatnonzero(_all_known(rows, arguments))
         pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
         pairs, first = first_rows(pairs)

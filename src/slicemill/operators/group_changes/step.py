@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from slicemill.columns.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE, with_ops, without_unchanged
 from slicemill.columns.intervals import last_of_each
-from slicemill.columns.keys import Keys, distinct_keys
+from slicemill.columns.keys import Keys, Numbers, distinct_keys
+from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.operators.context import StepContext
 from slicemill.operators.group_changes.retracting import RetractingGroupsStep, retracting_groups
@@ -76,16 +77,27 @@ class GroupChangesStep:
         if state.keys is None:
             assert self._calls is not None, "the first version had all in windows"
             state.keys = self._calls.state.partitions[0].keys
-        counted = [
+        self._counted_values: list[tuple[Expr, ...]] = [
             values_counted(call) if isinstance(figure, RunningDistinct) else ()
             for call, figure in self._figures
         ]
-        self._columns = Columns([keys, *(call.arguments for call, _ in self._figures), *counted], schema)
+        self._share_values()
+        arguments = [call.arguments for call, _ in self._figures]
+        self._columns = Columns([keys, *arguments, *self._counted_values], schema)
         self._group_names = [item.name for item in operator.group_by]
         self._value_names = [column.name for call in operator.calls for column in call.columns]
         # A count of all tuples is another after each.
         self._counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
         self._schema = with_system_columns(to_arrow(context.node.schema))
+
+    def _share_values(self) -> None:
+        """Calls that count the same values have one numbering of them; states before had one for each."""
+        shared: dict[tuple[Expr, ...], Keys] = {}
+        for (_, figure), counted in zip(self._figures, self._counted_values, strict=True):
+            if isinstance(figure, RunningDistinct):
+                values = shared.setdefault(counted, figure.values)
+                if values.numbers_alike(figure.values):
+                    figure.values = values
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table = tables[0]
@@ -104,12 +116,15 @@ class GroupChangesStep:
         numbered = keys.number(distinct_keys(groups_of, table.num_rows), groups_of)
         rows = GroupedRows.of(numbered, len(keys) or 1)
         given, counted = arguments[: len(self._figures)], arguments[len(self._figures) :]
+        values_of: dict[int, Numbers] = {}  # by the numbering that several calls may share
         for (call, figure), columns, values in zip(self._figures, given, counted, strict=True):
-            found[call.columns[0].name] = (
-                figure.run_over(rows, columns, values)
-                if isinstance(figure, RunningDistinct)
-                else figure.run(rows, columns, call)
-            )
+            if isinstance(figure, RunningDistinct):
+                numbering = id(figure.values)
+                if numbering not in values_of:
+                    values_of[numbering] = figure.number(rows, values)
+                found[call.columns[0].name] = figure.run_over(rows, columns, values_of[numbering])
+            else:
+                found[call.columns[0].name] = figure.run(rows, columns, call)
         values = pa.table({name: found[name] for name in self._value_names}).combine_chunks()
         known = 0 if self.state.told is None else self.state.told.num_rows
         told = values if self.state.told is None else pa.concat_tables([self.state.told, values])

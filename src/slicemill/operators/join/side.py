@@ -221,9 +221,8 @@ class Side:
         if block.rows:
             state.slices.append(self.stored(block))
         state.slices = [s for s in state.slices if self._can_reach(s, now, state.seen)]
-        while len(state.slices) > 1 and self._should_merge(*state.slices[-2:]):
-            younger, older = state.slices.pop(), state.slices.pop()
-            state.slices += self._written([older, younger], now)
+        if (first := self._first_to_merge()) < len(state.slices) - 1:
+            state.slices[first:] = self._written(state.slices[first:], now)
         written: list[Stored] = []
         for stored in state.slices:
             wasted = stored.rows >= _SMALL_ROWS and self._is_wasted(stored, now)
@@ -247,13 +246,19 @@ class Side:
         """Of some rows, how many each query wants, and is the last one to want."""
         return self._counted(replace(block, words=block.words[:rows]), self.everybody)
 
-    def _should_merge(self, older: Stored, younger: Stored) -> bool:
-        if older.rows > 2 * younger.rows:
-            return False
-        longest = self.reach.longest_us
-        if self.reach.counts or longest == FOREVER:
-            return True
-        return (younger.latest - older.earliest) * _SLICES_PER_WINDOW <= longest
+    def _first_to_merge(self) -> int:
+        """The oldest of the youngest slices that become one: none is twice as long as those behind it.
+
+        A merge may make the next one due, and so on: they are written once, not once for each.
+        """
+        slices, longest = self.state.slices, self.reach.longest_us
+        bounded = not self.reach.counts and longest != FOREVER
+        first, rows = len(slices) - 1, slices[-1].rows if slices else 0
+        while first > 0 and (older := slices[first - 1]).rows <= 2 * rows:
+            if bounded and (slices[-1].latest - older.earliest) * _SLICES_PER_WINDOW > longest:
+                break
+            first, rows = first - 1, rows + older.rows
+        return first
 
     def _written(self, parts: list[Stored], now: int) -> list[Stored]:
         """Slices as one, without the rows that nobody can reach any more."""
@@ -266,8 +271,11 @@ class Side:
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
         """The rows that can still be met by a query that wants them, their masks naming no others."""
         words = self.expiry.unexpired(block, block.words & live, now)
-        table = masked(conformed(block.whole_table, self._slice_schema), words)
-        return table.filter(pa.array(self._alive(block, live, now)))
+        table = conformed(block.whole_table, self._slice_schema)
+        if not np.array_equal(words, block.words):
+            table = masked(table, words)
+        alive = self._alive(block, live, now)
+        return table if alive.all() else table.filter(pa.array(alive))
 
     def _alive(self, block: Block, live: NDArray[np.uint64], now: int) -> NDArray[np.bool_]:
         reach = self.reach
