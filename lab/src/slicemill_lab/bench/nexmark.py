@@ -143,8 +143,8 @@ def compare(sizes: NexmarkSizes, names: Sequence[str]) -> Result:
     counts: dict[str, int] = {}
     differing: set[str] = set()
     ways = {**{name: (name,) for name in names}, TOGETHER: tuple(names)}
-    # Kernels are compiled while a mill warms up, as a wheel brings them: else the first query to have one pays for
-    # all, and short loops run as Python for a while.
+    # Kernels are compiled while a mill warms up, as a wheel brings them: else the first query to have one
+    # pays for all, and short loops run as Python for a while.
     get_ready()
     with patch.dict(os.environ, SLICEMILL_COMPILE="always"):
         for number, (way, queries) in product(range(sizes.rounds), ways.items()):
