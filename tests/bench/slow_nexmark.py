@@ -22,4 +22,6 @@ def test_both_have_as_many_rows_as_sql(tmp_path: Path) -> None:
     assert set(comparison.best) == {(name, system) for name in NAMES for system in (OURS, SPARK)} | {
         ("all together", OURS)
     }
-    assert all(phase.usage.cpu_s > 0 for phase in comparison.best.values())
+    # Processor time has steps of 0.01 s, and a query alone may take less.
+    assert comparison.best["all together", OURS].usage.cpu_s > 0
+    assert all(comparison.best[name, SPARK].usage.cpu_s > 0 for name in NAMES)

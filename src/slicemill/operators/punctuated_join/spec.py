@@ -61,6 +61,7 @@ KINDS = (
         alias=lambda join, port: join.aliases[port],
         history_us=lambda *_: None,
         seq_bits=lambda *_: SEQ_BITS,
+        by_position=lambda _: True,
         step="slicemill.operators.punctuated_join.rows:punctuated_join",
     ),
 )
