@@ -137,7 +137,7 @@ def _committed(line: bytes) -> str:
     words = [word for word in _PLAIN if word in record]
     words += [f"read {stream}" for stream in record.get("streams", {})]
     for unit, fields in record.get("units", {}).items():
-        told = ("placement",) if "placement" in fields else fields
+        told = fields if "placement" not in fields else ("outputs" if "newcomers" in fields else "placement",)
         words += [f"{word} {unit}" for word, field in _BY_FIELD.items() if field in told]
     return ", ".join(words)
 

@@ -214,6 +214,10 @@ def test_a_star_stays_what_it_was(tmp_path: Path) -> None:
             "WHERE a.k = b.k AND b.k = c.k",
             "q keeps whole rows of the stream, and they cannot get a column",
         ),
+        (
+            "CREATE QUERY q AS SELECT a.v FROM s [CLOSE WHEN v = 3] AS a, r AS b WHERE a.k = b.k",
+            "q keeps whole rows of the stream, and they cannot get a column",
+        ),
     ],
 )
 def test_what_would_not_be_what_it_was_is_told_and_nothing_changes(
