@@ -80,3 +80,10 @@ def _format_of(path: Path) -> str:
     if not path.exists() and not set("*?[{") & set(str(path)):
         raise SlicemillError(f"there is no file or folder {path}")
     raise SlicemillError(f"cannot tell the format of {path}; say USING csv OPTIONS (path '…'), or another")
+
+
+def is_socket(spec: SourceSpec) -> bool:
+    """Do lines come to it, which nobody could read a second time?"""
+    if spec.format is not None:
+        return spec.format.lower() == "tcp"
+    return spec.url is not None and bool(_PORT.fullmatch(spec.url) or urlsplit(spec.url).scheme == "tcp")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from slicemill.connectors.origin import is_socket
 from slicemill.engine.changing.retaining import retained_streams
 from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.errors import SlicemillError
@@ -105,7 +106,7 @@ def streams_to_read(
     altered: Collection[str] = (),
 ) -> list[Stream]:
     """The streams that queries read, those that are retained for queries to come, and those that were read
-    in this home before and are declared. Those that are altered have more columns."""
+    in this home before and are declared. Those that are altered have more columns, or another source."""
     read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     before = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
     retained = {stream.name for stream in retained_streams(catalog)}
@@ -198,6 +199,37 @@ class RunningStream:
         self.stream = stream
         fields = {**self.fields, **changed}
         self.fields = {name: value for name, value in fields.items() if value is not None}
+
+    def begin_elsewhere(self, stream: Stream, supply: Supply) -> dict[str, Any]:
+        """The fields to set when it comes from another source: that is read from its beginning.
+
+        What stands in a spool has been received, so a socket's other address goes on with it. Raises where
+        rows would be lost or come twice.
+        """
+        if self.ended:
+            raise SlicemillError(
+                f"{self.name} has ended, and its queries have given their last results; "
+                "give the new stream another name"
+            )
+        if Supply.SPARK in (self.supply, supply):
+            raise SlicemillError(
+                f"{self.name} comes through Spark, whose checkpoint is of one source; "
+                "give the new stream another name, and read both with UNION ALL"
+            )
+        before, after = (is_socket(one.source) for one in (self.stream, stream))
+        if before and not after:
+            raise SlicemillError(
+                f"lines that have come to {self.name} may wait in its spool; another address (tcp://…) reads "
+                "them, for any other source give the new stream another name, and read both with UNION ALL"
+            )
+        return {} if before else {"offsets": {}}
+
+    def moved(self, supply: Supply, fields: Mapping[str, Any]) -> None:
+        """Its rows come from another source from now on; numbers and times go on."""
+        self.supply = supply
+        self.fields = {**self.fields, **fields}
+        self.source_works()
+        self.retry_us = self._admit_us = 0
 
     def need(self, need: Need, exchanges: tuple[Exchange, ...] = ()) -> None:
         """From now on this is what queries want of it, and how units with several cells read it."""

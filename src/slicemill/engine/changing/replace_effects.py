@@ -20,8 +20,8 @@ from slicemill.time import BEGINNING
 
 @dataclass(frozen=True, slots=True)
 class ReplaceEffect:
-    """What a replacement does to one query or stream: `effect` is keeps, begins anew, ends, or a question
-    that it answers."""
+    """What a replacement does to one query or stream: `effect` is keeps, begins anew, ends, reads on, or a
+    question that it answers."""
 
     name: str
     effect: str
@@ -64,6 +64,11 @@ def effects_of(
         found += _columns_effect(running, catalog, name)
     others = sorted({key[1] for key in replacing.because} - {name.lower() for name in replacing.logs})
     found += [ReplaceEffect(name, "is bound again", f"it uses {causes[name]}") for name in others]
+    for name in sorted(replacing.moved):
+        source = catalog.declared_stream(name).source
+        found.append(
+            ReplaceEffect(name, "reads on", f"{source}, from its beginning; its queries keep their state")
+        )
     return found or [ReplaceEffect("", "keeps", "everything: nothing that runs uses what is replaced")]
 
 

@@ -51,7 +51,8 @@ class Replacement:
     Those of `emptied` gave changes of a table, which are all taken back; those of `past` read what is
     retained first (FROM BEGINNING). `because` are those whose own words stayed, with what they use that was
     replaced; `entries` are the
-    statements of all of it, for the journal. `widened` are the columns of the logs of `altered` streams.
+    statements of all of it, for the journal. `widened` are the columns of the logs of `altered` streams;
+    those of `moved` come from another source.
     """
 
     logs: frozenset[str] = frozenset()
@@ -62,6 +63,7 @@ class Replacement:
     entries: Sequence[dict[str, Any]] = ()
     altered: frozenset[str] = frozenset()
     widened: Mapping[str, pa.Schema] = field(default_factory=dict)
+    moved: frozenset[str] = frozenset()
 
 
 NOTHING_REPLACED = Replacement()
@@ -87,7 +89,10 @@ def with_users(
         if gives_changes(before) or gives_changes(after):
             anew.add(before.name)
 
+    moved = frozenset(one.after.name for one in replaced if one.only_moves)
     for one in replaced:
+        if one.only_moves:
+            continue
         begin_tables_anew(one.before, one.after)
         problems += _other_tables(catalog, one)
         others = {one.after.name.lower()} if isinstance(one.after, (DerivedStream, Classifier)) else set()
@@ -116,7 +121,7 @@ def with_users(
     if problems:
         raise EslError(source, problems)
     past = frozenset(one.after.name for one in replaced if getattr(one.after, "begins_us", None) is not None)
-    return catalog, Replacement(frozenset(logs), frozenset(anew), emptied, past, because)
+    return catalog, Replacement(frozenset(logs), frozenset(anew), emptied, past, because, moved=moved)
 
 
 def _unbindable(user: Statement, one: ReplacedStatement, why: Diagnostic) -> Diagnostic:

@@ -215,9 +215,10 @@ class RunningCatalog:
             and (query.name not in self.sinks or query.name in otherwise)
         }
         self.tables.take_up(catalog, dropped_tables)
-        wanted = streams_to_read(graph, catalog, self.home, streams, replacing.altered)
+        otherwise_declared = replacing.altered | replacing.moved
+        wanted = streams_to_read(graph, catalog, self.home, streams, otherwise_declared)
         fresh = [stream for stream in wanted if stream.name not in streams]
-        altered = [stream for stream in wanted if stream.name in replacing.altered & streams.keys()]
+        altered = [stream for stream in wanted if stream.name in otherwise_declared & streams.keys()]
         supplies = {stream.name: self._supply(stream) for stream in (*fresh, *altered)}
         whole = {stream.name: stream.schema.names for stream in retained_streams(catalog)}
         needs = needed_together([*streams, *(stream.name for stream in fresh)], plan.needs, whole)
@@ -225,6 +226,11 @@ class RunningCatalog:
         if self.ingest.outdated(needs):
             self.ingest.stop()
         with self.dispatcher.paused():
+            begins = {
+                stream.name: streams[stream.name].begin_elsewhere(stream, supplies[stream.name])
+                for stream in altered
+                if stream.name in replacing.moved
+            }
             kept = {*replacing.logs, *replacing.widened}
             self.home.commit(with_logs(fresh, self._new_queries(catalog), self.home, kept))
             self._retain(wanted)
@@ -234,12 +240,14 @@ class RunningCatalog:
                 )
             prepared = self._prepared(plan, catalog, replacing) if self.opened else None
             self._settle(otherwise)
-            change = Change(catalog=list(replacing.entries), widened=dict(replacing.widened))
+            change = Change(catalog=list(replacing.entries), widened=dict(replacing.widened), streams=begins)
             if prepared is not None:
                 columns = self._columns(catalog, replacing)
                 self._run(prepared, replace(change, columns=columns, logs=self._emptied(replacing)))
             else:
                 self.home.commit(change)
+            for name, fields in begins.items():
+                streams[name].moved(supplies[name], fields)
             for name, running in streams.items():
                 # A new query starts with what arrives from now on: nothing it wants may be left out any more.
                 running.need(needs[name], read_by.get(name, ()))
@@ -356,7 +364,7 @@ class RunningCatalog:
         }
 
     def _prepared(self, plan: Plan, catalog: Catalog, replacing: Replacement) -> PreparedUnits:
-        if replacing.logs or replacing.altered:
+        if replacing.logs or replacing.altered or replacing.moved:
             self.dispatcher.admit_handed()
         failed = {log for unit in self.dispatcher.running.units for log in unit.failed}
         anew = {*replacing.anew, *(failed & replacing.logs)}

@@ -113,6 +113,11 @@ class ReplacedStatement:
     after: Statement
     span: TextSpan
 
+    @property
+    def only_moves(self) -> bool:
+        """Is it a stream that comes from elsewhere, and else is what it was? Then nothing else changes."""
+        return isinstance(self.after, Stream) and changed_parts(self.before, self.after) == ["source"]
+
 
 def key_of(statement: Statement) -> Key:
     """The kind and name under which a declaration is in force."""
@@ -216,10 +221,10 @@ class KeptStatements:
             if not parts:
                 same[key] = _standing(known, before, now, text)
                 _keep(before, now, catalog)
-            elif position in bound.replacing and not (
-                isinstance(statement, Stream) and statement.name in self.logs
+            elif position in bound.replacing and self._may_be(
+                one := ReplacedStatement(before, statement, span)
             ):
-                replaced.append(ReplacedStatement(before, statement, span))
+                replaced.append(one)
             elif problem := self._refused(before, parts, known["text"], kept):
                 problems.append(Diagnostic(problem[0], span, problem[1]))
         if problems:
@@ -228,6 +233,10 @@ class KeptStatements:
             why = "DROP and OR REPLACE cannot take effect together"
             raise EslError(bound.source, [Diagnostic(why, replaced[0].span, "run them one after another")])
         return catalog, same, replaced
+
+    def _may_be(self, one: ReplacedStatement) -> bool:
+        """May a statement be replaced so? The rows of a stream from outside stay what they are."""
+        return one.only_moves or not (isinstance(one.after, Stream) and one.after.name in self.logs)
 
     def _taken(self, statement: Statement) -> tuple[str, str] | None:
         """What is wrong with a query under whose name a stream that the script does not have keeps rows."""
@@ -255,7 +264,9 @@ class KeptStatements:
             )
             if isinstance(before, Stream):
                 return message, (
-                    "give the new stream another name, and read both with UNION ALL; "
+                    f"write CREATE OR REPLACE STREAM {quoted(name)}, which reads on from the new source"
+                    if parts == ["source"]
+                    else "give the new stream another name, and read both with UNION ALL; "
                     "columns are added with ALTER STREAM … ADD COLUMN"
                 )
             if isinstance(before, Classifier):
