@@ -147,13 +147,14 @@ def test_a_stream_that_has_ended_is_over(tmp_path: Path) -> None:
             mill.execute(f"CREATE OR REPLACE STREAM s {COLUMNS} {write(tmp_path, 'new', 2)}")
 
 
-def test_the_hint_works_when_followed(tmp_path: Path) -> None:
+def test_the_hint_of_a_changed_script_works_when_followed(tmp_path: Path) -> None:
     old, new = write(tmp_path, "old", 1, 2, 3), write(tmp_path, "new", 4, 5)
     with mill_in(tmp_path) as mill:
         mill.execute(f"CREATE STREAM s {COLUMNS} {old}; {TOTAL}")
         read(mill)
+    with mill_in(tmp_path) as mill:
         with pytest.raises(EslError, match="write CREATE OR REPLACE STREAM s, which reads on"):
-            mill.execute(f"CREATE STREAM s {COLUMNS} {new}")
-        mill.execute(f"CREATE OR REPLACE STREAM s {COLUMNS} {new}")
+            mill.execute(f"CREATE STREAM s {COLUMNS} {new}; {TOTAL}")
+        mill.execute(f"CREATE OR REPLACE STREAM s {COLUMNS} {new}; {TOTAL}")
         mill.drain()
         assert rows(mill) == ALL
