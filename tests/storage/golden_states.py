@@ -124,6 +124,11 @@ def main() -> None:
     _keep("running-figures", {"sum": RunningSum(*np.arange(6).reshape(3, 2)), "distinct": _met()})
     # Groups over a changelog have been kept by rows before.
     _keep("retracting-groups", _states_of("changelogs/retractions")[2])
+    # What was told, and first rows, have been one table before.
+    _keep("told-by-number", _states_of("changelogs/groups")[0] | _states_of("changelogs/retractions")[2])
+    for case in ("first_rows", "deduplication"):
+        for unit, states in _states_of(f"changelogs/{case}").items():
+            _keep(f"{case}-by-number-{unit}", states)
     _keep("by-hand", _by_hand())
     _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from slicemill.columns.numbered import GrowingRows
+from slicemill.columns.pieces import together
 from slicemill.storage.codec import register
 
 Numbers: TypeAlias = NDArray[np.int32]
@@ -156,7 +158,7 @@ class Keys:
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
-        self._columns: list[pa.ChunkedArray] | None = None
+        self._rows = GrowingRows()  # of key columns, none where there are no columns
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -176,26 +178,26 @@ class Keys:
                     numbers[value] = len(numbers)
             known_or_none = list(map(numbers.get, keys.values))
         found = np.array(known_or_none, np.int32)
-        known = len(self._columns[0]) if self._columns else 0
-        if self._columns is None or (columns and known < len(numbers)):
-            new = keys.rows[found >= known]
-            added = [shown(_chunked(column).take(pa.array(new))) for column in columns]
-            old = self._columns or [column.slice(0, 0) for column in added]
-            self._columns = [
-                pa.chunked_array([*before.chunks, *after.chunks], before.type)
-                for before, after in zip(old, added, strict=True)
-            ]
+        if columns and (self._rows.rows < len(numbers) or not self._rows.pieces):
+            new = pa.array(keys.rows[found >= self._rows.rows])
+            added = [shown(_chunked(column).take(new)) for column in columns]
+            self._rows.add(pa.table(added, names=[str(place) for place in range(len(added))]))
         return found[keys.codes] if len(found) else np.zeros(len(keys.codes), np.int32)
 
     def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
         """The key columns for these numbers."""
-        columns = [column.combine_chunks() for column in self._columns or []]
-        self._columns = [pa.chunked_array([column], column.type) for column in columns]
-        return [column.take(pa.array(numbers)) for column in columns]
+        if not self._rows.pieces:
+            return []
+        return [whole(column) for column in self._rows.at(numbers).columns]
 
     def plain(self) -> dict[str, Any]:
         """What is stored of keys: their columns. Without any there is one key, once a row was met."""
-        return {"columns": self._columns, "count": len(self._numbers)}
+        return {"columns": self._columns(), "count": len(self._numbers)}
+
+    def _columns(self) -> list[pa.ChunkedArray] | None:
+        if self._rows.pieces:
+            return list(together([piece.table for piece in self._rows.pieces]).columns)
+        return [] if self._numbers else None
 
     @staticmethod
     def restored(columns: Sequence[Column] | None, count: int = 0) -> Keys:
@@ -210,9 +212,7 @@ class Keys:
         """Forget keys that nobody needs; the new number of each old one, -1 for a forgotten one."""
         renumbered = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int32)
         self._numbers = {key: int(renumbered[n]) for key, n in self._numbers.items() if alive[n]}
-        if self._columns is not None:
-            mask = pa.array(alive)
-            self._columns = [column.filter(mask) for column in self._columns]
+        self._rows = self._rows.only(np.flatnonzero(alive))
         return renumbered
 
 

@@ -21,7 +21,7 @@ from slicemill.operators.group_changes.step import group_changes
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.plan.build import build_graph
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
-from slicemill.storage.codec import decode, encode
+from support.stored import stored
 
 # A group and a value; what happens is that a row comes, or that one of those there leaves or becomes another.
 Pair: TypeAlias = tuple[int | None, int | None]
@@ -98,8 +98,7 @@ def step_of(context: StepContext, state: object | None = None) -> RetractingGrou
 
 def restored(step: RetractingGroupsStep, context: StepContext) -> RetractingGroupsStep:
     """The step as it is behind a checkpoint."""
-    encoded = encode(step.state)
-    return step_of(context, decode(encoded.tree, encoded.buffers()))
+    return step_of(context, stored(step.state))
 
 
 pairs = st.tuples(
@@ -160,8 +159,7 @@ def test_rows_of_an_older_state_go_on_as_rows() -> None:
     before = row_step(changing_groups(operator, context), context)
     names = tuple(context.schemas[0].names)
     before.run([table_of([[("insert", (1, 5))]], names, 0)], [2**62])
-    encoded = encode(before.state)
-    state = decode(encoded.tree, encoded.buffers())
+    state = stored(before.state)
     made = group_changes(
         operator, StepContext(context.node, context.graph, context.catalog, context.tables, state)
     )

@@ -19,7 +19,7 @@ from slicemill.operators.group_changes.step import GroupChangesState, GroupChang
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.plan.build import build_graph
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
-from slicemill.storage.codec import decode, encode
+from support.stored import stored
 
 Given: TypeAlias = list[tuple[int | None, int | None, int | None, str | None]]
 
@@ -83,8 +83,7 @@ def told_by(step: GroupChangesStep | RowStep, table: pa.Table) -> list[tuple[Any
 
 def restored(step: GroupChangesStep, context: StepContext) -> GroupChangesStep:
     """The step as it is behind a checkpoint."""
-    encoded = encode(step.state)
-    state = decode(encoded.tree, encoded.buffers())
+    state = stored(step.state)
     assert isinstance(state, GroupChangesState) and isinstance(context.node.operator, GroupChanges)
     made = StepContext(context.node, context.graph, context.catalog, context.tables, state)
     return GroupChangesStep(context.node.operator, made)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slicemill.columns.keys import Keys
 from slicemill.esl import bind
 from slicemill.operators.context import StepContext
 from slicemill.operators.row_step import RowStep, row_step
@@ -17,7 +19,8 @@ from slicemill.operators.topn.several import SeveralRowsState, SeveralRowsStep
 from slicemill.operators.topn.spec import TopN
 from slicemill.plan.build import build_graph
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
-from slicemill.storage.codec import decode, encode
+from slicemill.storage.codec.registry import codec_of
+from support.stored import stored
 
 Given: TypeAlias = list[tuple[int | None, float | None, str | None]]
 
@@ -94,8 +97,7 @@ def test_changes_are_those_of_the_row_form(
 
 def restored(step: SeveralRowsStep, operator: TopN, context: StepContext) -> SeveralRowsStep:
     """The step as it is behind a checkpoint."""
-    encoded = encode(step.state)
-    state = decode(encoded.tree, encoded.buffers())
+    state = stored(step.state)
     assert isinstance(state, SeveralRowsState)
     return SeveralRowsStep(
         operator, StepContext(context.node, context.graph, context.catalog, context.tables, state)
@@ -108,8 +110,24 @@ def test_no_more_rows_are_kept_than_are_among_the_first(query: str) -> None:
     operator = context.node.operator
     assert isinstance(operator, TopN)
     step, names = SeveralRowsStep(operator, context), tuple(context.schemas[0].names)
-    for first in range(0, 1_000, 100):
+    for first in range(0, 4_000, 100):
         rows: Given = [(number % 5, float(number * 7 % 101), "a") for number in range(first, first + 100)]
         step.run([table_of(rows, names, first)], [2**62])
-    assert step.state.rows is not None and step.state.rows.num_rows == len(step.state.of) == 15
-    assert set(step.state.rows.column("v").to_pylist()) <= {100.0, 99.0, 98.0}
+        step = restored(step, operator, context) if first % 1_000 == 0 else step
+    state = step.state
+    assert state.used == 15 and state.added.rows <= 15 + 1_024 + 100
+    places, _ = state.chains(np.arange(5))
+    assert set(state.added.at(places).column("v").to_pylist()) <= {100.0, 99.0, 98.0}
+
+
+def test_a_state_of_the_first_version_goes_on() -> None:
+    rows = pa.table({"v": [3, 9, 7, 5]})
+    of = np.array([2, 0, 2, 0], np.int32)
+    keys = Keys.restored([pa.array(["a", "b", "c"])])
+    codec = codec_of(SeveralRowsState)
+    assert codec is not None
+    state = codec.new()
+    codec.fill(state, codec.upgraded({"keys": keys, "rows": rows, "of": of}, 1))
+    places, partitions = state.chains(np.arange(3))
+    assert state.added.at(places).column("v").to_pylist() == [9, 5, 3, 7]
+    assert partitions.tolist() == [0, 0, 2, 2] and state.used == 4

@@ -31,13 +31,13 @@ from slicemill.columns.changes import (
 )
 from slicemill.columns.intervals import last_of_each
 from slicemill.columns.keys import Keys, distinct_keys
+from slicemill.columns.numbered import RowsByNumber, grown
 from slicemill.operators.context import StepContext
 from slicemill.operators.group_changes.running import (
     Figures,
     GroupedRows,
     Mask,
     RetractableFigure,
-    longer,
     retractable_figure,
 )
 from slicemill.operators.group_changes.spec import GroupChanges
@@ -48,7 +48,11 @@ from slicemill.storage.codec import stored_as
 _FORGOTTEN = 1_000  # so many groups without rows at least are forgotten together
 
 
-@stored_as("group_changes.retracting", version=1)
+@stored_as(
+    "group_changes.retracting",
+    version=2,
+    upgrade={1: lambda plain: {**plain, "told": RowsByNumber.of_all(plain["told"])}},
+)
 @dataclass(slots=True)
 class RetractingGroupsState:
     """Groups; by their numbers how many rows they have, and what was told last; figures of calls."""
@@ -56,7 +60,7 @@ class RetractingGroupsState:
     figures: list[RetractableFigure]
     keys: Keys = field(default_factory=Keys)
     rows: Figures = field(default_factory=lambda: np.zeros(0, np.int64))
-    told: pa.Table | None = None
+    told: RowsByNumber = field(default_factory=RowsByNumber)
     next_seq: int = 0
 
 
@@ -85,28 +89,31 @@ class RetractingGroupsStep:
         tells[halves] = numbered[halves] != numbered[halves + 1]
         signs = np.where(adds(ops), np.int64(1), np.int64(-1))
         rows = GroupedRows.of(numbered, len(state.keys) or 1, signs, tells)
-        sizes_before = longer(state.rows, rows.count)
-        sizes, state.rows = rows.counted(np.ones(len(ops), np.bool_), sizes_before)
+        state.rows = grown(state.rows, rows.count)
+        sizes_before = state.rows[rows.touched]
+        sizes = rows.counted(np.ones(len(ops), np.bool_), state.rows)
         values = [
             figure.run(rows, given, call)
             for figure, given, call in zip(state.figures, arguments, self._calls, strict=True)
         ]
         now = pa.table([*state.keys.values(numbered), *values], names=self._names)
-        known = 0 if state.told is None else state.told.num_rows
-        told = now if state.told is None else pa.concat_tables([state.told, now])
+        state.told.reach(rows.count)
+        places = state.told.places[rows.touched]
+        known = places >= 0
+        told = state.told.added.behind(places[known], now)
+        kept = int(np.count_nonzero(known))
         # The changes that are told, by group: where what was told before them is, and whether there was any.
-        order = rows.order[tells[rows.order]]
-        groups = numbered[order]
+        is_told = tells[rows.order]
+        order, groups = rows.order[is_told], rows.groups[is_told]
         first = np.ones(len(order), np.bool_)
         first[1:] = groups[1:] != groups[:-1]
-        before = np.where(first, groups, known + np.roll(order, 1))
+        before = np.where(first, (np.cumsum(known) - 1)[groups], kept + np.roll(order, 1))
         is_ = sizes[order] > 0 if self._grouped else np.ones(len(order), np.bool_)
-        there = sizes_before[groups] > 0 if self._grouped else groups < known
+        there = sizes_before[groups] > 0 if self._grouped else known[groups]
         was = np.where(first, there, np.roll(is_, 1))
-        made = self._changes(table, ops, told.combine_chunks(), order, before, known + order, was, is_)
-        latest, last = np.arange(rows.count), last_of_each(groups)
-        latest[groups[last]] = known + order[last]
-        state.told = told.take(pa.array(latest)).combine_chunks()
+        made = self._changes(table, ops, told.combine_chunks(), order, before, kept + order, was, is_)
+        last = last_of_each(groups)
+        state.told.replace(rows.touched[groups[last]], now.take(pa.array(order[last])))
         self._forget()
         return made, complete[0]
 
@@ -147,9 +154,9 @@ class RetractingGroupsStep:
         alive = state.rows > 0
         dead = len(alive) - int(np.count_nonzero(alive))
         if self._grouped and dead >= max(_FORGOTTEN, len(alive) // 2):
-            assert state.told is not None, "what was told is kept in each run"
             state.keys.keep(alive)
-            state.rows, state.told = state.rows[alive], state.told.filter(pa.array(alive))
+            state.told.keep(alive)
+            state.rows = state.rows[alive]
             for figure in state.figures:
                 figure.keep(alive)
 

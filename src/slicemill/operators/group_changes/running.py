@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from slicemill.aggregate.columns import bigints, doubles, known, whole_numbers
 from slicemill.aggregate.definition import declared
-from slicemill.columns.intervals import by_partition, running
+from slicemill.columns.intervals import by_partition, last_of_each, running
 from slicemill.columns.keys import Keys, distinct_keys, first_rows
+from slicemill.columns.numbered import grown, touched
 from slicemill.esl.types.expression import Case, ColumnRef, Expr, Literal
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import NULL, Kind
@@ -42,16 +43,18 @@ _LOW_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """The rows of a run, each with the number of its group; `order` and `groups` are of rows by group.
+    """The rows of a run, each with the number of its group, of so many that there are.
 
+    `touched` are the groups that have rows; `order` and `groups` are of rows by group, as places among these.
     `signs` are 1 for rows that come and -1 for rows that leave; `tells` are the rows after which somebody
     asks. Without them all rows come, and all are asked for.
     """
 
     numbered: Numbers
+    count: int
+    touched: Figures
     order: Figures
     groups: Numbers
-    count: int
     signs: Figures | None = None
     tells: Mask | None = None
 
@@ -59,8 +62,9 @@ class GroupedRows:
     def of(
         numbered: Numbers, count: int, signs: Figures | None = None, tells: Mask | None = None
     ) -> GroupedRows:
-        order, groups, _ = by_partition(numbered, count)
-        return GroupedRows(numbered, order, groups, count, signs, tells)
+        distinct, local = touched(numbered)
+        order, groups, _ = by_partition(local, len(distinct))
+        return GroupedRows(numbered, count, distinct, order, groups, signs, tells)
 
     def in_rows(self, figures: Figures) -> Figures:
         """Figures of rows by group, as rows came."""
@@ -68,22 +72,17 @@ class GroupedRows:
         found[self.order] = figures
         return found
 
-    def counted(self, chosen: Mask, before: Figures) -> tuple[Figures, Figures]:
-        """How many chosen rows each row's group has up to it, and each group in the end."""
+    def counted(self, chosen: Mask, kept: Figures) -> Figures:
+        """How many chosen rows each row's group has up to it; `kept` is what it had before, and has after."""
         signs = chosen if self.signs is None else np.where(chosen, self.signs, 0)
-        found = running(self.groups, signs[self.order], before)
-        return self.in_rows(found), self.last(found, before)
+        found = running(self.groups, signs[self.order], kept[self.touched])
+        self.keep_last(found, kept)
+        return self.in_rows(found)
 
-    def last(self, figures: Figures, before: Figures) -> Figures:
-        """Of figures of rows by group the last of each group; what it was before, of one without rows."""
-        after = before.copy()
-        after[self.groups] = figures  # of a group's rows the last is written last
-        return after
-
-
-def longer(figures: Figures, count: int, first: int = 0) -> Figures:
-    """Figures of so many groups: new ones begin with the same."""
-    return np.concatenate([figures, np.full(count - len(figures), first, np.int64)])
+    def keep_last(self, figures: Figures, kept: Figures) -> None:
+        """Keep of figures of rows by group the last of each group."""
+        last = last_of_each(self.groups)
+        kept[self.touched] = figures[last]
 
 
 def _nothing() -> Figures:
@@ -110,8 +109,8 @@ class RunningCount:
     counts: Figures = field(default_factory=_nothing)
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:  # noqa: ARG002
-        found, self.counts = rows.counted(_all_known(rows, arguments), longer(self.counts, rows.count))
-        return bigints(found)
+        self.counts = grown(self.counts, rows.count)
+        return bigints(rows.counted(_all_known(rows, arguments), self.counts))
 
     def keep(self, alive: Mask) -> None:
         self.counts = self.counts[alive]
@@ -151,8 +150,8 @@ class RunningDistinct:
         begins = np.zeros(len(rows.numbered), np.bool_)
         begins[chosen[first[new]]] = True
         self._meet(np.sort(pairs[new]))
-        found, self.counts = rows.counted(begins, longer(self.counts, rows.count))
-        return bigints(found)
+        self.counts = grown(self.counts, rows.count)
+        return bigints(rows.counted(begins, self.counts))
 
     def _meet(self, pairs: Figures) -> None:
         if not len(pairs):
@@ -187,11 +186,14 @@ class RunningSum:
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:
         chosen = _all_known(rows, arguments)
-        counts, self.counts = rows.counted(chosen, longer(self.counts, rows.count))
+        self.counts, self.upper, self.lower = (
+            grown(kept, rows.count) for kept in (self.counts, self.upper, self.lower)
+        )
+        counts = rows.counted(chosen, self.counts)
         values = np.where(chosen, whole_numbers(arguments[0]), 0)
         signs = 1 if rows.signs is None else rows.signs
-        upper, self.upper = _summed(rows, signs * (values >> _LOW_BITS), self.upper)
-        lower, self.lower = _summed(rows, signs * (values & (2**_LOW_BITS - 1)), self.lower)
+        upper = _summed(rows, signs * (values >> _LOW_BITS), self.upper)
+        lower = _summed(rows, signs * (values & (2**_LOW_BITS - 1)), self.lower)
         upper, lower = upper + (lower >> _LOW_BITS), lower & (2**_LOW_BITS - 1)
         valid = counts > 0
         wide = (upper < -(2**31)) | (upper >= 2**31)
@@ -214,11 +216,11 @@ class RunningSum:
         self.counts, self.upper, self.lower = self.counts[alive], self.upper[alive], self.lower[alive]
 
 
-def _summed(rows: GroupedRows, values: Figures, before: Figures) -> tuple[Figures, Figures]:
-    """The running sums of rows, and those of groups in the end."""
-    before = longer(before, rows.count)
-    sums = running_sums(rows.groups, values[rows.order], before)
-    return rows.in_rows(sums), rows.last(sums, before)
+def _summed(rows: GroupedRows, values: Figures, kept: Figures) -> Figures:
+    """The running sums of rows, with what is kept of their groups, and kept from now on."""
+    sums = running_sums(rows.groups, values[rows.order], kept[rows.touched])
+    rows.keep_last(sums, kept)
+    return rows.in_rows(sums)
 
 
 @kernel
@@ -248,11 +250,11 @@ class RunningExtreme:
         greatest = call.name.lower() == "max"
         beyond = -(2**63) if greatest else 2**63 - 1
         chosen = _all_known(rows, arguments)
-        counts, self.counts = rows.counted(chosen, longer(self.counts, rows.count))
+        self.counts, self.best = grown(self.counts, rows.count), grown(self.best, rows.count, beyond)
+        counts = rows.counted(chosen, self.counts)
         values = np.where(chosen, whole_numbers(arguments[0]), beyond)
-        before = longer(self.best, rows.count, beyond)
-        found = running_extremes(rows.groups, values[rows.order], before, greatest)
-        self.best = rows.last(found, before)
+        found = running_extremes(rows.groups, values[rows.order], self.best[rows.touched], greatest)
+        rows.keep_last(found, self.best)
         valid, kind = counts > 0, arrow_type(call.columns[0].type)
         width = np.int32 if kind.bit_width == 32 else np.int64
         return fixed_width(rows.in_rows(found).astype(width), None if valid.all() else valid, kind)

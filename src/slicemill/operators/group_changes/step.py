@@ -16,6 +16,7 @@ import pyarrow as pa
 from slicemill.columns.changes import INSERT, UPDATE_AFTER, UPDATE_BEFORE, with_ops, without_unchanged
 from slicemill.columns.intervals import last_of_each
 from slicemill.columns.keys import Keys, Numbers, distinct_keys
+from slicemill.columns.numbered import RowsByNumber
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.operators.context import StepContext
@@ -39,18 +40,24 @@ from slicemill.storage.codec import stored_as
 _SYSTEM = (TS, SEQ, ARRIVAL)
 
 
-@stored_as("group_changes", version=2, upgrade={1: lambda plain: {**plain, "keys": None, "figures": None}})
+_UPGRADES = {
+    1: lambda plain: {**plain, "keys": None, "figures": None},
+    2: lambda plain: {**plain, "told": RowsByNumber.of_all(plain["told"])},
+}
+
+
+@stored_as("group_changes", version=3, upgrade=_UPGRADES)
 @dataclass(slots=True)
 class GroupChangesState:
     """Groups; what figures and windows keep; and what was told last of each group, by its number.
 
-    Its first version had all in windows, and the groups there.
+    Its first version had all in windows, and the groups there; its second one table of what was told.
     """
 
     keys: Keys | None = None
     figures: list[RunningFigure | None] | None = None  # of each call that has one
     windows: WindowState | None = None
-    told: pa.Table | None = field(default=None)
+    told: RowsByNumber = field(default_factory=RowsByNumber)
 
 
 class GroupChangesStep:
@@ -126,24 +133,21 @@ class GroupChangesStep:
             else:
                 found[call.columns[0].name] = figure.run(rows, columns, call)
         values = pa.table({name: found[name] for name in self._value_names}).combine_chunks()
-        known = 0 if self.state.told is None else self.state.told.num_rows
-        told = values if self.state.told is None else pa.concat_tables([self.state.told, values])
-        order, partitions = rows.order, rows.groups
+        told = self.state.told
+        told.reach(rows.count)
+        places = told.places[rows.touched]
+        known = places >= 0
+        both = told.added.behind(places[known], values)
+        kept = int(np.count_nonzero(known))
+        order, groups = rows.order, rows.groups
         first = np.ones(len(order), np.bool_)
-        first[1:] = partitions[1:] != partitions[:-1]
-        # By row, where the values before it are among what was told.
-        places = np.arange(len(order))
+        first[1:] = groups[1:] != groups[:-1]
+        # By row, where the values before it are among what was told, and what is told now behind that.
+        was = np.where(known, np.cumsum(known) - 1, -1)
         source = np.empty(len(order), np.int64)
-        source[order] = np.where(
-            ~first,
-            known + order[places - 1],
-            np.where(partitions < known, partitions, -1),
-        )
-        made = self._told(table, told, source, known, keys.values(numbered))
-        latest = np.arange(len(keys) or 1)
-        last = last_of_each(partitions)
-        latest[partitions[last]] = known + order[last]
-        self.state.told = told.take(pa.array(latest)).combine_chunks()
+        source[order] = np.where(first, was[groups], kept + np.roll(order, 1))
+        made = self._told(table, both, source, kept, keys.values(numbered))
+        told.replace(rows.touched, values.take(pa.array(order[last_of_each(groups)])))
         return made.cast(self._schema), until
 
     def _told(

@@ -18,10 +18,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.changes import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, with_ops, without_unchanged
-from slicemill.columns.intervals import by_partition
+from slicemill.columns.intervals import by_partition, last_of_each
 from slicemill.columns.keys import Keys
+from slicemill.columns.numbered import GrowingRows, grown, mostly_gone, touched
 from slicemill.columns.order import Numbering
-from slicemill.columns.pieces import together
 from slicemill.columns.ranking import order_codes, ordered_by
 from slicemill.machine_code.kernel import kernel
 from slicemill.operators.context import StepContext
@@ -35,6 +35,10 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 Numbers = NDArray[np.int32]
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+
+def _no_places() -> Places:
+    return np.zeros(0, np.int64)
 
 
 @kernel
@@ -111,14 +115,78 @@ def tell_changes(
     return cause, before, after, place, stay[: stays + count]
 
 
-@stored_as("top.several", version=1)
+@kernel
+def chained(heads: Places, following: Places) -> tuple[Places, Numbers]:
+    """The places of chains from their heads on, -1 for none, and the chain that each is of."""
+    count = 0
+    for head in heads:
+        at = head
+        while at >= 0:
+            count += 1
+            at = following[at]
+    places, chains = np.empty(count, np.int64), np.empty(count, np.int32)
+    count = 0
+    for chain in range(len(heads)):
+        at = heads[chain]
+        while at >= 0:
+            places[count], chains[count] = at, chain
+            count += 1
+            at = following[at]
+    return places, chains
+
+
+@stored_as("top.several", version=2, upgrade={1: lambda plain: _chained_by_partition(**plain)})
 @dataclass(slots=True)
 class SeveralRowsState:
-    """The partitions; their first rows, each partition's in order; and the number of each row's partition."""
+    """The partitions, and their first rows: where the first of each lies, and what follows each, -1 for none.
+
+    added   a1 b1 a2 a3       heads   a  b       following   a1 b1 a2 a3       a: a3, a1
+                                      3  1                   -1 -1 -1  0       b: b1
+    """
 
     keys: Keys = field(default_factory=Keys)
-    rows: pa.Table | None = None
-    of: Numbers = field(default_factory=lambda: np.zeros(0, np.int32))
+    added: GrowingRows = field(default_factory=GrowingRows)
+    heads: Places = field(default_factory=_no_places)
+    following: Places = field(default_factory=_no_places)
+    used: int = 0
+
+    def chains(self, numbers: Places) -> tuple[Places, Numbers]:
+        """The places of the first rows of some partitions, and the partition of each among these."""
+        self.heads = grown(self.heads, len(self.keys) or 1, -1)
+        return chained(self.heads[numbers], self.following)
+
+    def keep(self, numbers: Places, places: Places, chains: Numbers) -> None:
+        """Let partitions have these first rows; each has some."""
+        self.following = grown(self.following, self.added.rows, -1)
+        last = last_of_each(chains)
+        self.following[places] = np.where(last, -1, np.roll(places, -1))
+        self.heads[numbers] = places[np.roll(last, 1)]
+
+    def tidy(self) -> None:
+        """Forget rows that are not among the first any more."""
+        if not mostly_gone(self.added.rows, self.used):
+            return
+        stay = np.sort(chained(self.heads, self.following)[0])
+        self.added = self.added.only(stay)
+        self.following = _moved(self.following[stay], stay)
+        self.heads = _moved(self.heads, stay)
+
+
+def _moved(places: Places, stay: Places) -> Places:
+    """Where rows lie when no others are left."""
+    return np.where(places < 0, -1, np.searchsorted(stay, places))
+
+
+def _chained_by_partition(keys: Keys, rows: pa.Table | None, of: Numbers) -> dict[str, object]:
+    """The first version had all rows in one table, those of each partition in order."""
+    found = SeveralRowsState(keys)
+    if rows is not None and rows.num_rows:
+        order = np.argsort(of, kind="stable")
+        found.added.add(rows)
+        found.heads = grown(found.heads, len(keys) or 1, -1)
+        found.keep(np.unique(of).astype(np.int64), order, of[order])
+        found.used = len(order)
+    return {name: getattr(found, name) for name in SeveralRowsState.__slots__}
 
 
 class SeveralRowsStep:
@@ -142,17 +210,12 @@ class SeveralRowsStep:
             return self._schema.empty_table(), complete[0]
         numbered = self._groups.numbers(new, state.keys)
         # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
-        rows = pa.table([new.column(name) for name in self._names], names=self._names)
-        if state.rows is None:
-            state.rows = rows.slice(0, 0)
-        is_touched = np.zeros(len(state.keys) or 1, np.bool_)
-        is_touched[numbered] = True
-        touched = is_touched[state.of]
-        rows = together([state.rows.filter(pa.array(touched)), rows]).combine_chunks()
-        old = rows.num_rows - new.num_rows
-        of = np.concatenate([state.of[touched], numbered])
-        local = (np.cumsum(is_touched) - 1).astype(np.int32)
-        order, partitions, _ = by_partition(local[of], int(is_touched.sum()))
+        fresh = pa.table([new.column(name) for name in self._names], names=self._names)
+        distinct, local = touched(numbered)
+        places, chains = state.chains(distinct)
+        rows, old = state.added.behind(places, fresh).combine_chunks(), len(places)
+        of = np.concatenate([chains, local])
+        order, partitions, _ = by_partition(of, len(distinct))
         ranks = self._ranks(rows, old)[order]
         taken, counts = places_taken(partitions, ranks, self._limit)
         full = counts == self._limit
@@ -161,10 +224,14 @@ class SeveralRowsStep:
         cause, before, after, place, stay = tell_changes(
             partitions, taken, told, self._limit, self._shown is not None
         )
-        state.rows = together(
-            [state.rows.filter(pa.array(~touched)), rows.take(pa.array(order[stay]))]
-        ).combine_chunks()
-        state.of = np.concatenate([state.of[~touched], of[order[stay]]])
+        stays = order[stay]
+        comes = stays[stays >= old]
+        lies = np.empty(rows.num_rows, np.int64)
+        lies[:old], lies[comes] = places, state.added.rows + np.arange(len(comes))
+        state.added.add(rows.take(pa.array(comes)))
+        state.keep(distinct, lies[stays], of[stays])
+        state.used += len(stays) - old
+        state.tidy()
         arranged = np.argsort(order[cause], kind="stable")
         cause, place = order[cause][arranged] - old, place[arranged]
         return self._told(new, rows, order, cause, before[arranged], after[arranged], place), complete[0]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from slicemill.columns.changes import changes
 from slicemill.columns.intervals import by_partition, last_of_each, running
 from slicemill.columns.keys import Keys
-from slicemill.columns.pieces import together
+from slicemill.columns.numbered import RowsByNumber, grown, touched
 from slicemill.columns.ranking import order_codes, ordered_by
 from slicemill.operators.context import StepContext
 from slicemill.operators.partitioned import Columns, Partitioned
@@ -51,12 +51,12 @@ class FirstRowsStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table, state = tables[0].select(self._columns), self.state
         numbered = self._groups.numbers(table, state.keys)
-        count = len(state.keys) or 1
-        before = np.concatenate([state.rows, np.zeros(count - len(state.rows), np.int64)])
-        order, partitions, _ = by_partition(numbered, count)
+        distinct, local = touched(numbered)
+        state.rows = grown(state.rows, len(state.keys) or 1)
+        order, partitions, _ = by_partition(local, len(distinct))
         ranks = np.empty(len(order), np.int64)
-        ranks[order] = running(partitions, np.ones(len(order), np.bool_), before)
-        state.rows = before + np.bincount(numbered, minlength=count)
+        ranks[order] = running(partitions, np.ones(len(order), np.bool_), state.rows[distinct])
+        state.rows[distinct] += np.bincount(local, minlength=len(distinct))
         if self._shown is not None:
             table = table.append_column(self._shown, pa.array(ranks))
         return table.filter(pa.array(ranks <= self._limit)).cast(self._schema), complete[0]
@@ -65,13 +65,15 @@ class FirstRowsStep:
         return None
 
 
-@stored_as("top.best", version=1)
+@stored_as(
+    "top.best", version=2, upgrade={1: lambda plain: {**plain, "best": RowsByNumber.of_all(plain["best"])}}
+)
 @dataclass(slots=True)
 class BestRowsState:
     """The partitions, and by their numbers the row of each that comes first."""
 
     keys: Keys = field(default_factory=Keys)
-    best: pa.Table | None = None
+    best: RowsByNumber = field(default_factory=RowsByNumber)
 
 
 class BestRowsStep:
@@ -100,16 +102,13 @@ class BestRowsStep:
         if not new.num_rows:
             return self._schema.empty_table(), complete[0]
         numbered = self._groups.numbers(new, state.keys)
-        count = len(state.keys) or 1
-        touched, known = np.zeros(0, np.int64), 0
-        rows = new
-        if state.best is not None:
-            known = state.best.num_rows
-            touched = np.unique(numbered[numbered < known]).astype(np.int64)
-            rows = together([state.best.take(pa.array(touched)), new])
-        rows = rows.combine_chunks()
-        old = len(touched)
-        all_numbers = np.concatenate([touched.astype(np.int32), numbered])
+        distinct, local = touched(numbered)
+        state.best.reach(len(state.keys) or 1)
+        places = state.best.places[distinct]
+        known = np.flatnonzero(places >= 0)
+        rows = state.best.added.behind(places[known], new).combine_chunks()
+        old = len(known)
+        all_numbers = np.concatenate([known.astype(np.int32), local])
         codes = [
             order_codes(column, falls)
             for column, falls in zip(self._order.of(rows)[0], self._falls, strict=True)
@@ -117,32 +116,27 @@ class BestRowsStep:
         arrival = np.arange(rows.num_rows)
         rank = np.empty(rows.num_rows, np.int64)
         rank[ordered_by(codes, -arrival if self._latest_first else arrival)] = arrival
-        order, partitions, head = by_partition(all_numbers, count)
+        order, partitions, head = by_partition(all_numbers, len(distinct))
         lowered = rank[order] - partitions.astype(np.int64) * rows.num_rows
         best = np.ones(len(order), np.bool_)
         best[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]
-        places = np.arange(len(order))
+        sorted_places = np.arange(len(order))
         # The best before each row, if it has one: the last place up to the row before that was one.
-        latest = np.maximum.accumulate(np.where(best, places, 0))
+        latest = np.maximum.accumulate(np.where(best, sorted_places, 0))
         before = np.concatenate([np.zeros(1, np.int64), latest[:-1]])
-        was = places > head
+        was = sorted_places > head
         comes = best & (order >= old)
         source = order[comes]
         arranged = np.argsort(source)
         chosen, preceding = source[arranged], order[before[comes]][arranged]
         after = rows.take(pa.array(chosen))
         made = changes(_at(after, rows.take(pa.array(preceding))), after, was[comes][arranged], _all(chosen))
-        self._keep(rows, order[latest[last_of_each(partitions)]], partitions[last_of_each(partitions)], known)
+        best_rows = order[latest[last_of_each(partitions)]]
+        is_new = best_rows >= old
+        state.best.replace(distinct[is_new], rows.take(pa.array(best_rows[is_new])))
         if self._shown is not None:
             made = made.append_column(self._shown, pa.array(np.ones(made.num_rows, np.int64)))
         return made.cast(self._schema), complete[0]
-
-    def _keep(self, rows: pa.Table, best: NDArray[np.int64], of: NDArray[np.int32], known: int) -> None:
-        state = self.state
-        kept = rows if state.best is None else together([state.best, rows])
-        places = np.arange(len(state.keys) or 1)
-        places[of] = known + best
-        state.best = kept.take(pa.array(places)).combine_chunks()
 
     def due(self) -> int | None:
         return None

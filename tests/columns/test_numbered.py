@@ -1,0 +1,71 @@
+"""Figures and rows by number are those of a dictionary, whatever the runs that wrote them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slicemill.columns import numbered
+from slicemill.columns.numbered import GrowingRows, RowsByNumber, grown, touched
+from support.stored import stored
+
+runs = st.lists(st.dictionaries(st.integers(0, 12), st.integers(0, 99), min_size=1), max_size=12)
+
+
+@given(runs, st.data())
+def test_rows_by_number_are_those_of_a_dictionary(runs: list[dict[int, int]], data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbered, "_SMALL", data.draw(st.sampled_from([0, 4, 4_096])))
+        patch.setattr(numbered, "_STEP", data.draw(st.sampled_from([1, 2, 8])))
+        patch.setattr(numbered, "_MANY_GONE", data.draw(st.sampled_from([0, 3, 1_024])))
+        rows, expected, count = RowsByNumber(), dict[int, str](), 0
+        for run in runs:
+            count = max(count, *(number + 1 for number in run))
+            rows.reach(count)
+            rows.replace(np.array(list(run)), pa.table({"v": [f"of {value}" for value in run.values()]}))
+            expected |= {number: f"of {value}" for number, value in run.items()}
+            assert rows.added.rows - rows.used <= max(rows.used, numbered._MANY_GONE)
+            if data.draw(st.booleans()):
+                rows = stored(rows)
+            if data.draw(st.integers(0, 3)) == 0:
+                alive = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), np.bool_)
+                rows.keep(alive)
+                left = np.flatnonzero(alive).tolist()
+                expected = {new: expected[old] for new, old in enumerate(left) if old in expected}
+                count = len(left)
+        asked = np.array(
+            data.draw(st.lists(st.sampled_from(sorted(expected)), max_size=20)) if expected else []
+        )
+        found = rows.added.behind(rows.places[asked.astype(np.int64)], pa.table({"v": ["new"]}))
+        assert found.column("v").to_pylist() == [*(expected[number] for number in asked.tolist()), "new"]
+        assert [place >= 0 for place in rows.places] == [number in expected for number in range(count)]
+
+
+def test_pieces_stay_few_and_rows_in_their_places() -> None:
+    rows = GrowingRows()
+    for run in range(3_000):
+        rows.add(pa.table({"v": np.arange(10 * run, 10 * run + 10)}))
+    assert len(rows.pieces) <= 3
+    places = np.array([29_999, 0, 17, 17, 12_345])
+    assert rows.at(places).column("v").to_pylist() == places.tolist()
+
+
+def test_figures_that_grow_are_written_in_place_until_their_room_is_used_up() -> None:
+    figures, copies = np.zeros(0, np.int64), 0
+    for count in range(1, 10_000):
+        before = figures
+        figures = grown(figures, count, -1)
+        assert len(figures) == count and figures[-1] == -1
+        copies += not np.shares_memory(before, figures)
+        figures[-1] = count
+    assert figures.tolist() == list(range(1, 10_000))
+    assert copies < 20
+    assert grown(figures, 5) is figures
+
+
+def test_the_numbers_of_a_run_come_in_their_order() -> None:
+    numbers, rows = touched(np.array([7, 3, 7, 9], np.int32))
+    assert numbers.tolist() == [3, 7, 9] and rows.tolist() == [1, 0, 1, 2]
