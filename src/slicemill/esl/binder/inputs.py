@@ -11,7 +11,13 @@ from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.functions.elements import bind_elements, joined_elements
 from slicemill.esl.binder.functions.tables import returned_rows
-from slicemill.esl.binder.joins.kinds import check_kinds, check_table, kind_of_join, using_condition
+from slicemill.esl.binder.joins.kinds import (
+    check_kinds,
+    check_table,
+    kind_of_join,
+    merged_columns,
+    using_condition,
+)
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
@@ -79,9 +85,9 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
                 )
             aliases.add(made.input.alias.lower())
             if made.using:
-                before = [(one.input.alias, one.input.schema) for one in bound]
-                own = made.input
-                made = replace(made, on=using_condition(made.using, own.alias, own.schema, before))
+                before, own = [one.input for one in bound], made.input
+                merged = merged_columns([(one.using, one.input) for one in bound], before)
+                made = replace(made, on=using_condition(made.using, own.alias, own.schema, before, merged))
             bound.append(made)
     problems.raise_any()
     check_kinds([one.input for one in bound], node)
