@@ -83,6 +83,12 @@ class DrawnChain:
     steps: tuple[DrawnStep, ...]
     where: tuple[tuple[str, str, str], ...] = ()
 
+    slide: None = None
+
+    @property
+    def inputs(self) -> tuple[DrawnStep, ...]:
+        return self.steps
+
     @property
     def members(self) -> list[str]:
         return [step.alias for step in self.steps if step.kind not in _LEFT_ONLY]
@@ -126,7 +132,9 @@ class DrawnChain:
                     found.append((max(end, t + 1), alone))
             if step.kind in ("RIGHT", "FULL"):
                 known = step.window_us + _late_us(self.steps[:number])
-                nothing = dict.fromkeys(one.alias for one in self.steps[:number] if one.kind not in _LEFT_ONLY)
+                nothing = dict.fromkeys(
+                    one.alias for one in self.steps[:number] if one.kind not in _LEFT_ONLY
+                )
                 found += [
                     (ts + known, {**nothing, step.alias: row})
                     for place, (ts, row) in enumerate(others)
@@ -151,8 +159,10 @@ def _late_us(steps: Sequence[DrawnStep]) -> int:
         sure = [one for one in steps[last:number] if one.kind in ("INNER", "RIGHT")]
         waits = min(one.window_us for one in sure) if sure else max(one.window_us for one in before)
         by_kind = {"INNER": late, "RIGHT": late + step.window_us, "FULL": late + step.window_us}
-        late = by_kind.get(step.kind, 0) if step.kind in ("INNER", "RIGHT") else max(
-            late + 1, waits, by_kind.get(step.kind, 0)
+        late = (
+            by_kind.get(step.kind, 0)
+            if step.kind in ("INNER", "RIGHT")
+            else max(late + 1, waits, by_kind.get(step.kind, 0))
         )
     return late
 
@@ -162,7 +172,7 @@ def chains(draw: st.DrawFn) -> DrawnChain:
     """Three or four streams, at least two of them not by an inner join or one that is not the first join."""
     width = draw(st.sampled_from([3, 3, 3, 4]))
     relations = draw(st.lists(st.sampled_from(STREAMS), min_size=width, max_size=width))
-    windows = st.sampled_from([1, SECOND, 2 * SECOND, 3 * SECOND, 5 * SECOND])
+    windows = st.sampled_from([1, SECOND, 2 * SECOND, 3 * SECOND, 5 * SECOND, 5 * SECOND])
     same = draw(st.booleans())
     window = draw(windows)
     keyed = draw(st.booleans())
@@ -186,14 +196,19 @@ def chains(draw: st.DrawFn) -> DrawnChain:
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> Streams:
-    """Rows of all streams by time, with ties and NULLs; few keys, so that many meet."""
-    keys = st.sampled_from([0, 0, 1, 1, 2, None])
+def streams(draw: st.DrawFn, drawn: Sequence[DrawnChain]) -> Streams:
+    """Rows of the streams that chains read, by time, with ties and NULLs; few keys, so that many meet."""
+    keys = st.sampled_from([0, 0, 0, 1, 1, None])
     values = st.sampled_from([0, 1, 2, 3, 4, None])
-    gaps = st.sampled_from([0, 0, 1, 1, 2, 4])
+    gaps = st.sampled_from([0, 0, 0, 1, 1, 2, 4])
     found: Streams = {name: [] for name in STREAMS}
     now = 0
-    rows = st.lists(st.tuples(st.sampled_from(STREAMS), gaps, keys, values), max_size=26)
+    read = sorted({step.relation for chain in drawn for step in chain.steps})
+    rows = st.lists(
+        st.tuples(st.sampled_from(read), gaps, keys, values),
+        min_size=draw(st.sampled_from([0, 14])),
+        max_size=24,
+    )
     for number, (name, gap, key, value) in enumerate(draw(rows)):
         now += gap
         found[name].append((now * SECOND, (key, value, number, now * SECOND)))

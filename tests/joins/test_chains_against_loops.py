@@ -9,6 +9,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from joins.chained import DECLARED, SECOND, DrawnChain, Rows, Streams, chains, streams
+from joins.playing import Scene, chain_scenes
+from joins.playing import check as check_scene
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
@@ -71,9 +73,21 @@ def check(drawn: list[DrawnChain], given_: Streams, borders: list[int]) -> int:
     return sum(map(Counter.total, expected))
 
 
+@st.composite
+def given_chains(draw: st.DrawFn) -> tuple[list[DrawnChain], Streams]:
+    drawn = draw(st.lists(chains(), min_size=1, max_size=3))
+    return drawn, draw(streams(drawn))
+
+
 @settings(max_examples=40, deadline=None)
-@given(st.lists(chains(), min_size=1, max_size=3), streams(), st.lists(st.integers(0, 30), max_size=4))
+@given(given_chains(), st.lists(st.integers(0, 24), max_size=4))
 def test_chains_of_joins_give_what_nested_loops_give(
-    drawn: list[DrawnChain], given_: Streams, borders: list[int]
+    drawn: tuple[list[DrawnChain], Streams], borders: list[int]
 ) -> None:
-    event("results" if check(drawn, given_, borders) else "no results")
+    event("results" if check(*drawn, borders) else "no results")
+
+
+@settings(max_examples=12, deadline=None)
+@given(chain_scenes(cells=st.integers(1, 6)))
+def test_chains_of_joins_are_the_same_in_all_placements_and_over_crashes(scene: Scene) -> None:
+    check_scene(scene)

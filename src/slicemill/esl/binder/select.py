@@ -243,9 +243,7 @@ def _bind_conditions(
     return conjunction(tuple(parts)), finished
 
 
-def _scope_of_on(
-    scope: Scope, entries: list[BoundInput], inputs: list[QueryInput], place: int
-) -> Scope:
+def _scope_of_on(scope: Scope, entries: list[BoundInput], inputs: list[QueryInput], place: int) -> Scope:
     """Where streams are joined in turn, ON names what is joined so far."""
     if not joined_in_turn(inputs):
         return with_all(scope, inputs)

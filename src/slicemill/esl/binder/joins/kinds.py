@@ -73,7 +73,9 @@ def check_kinds(inputs: Sequence[QueryInput], node: exp.Select) -> None:
             continue
         keeps_own = entry.kind in (JoinKind.RIGHT, JoinKind.FULL)
         if inputs[0].finite or (keeps_own and any(other.finite for other in inputs[:place])):
-            raise Mistake(f"a {entry.kind.value} JOIN begins with a stream", span_of(node), "name the tables last")
+            raise Mistake(
+                f"a {entry.kind.value} JOIN begins with a stream", span_of(node), "name the tables last"
+            )
 
 
 def check_windows(inputs: Sequence[QueryInput], node: exp.Select, *, aggregates: bool) -> None:
