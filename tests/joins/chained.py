@@ -38,8 +38,11 @@ def _compared(left: int | None, right: int | None, test: Callable[[int, int], bo
     return left is not None and right is not None and test(left, right)
 
 
+def _same_k(members: Members, x: str, y: str) -> bool:
+    return _compared(_value(members, x, _K), _value(members, y, _K), lambda a, b: a == b)
+
+
 Condition: TypeAlias = Callable[[Members, str, str], bool]
-_same_k: Condition = lambda m, x, y: _compared(_value(m, x, _K), _value(m, y, _K), lambda a, b: a == b)
 # ON, of a stream that is there and the one that is joined.
 ON: dict[str, Condition] = {
     "{x}.k = {y}.k": _same_k,

@@ -201,7 +201,7 @@ def _play(stage: _Stage, whole: FinishedInput) -> None:
             stage.act(action)
         for number in ends:
             given, join = Counter(stage.drop(number)), scene.joins[number]
-            if isinstance(join, DrawnJoin) and join.slide is None or scene.lives[number].begin == 0:
+            if (isinstance(join, DrawnJoin) and join.slide is None) or scene.lives[number].begin == 0:
                 # What a query has given until it goes is part of what it would have given.
                 assert not given - whole.rows(join)
     stage.feed(scene.rows[fed:])

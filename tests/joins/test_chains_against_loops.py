@@ -1,4 +1,4 @@
-"""Outer, semi and anti joins of three and four streams: both engines against nested loops over the finished input."""
+"""Outer, semi and anti joins of three and four streams: both engines against nested loops."""
 
 from __future__ import annotations
 

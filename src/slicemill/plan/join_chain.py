@@ -1,13 +1,13 @@
 """FROM with three and more streams, not all of them joined by inner joins: one join after the other.
 
-    a ── LEFT ── LEFT ── …      a row that has been joined knows the times of its members (`a._ts`, `b._ts`):
-    b ────┘       │             until when it can be met (`_until`): the first of their windows that ends,
-    c ────────────┘             since when (`_since`): its newest member, less the window of the next stream
+    a ── LEFT ── LEFT ── …    a row that has been joined knows the times of its members (`a._ts`, `b._ts`):
+    b ────┘       │           until when it can be met (`_until`), the end of the first of their windows, and
+    c ────────────┘           since when (`_since`), its newest member less the window of the next stream
 
-Which rows meet is a matter of their members' timestamps alone: each two streams of a result are in each other's
-window, as in one join of all. So it does not matter when a joined row comes. One whose fate is told late, since
-it had to wait for the end of a window, meets rows that have been kept so much longer for it. Inner joins at the
-beginning stay one join of all their streams.
+Which rows meet is a matter of their members' timestamps alone: each two streams of a result are in each
+other's windows, as in one join of all. So it does not matter when a joined row comes. One whose fate is told
+late, since it had to wait for the end of a window, meets rows that have been kept so much longer for it.
+Inner joins at the beginning stay one join of all their streams.
 """
 
 from __future__ import annotations

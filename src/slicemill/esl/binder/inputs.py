@@ -16,6 +16,7 @@ from slicemill.esl.binder.joins.kinds import (
     check_table,
     kind_of_join,
     merged_columns,
+    seen,
     using_condition,
 )
 from slicemill.esl.binder.problems import Problems
@@ -85,8 +86,9 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
                 )
             aliases.add(made.input.alias.lower())
             if made.using:
-                before, own = [one.input for one in bound], made.input
-                merged = merged_columns([(one.using, one.input) for one in bound], before)
+                inputs, own = [one.input for one in bound], made.input
+                merged = merged_columns([(one.using, one.input) for one in bound], inputs)
+                before = [(one.alias, one.schema) for one in seen(inputs)]
                 made = replace(made, on=using_condition(made.using, own.alias, own.schema, before, merged))
             bound.append(made)
     problems.raise_any()

@@ -47,8 +47,8 @@ def with_windows(
     """Inputs with a window each, and WHERE without what these say.
 
     `times` are the columns that carry timestamps, with the place of their input. Written windows are made
-    shorter where conditions allow it, if they may be: aggregates range over them as they are written, and so do
-    outer joins of three and more streams.
+    shorter where conditions allow it, if they may be: aggregates range over them as they are written, and
+    outer joins of three and more streams take them so.
     """
     finished = list(inputs)
     streams = [place for place, entry in enumerate(inputs) if not entry.finite]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -48,26 +49,27 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
 
 
 def joined_in_turn(inputs: Sequence[QueryInput]) -> bool:
-    """Are there three and more streams, and not all joins inner ones? Then each ON belongs to its own join."""
+    """Are there three and more streams, not all by inner joins? Then each ON belongs to its own join."""
     streams = [entry for entry in inputs if not entry.finite]
     return len(streams) > 2 and any(entry.kind is not JoinKind.INNER for entry in streams)
 
 
 def named_in_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput]:
-    """What ON can name: where streams are joined in turn, those before it whose columns are there, and its own."""
+    """What ON can name: where streams are joined in turn, what is joined before it, and its own."""
     if not joined_in_turn(inputs):
         return inputs
     own = inputs[place]
-    before = [entry for entry in _seen(inputs[:place]) if own.finite or not entry.finite]
+    before = [entry for entry in seen(inputs[:place]) if own.finite or not entry.finite]
     return [*before, own]
 
 
-def _seen(inputs: Sequence[QueryInput]) -> list[QueryInput]:
+def seen(inputs: Sequence[QueryInput]) -> list[QueryInput]:
+    """Inputs whose columns are in the results."""
     return [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
 
 
 def check_kinds(inputs: Sequence[QueryInput], node: exp.Select) -> None:
-    """Joins that give unmatched rows begin with a stream; those that keep rows of a stream look up tables last."""
+    """Joins that give unmatched rows begin with a stream; tables are looked up behind RIGHT and FULL ones."""
     for place, entry in enumerate(inputs):
         if entry.finite or entry.kind is JoinKind.INNER:
             continue
@@ -92,7 +94,8 @@ def check_windows(inputs: Sequence[QueryInput], node: exp.Select, *, aggregates:
             raise Mistake(
                 f"EXPIRES AT goes with a {kind.value} JOIN of two streams, and FROM has {len(streams)}",
                 span_of(node),
-                "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; then FROM ab [RANGE …]",
+                "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; "
+                "then FROM ab [RANGE …]",
             )
         if window.frame is FrameUnit.ROWS or (endless and (in_turn or place in kind.judged)):
             raise Mistake(
@@ -113,15 +116,14 @@ def using_condition(
     using: Sequence[exp.Identifier],
     alias: str,
     schema: Schema,
-    inputs: Sequence[QueryInput],
-    merged: Mapping[str, MergedColumn],
+    before: Sequence[tuple[str, Schema]],
+    merged: Mapping[str, MergedColumn] = MappingProxyType({}),
 ) -> exp.Expression:
     """`USING (k)` as `before.k = alias.k`; the first relation before it that has the column.
 
     What an earlier USING has `merged` is compared as it is seen: behind a FULL JOIN, the value that is there.
     """
     parts: list[exp.Expression] = []
-    before = [(entry.alias, entry.schema) for entry in _seen(inputs)]
     for name in using:
         owner = next((other for other, columns in before if columns.find(name.name) is not None), None)
         if owner is None or schema.find(name.name) is None:
@@ -153,7 +155,7 @@ def merged_columns(
         for name in names:
             known = found.get(name.name.lower())
             if known is None:
-                owner = next(one.alias for one in _seen(before) if one.schema.find(name.name) is not None)
+                owner = next(one.alias for one in seen(before) if one.schema.find(name.name) is not None)
                 known = MergedColumn(owner, (owner,))
             values = {JoinKind.RIGHT: (entry.alias,), JoinKind.FULL: (*known.values, entry.alias)}
             found[name.name.lower()] = MergedColumn(known.owner, values.get(entry.kind, known.values))
@@ -162,7 +164,7 @@ def merged_columns(
 
 def visible(inputs: Sequence[QueryInput], merged: dict[str, MergedColumn]) -> Scope:
     """What the select list and WHERE can name: of a SEMI or ANTI JOIN, the first stream alone."""
-    relations = tuple((entry.alias, entry.schema.own) for entry in _seen(inputs))
+    relations = tuple((entry.alias, entry.schema.own) for entry in seen(inputs))
     return Scope(relations, qualified=len(inputs) > 1, merged=merged)
 
 

@@ -10,11 +10,11 @@ Groups over windows that slide are results that hold until the next ones come, o
     WHERE k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE]   →    SEMI JOIN (SELECT …) AS asked_1
                 GROUP BY k HAVING count(*) > 3)                         [RANGE 1 MINUTE] ON a.k = asked_1.k
 
-Rows of window functions that are asked for those of the same window are joined before windows get their lengths:
+Rows of window functions are asked for those of the same window, and joined before windows get their lengths:
 
-    FROM TUMBLE(a, …) AS L WHERE k IN (SELECT k FROM            SEMI JOIN TUMBLE(b, …) AS R ON L.k = R.k
-      TUMBLE(b, …) AS R WHERE L.window_start = R.window_start   →   AND L.window_start = R.window_start
-      AND L.window_end = R.window_end)                              AND L.window_end = R.window_end
+    FROM TUMBLE(a, …) AS L WHERE k IN (SELECT k FROM              FROM TUMBLE(a, …) AS L
+      TUMBLE(b, …) AS R WHERE L.window_start = R.window_start  →  SEMI JOIN TUMBLE(b, …) AS R
+      AND L.window_end = R.window_end)                            ON L.k = R.k AND L.window_start = …
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECONDS)    bid [RANGE 10 SECONDS SLIDE 10 SECONDS]
     GROUP BY window(ts, '10 seconds')                           the same
-    TUMBLE(…) AS L WHERE k IN (SELECT k FROM TUMBLE(…) AS R     L SEMI JOIN R ON L.k = R.k AND L.window_start = …
-      WHERE L.window_start = R.window_start AND …)
+    k IN (SELECT k FROM TUMBLE(…) AS R                          L SEMI JOIN TUMBLE(…) AS R ON L.k = R.k
+      WHERE L.window_start = R.window_start AND …)              AND L.window_start = R.window_start AND …
     count(*) FILTER (WHERE price > 9)                           count(CASE WHEN price > 9 THEN 1 END)
     lag(price) OVER (PARTITION BY item)                         first(price) OVER (… ROWS 1 PRECEDING), of two
     GROUP BY 1, total                                           the expressions that stand there
