@@ -10,6 +10,7 @@ from slicemill.esl.syntax.errors import EslError
 DECLARED = """
 CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts;
 CREATE STREAM tick (item int, price double, current_time timestamp) ORDER BY current_time;
+CREATE TABLE product (item int, other int);
 """
 CASES = [
     (
@@ -39,6 +40,23 @@ CASES = [
         "give it a window: a [RANGE 10 MINUTES], or add WINDOW 10 MINUTES at the end",
         "SELECT a.item FROM bid AS a LEFT JOIN bid AS b ON a.item = b.item LEFT JOIN tick AS c"
         " ON a.item = c.item WINDOW 10 MINUTES;",
+    ),
+    (
+        "SELECT a.item FROM bid [RANGE 1 MINUTE] AS a JOIN product AS p ON a.item = p.item LEFT JOIN bid"
+        " [RANGE 1 MINUTE] AS b ON p.other = b.item LEFT JOIN tick [RANGE 1 MINUTE] AS c ON a.item = c.item;",
+        "p is looked up behind the joins of streams",
+        "look it up in a stream of its own, CREATE STREAM s AS SELECT … JOIN p …, and join s",
+        "CREATE STREAM s AS SELECT a.item, p.other FROM bid AS a JOIN product AS p ON a.item = p.item;"
+        " SELECT s.item FROM s [RANGE 1 MINUTE] LEFT JOIN bid [RANGE 1 MINUTE] AS b ON s.other = b.item"
+        " LEFT JOIN tick [RANGE 1 MINUTE] AS c ON s.item = c.item;",
+    ),
+    (
+        "SELECT a.item FROM bid [RANGE 1 MINUTE] AS a LEFT JOIN bid [RANGE 1 MINUTE] AS b ON c.item = b.item"
+        " LEFT JOIN tick [RANGE 1 MINUTE] AS c ON a.item = c.item;",
+        "c stands behind the join that reads it",
+        "name c before b in FROM",
+        "SELECT a.item FROM bid [RANGE 1 MINUTE] AS a LEFT JOIN tick [RANGE 1 MINUTE] AS c ON a.item = c.item"
+        " LEFT JOIN bid [RANGE 1 MINUTE] AS b ON c.item = b.item;",
     ),
     (
         "SELECT a.item FROM bid [EXPIRES AT ts] AS a LEFT JOIN bid [RANGE 1 MINUTE] AS b ON a.item = b.item"

@@ -199,6 +199,22 @@ def chains(draw: st.DrawFn) -> DrawnChain:
 
 
 @st.composite
+def chain_sets(draw: st.DrawFn) -> list[DrawnChain]:
+    """Up to three chains, of which some begin alike, or differ in windows and in what comes behind alone."""
+    found = [draw(chains())]
+    for _ in range(draw(st.integers(0, 2))):
+        fresh, base = draw(chains()), draw(st.sampled_from(found))
+        change = draw(st.sampled_from(["fresh", "last", "last", "windows", "none"]))
+        if change == "last":
+            steps = (*base.steps[:-1], replace(base.steps[-1], kind=draw(st.sampled_from(KINDS[1:]))))
+            fresh = DrawnChain(steps)
+        elif change == "windows":
+            fresh = DrawnChain(tuple(replace(step, window_us=3 * SECOND) for step in base.steps))
+        found.append(base if change == "none" else fresh)
+    return found
+
+
+@st.composite
 def streams(draw: st.DrawFn, drawn: Sequence[DrawnChain]) -> Streams:
     """Rows of the streams that chains read, by time, with ties and NULLs; few keys, so that many meet."""
     keys = st.sampled_from([0, 0, 0, 1, 1, None])

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from joins.chained import DrawnChain, chains
+from joins.chained import DrawnChain, chain_sets
 from joins.drawn import (
     DECLARED,
     Arrival,
@@ -252,7 +252,7 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
 @st.composite
 def chain_scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
     """Outer, semi and anti joins of several streams, beside each other."""
-    drawn = draw(st.lists(chains(), min_size=1, max_size=3))
+    drawn = draw(chain_sets())
     return draw(_played(drawn, draw(arrivals(drawn, ties=True)), cells, eager=False))
 
 

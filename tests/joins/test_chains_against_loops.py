@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from joins.chained import DECLARED, SECOND, DrawnChain, Rows, Streams, chains, streams
+from joins.chained import DECLARED, SECOND, DrawnChain, Rows, Streams, chain_sets, streams
 from joins.playing import Scene, chain_scenes
 from joins.playing import check as check_scene
 from slicemill.columns.rows import timed_rows, to_table
@@ -75,7 +75,7 @@ def check(drawn: list[DrawnChain], given_: Streams, borders: list[int]) -> int:
 
 @st.composite
 def given_chains(draw: st.DrawFn) -> tuple[list[DrawnChain], Streams]:
-    drawn = draw(st.lists(chains(), min_size=1, max_size=3))
+    drawn = draw(chain_sets())
     return drawn, draw(streams(drawn))
 
 

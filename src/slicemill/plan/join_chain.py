@@ -33,6 +33,7 @@ from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.select.spec import Filter, Project
 from slicemill.plan.changing_results import GraphBuilder
 
+JOINED = ""  # the alias of what is joined so far: its columns have those of its members
 _UNTIL, _SINCE = Column("_until", TIMESTAMP), Column("_since", TIMESTAMP)
 _LEFT_ONLY = (JoinKind.SEMI, JoinKind.ANTI)
 _KEEPS_WHERE = (JoinKind.INNER, JoinKind.LEFT, *_LEFT_ONLY)
@@ -107,7 +108,7 @@ class _Chain:
             columns = (*left.schema.columns, *_qualified(entry, right), Column("_joined", TIMESTAMP))
             kept = Window(FrameUnit.RANGE, _length(entry) + self.late_us)
             lives = Window(FrameUnit.RANGE, self._reach_us(), expires=ExpiryColumn(_UNTIL.name))
-            alias, windows = "", (lives, kept)
+            alias, windows = JOINED, (lives, kept)
             if self.late_us:
                 on.append(Call(">", (ColumnRef.to(_time_of(entry)), ColumnRef.to(_SINCE)), BOOLEAN))
         schema = Schema((*columns, _time_of(entry)))

@@ -27,6 +27,7 @@ from slicemill.esl.binder.joins.closing import with_closings
 from slicemill.esl.binder.joins.expiry import refuse_groups, with_expiries
 from slicemill.esl.binder.joins.intervals import with_windows
 from slicemill.esl.binder.joins.kinds import (
+    check_on,
     check_windows,
     joined_in_turn,
     merged_columns,
@@ -226,6 +227,7 @@ def _bind_conditions(
     for place, (entry, bound) in enumerate(zip(entries, inputs, strict=True)):
         with problems.noting():
             if entry.on is not None:
+                check_on(inputs, place, entry.on)
                 with env.seeing(_scope_of_on(env.scope, entries, inputs, place)):
                     condition = bind_condition(entry.on, env)
                 if entry.left:

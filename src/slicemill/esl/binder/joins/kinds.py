@@ -63,6 +63,28 @@ def named_in_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput
     return [*before, own]
 
 
+def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> None:
+    """Refuse an ON that reads what is joined later: a stream behind it, or a table."""
+    if not joined_in_turn(inputs) or inputs[place].finite:
+        return
+    later = {one.alias.lower(): one for n, one in enumerate(inputs) if n > place or one.finite}
+    for column in on.find_all(exp.Column):
+        other = later.get(column.table.lower())
+        if other is not None and other.finite:
+            raise Mistake(
+                f"{other.alias} is looked up behind the joins of streams",
+                span_of(column),
+                "look it up in a stream of its own, "
+                f"CREATE STREAM s AS SELECT … JOIN {other.alias} …, and join s",
+            )
+        if other is not None:
+            raise Mistake(
+                f"{other.alias} stands behind the join that reads it",
+                span_of(column),
+                f"name {other.alias} before {inputs[place].alias} in FROM",
+            )
+
+
 def seen(inputs: Sequence[QueryInput]) -> list[QueryInput]:
     """Inputs whose columns are in the results."""
     return [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
