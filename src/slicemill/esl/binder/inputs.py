@@ -92,7 +92,7 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
                 made = replace(made, on=using_condition(made.using, own.alias, own.schema, before, merged))
             bound.append(made)
     problems.raise_any()
-    check_kinds([one.input for one in bound], node)
+    check_kinds([one.input for one in bound], node, {one.input.alias for one in bound if one.left})
     if bound[0].input.finite and any(b.left for b in bound):
         raise Mistake(
             "LEFT JOIN keeps the tuples of a stream", span_of(bound[0].node), "name the stream first"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -90,13 +90,17 @@ def seen(inputs: Sequence[QueryInput]) -> list[QueryInput]:
     return [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
 
 
-def check_kinds(inputs: Sequence[QueryInput], node: exp.Select) -> None:
-    """Joins that give unmatched rows begin with a stream; tables are looked up behind RIGHT and FULL ones."""
+def check_kinds(inputs: Sequence[QueryInput], node: exp.Select, optional: Collection[str]) -> None:
+    """Joins that give unmatched rows begin with a stream; tables are looked up behind RIGHT and FULL ones.
+
+    In front of these, a table that is not `optional` drops rows of the streams before it alone.
+    """
     for place, entry in enumerate(inputs):
         if entry.finite or entry.kind is JoinKind.INNER:
             continue
-        keeps_own = entry.kind in (JoinKind.RIGHT, JoinKind.FULL)
-        if inputs[0].finite or (keeps_own and any(other.finite for other in inputs[:place])):
+        brings_own = entry.kind in (JoinKind.RIGHT, JoinKind.FULL)
+        drops = any(other.finite and other.alias not in optional for other in inputs[:place])
+        if inputs[0].finite or (brings_own and drops):
             raise Mistake(
                 f"a {entry.kind.value} JOIN begins with a stream", span_of(node), "name the tables last"
             )
