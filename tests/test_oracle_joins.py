@@ -32,6 +32,20 @@ CREATE STREAM c (k int, x int, ts timestamp) ORDER BY ts;
 """
 _BOTH = "greatest(a.ts, b.ts) AS _ts"
 
+
+def _near(first: str, second: str, seconds: int) -> str:
+    """Two streams are in each other's windows of so many seconds."""
+    return f"abs({first}.ts - {second}.ts) < {seconds * SECOND}"
+
+
+_LEFTS = f"""FROM a LEFT JOIN b ON a.k = b.k AND {_near("a", "b", 4)} LEFT JOIN c ON a.k = c.k
+AND {_near("a", "c", 4)} AND (b.ts IS NULL OR {_near("b", "c", 4)})"""
+# A row comes with its latest member; without one, when the first of its windows has passed.
+_KNOWN = "CASE WHEN b.ts IS NULL THEN a.ts + 4000000 ELSE greatest(a.ts, b.ts) END"
+_ALONE = "CASE WHEN b.ts IS NULL THEN a.ts + 4000001 ELSE least(a.ts, b.ts) + 4000000 END"
+_WHEN_KNOWN = f"CASE WHEN c.ts IS NULL THEN {_ALONE} ELSE greatest({_KNOWN}, c.ts) END"
+_IN_WINDOW = f"a.ts // {5 * SECOND} = b.ts // {5 * SECOND}"
+
 # By name: ESL, and SQL over tables in which times are microseconds.
 QUERIES = {
     "within": (
@@ -77,6 +91,49 @@ QUERIES = {
         "SELECT a.v FROM a ANTI JOIN b ON a.k = b.k AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL 2 SECONDS",
         "SELECT a.ts + 2000001, a.v FROM a "
         "ANTI JOIN b ON a.k = b.k AND b.ts > a.ts AND b.ts <= a.ts + 2000000",
+    ),
+    "lefts": (
+        "SELECT a.v, b.w, c.x FROM a [RANGE 4 SECONDS] LEFT JOIN b [RANGE 4 SECONDS] ON a.k = b.k "
+        "LEFT JOIN c [RANGE 4 SECONDS] ON a.k = c.k",
+        f"SELECT {_WHEN_KNOWN}, a.v, b.w, c.x {_LEFTS}",
+    ),
+    "lefts_where": (
+        "SELECT a.v, b.w, c.x FROM a [RANGE 4 SECONDS] LEFT JOIN b [RANGE 4 SECONDS] ON a.k = b.k "
+        "LEFT JOIN c [RANGE 4 SECONDS] ON a.k = c.k WHERE a.v > 1 AND b.w IS NULL AND coalesce(c.x, 3) < 4",
+        f"SELECT {_WHEN_KNOWN}, a.v, b.w, c.x {_LEFTS} "
+        "WHERE a.v > 1 AND b.w IS NULL AND coalesce(c.x, 3) < 4",
+    ),
+    "inner_then_left": (
+        "SELECT a.v, b.w, c.x FROM a [RANGE 4 SECONDS] JOIN b [RANGE 4 SECONDS] ON a.k = b.k AND a.v <= b.w "
+        "LEFT JOIN c [RANGE 4 SECONDS] ON b.k = c.k AND c.x > 1",
+        "SELECT CASE WHEN c.ts IS NULL THEN least(a.ts, b.ts) + 4000000 ELSE greatest(a.ts, b.ts, c.ts) END, "
+        f"a.v, b.w, c.x FROM a JOIN b ON a.k = b.k AND a.v <= b.w AND {_near('a', 'b', 4)} LEFT JOIN c "
+        f"ON b.k = c.k AND c.x > 1 AND {_near('a', 'c', 4)} AND {_near('b', 'c', 4)}",
+    ),
+    "pairs_unless": (
+        "SELECT a.v, b.w FROM a [RANGE 3 SECONDS] JOIN b [RANGE 3 SECONDS] USING (k) "
+        "WHERE k NOT IN (SELECT k FROM c [RANGE 3 SECONDS] WHERE x > 2)",
+        f"SELECT least(a.ts, b.ts) + 3000000, a.v, b.w FROM a JOIN b ON a.k = b.k AND {_near('a', 'b', 3)} "
+        "WHERE NOT EXISTS (SELECT 1 FROM c WHERE x > 2 AND (c.k = a.k OR c.k IS NULL) "
+        f"AND {_near('a', 'c', 3)} AND {_near('b', 'c', 3)})",
+    ),
+    "in_window": (
+        "SELECT v FROM TUMBLE(a, ts, 5 SECONDS) AS l WHERE k IN (SELECT k FROM TUMBLE(b, ts, 5 SECONDS) AS r "
+        "WHERE l.window_start = r.window_start AND l.window_end = r.window_end AND w < 5) AND v <> 2",
+        "SELECT greatest(a.ts, (SELECT min(b.ts) FROM b WHERE b.k = a.k AND b.w < 5 "
+        f"AND {_IN_WINDOW})) AS _ts, v FROM a WHERE v <> 2 AND _ts IS NOT NULL AND EXISTS "
+        f"(SELECT 1 FROM b WHERE b.k = a.k AND b.w < 5 AND {_IN_WINDOW})",
+    ),
+    "not_in_window": (
+        "SELECT v FROM TUMBLE(a, ts, 5 SECONDS) AS l WHERE k NOT IN (SELECT k FROM TUMBLE(b, ts, 5 SECONDS) "
+        "AS r WHERE l.window_start = r.window_start AND l.window_end = r.window_end)",
+        f"SELECT a.ts + 5000000, v FROM a WHERE k NOT IN (SELECT k FROM b WHERE {_IN_WINDOW})",
+    ),
+    "not_in_this_window": (
+        "SELECT v FROM TUMBLE(a, ts, 5 SECONDS) AS l WHERE NOT EXISTS (SELECT 1 FROM TUMBLE(b, ts, 5 "
+        "SECONDS) AS r WHERE l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end)",
+        "SELECT a.ts + 5000000, v FROM a "
+        f"WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND {_IN_WINDOW})",
     ),
     "as_of": (
         "SELECT a.v, b.w, b.ts FROM a ASOF JOIN b ON a.k = b.k AND b.ts <= a.ts",

@@ -36,16 +36,6 @@ CASES = [
         " QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) <= 3;",
     ),
     (
-        "SELECT * FROM (SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '5' MINUTES))) L"
-        " WHERE L.item IN (SELECT item FROM (SELECT * FROM TABLE(TUMBLE(TABLE tick, DESCRIPTOR(current_time),"
-        " INTERVAL '5' MINUTES))) R WHERE L.window_start = R.window_start AND L.window_end = R.window_end);",
-        "rows of the same window are found by a join",
-        "write L SEMI JOIN (SELECT * FROM TUMBLE(b, ts, INTERVAL '5' MINUTE)) AS R ON L.k = R.k",
-        "SELECT L.item FROM (SELECT * FROM TUMBLE(bid, ts, INTERVAL '5' MINUTE)) AS L SEMI JOIN"
-        " (SELECT * FROM TUMBLE(tick, current_time, INTERVAL '5' MINUTE)) AS R"
-        " ON L.item = R.item AND L.window_start = R.window_start AND L.window_end = R.window_end;",
-    ),
-    (
         "SELECT window(ts, '10 minutes') AS w, count(*) FROM bid GROUP BY window(ts, '10 minutes');",
         "window has a start and an end, and no value of its own",
         "write window.start AS a, window.end AS b in a query with GROUP BY window(ts, '10 minutes')",

@@ -16,6 +16,8 @@ import duckdb
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from joins.chained import DrawnChain, Streams
+
 SECOND = 1_000_000
 STREAMS = "abcde"
 ROWS = {2: 40, 3: 30, 4: 22, 5: 18}  # by the most streams of a join
@@ -133,6 +135,10 @@ class FinishedInput:
 
     def __init__(self, arrivals: Sequence[Arrival]) -> None:
         self._database = duckdb.connect(config={"threads": 1})
+        self._streams: Streams = {
+            name: [(at * SECOND, (*values, at * SECOND)) for stream, at, values in arrivals if stream == name]
+            for name in STREAMS
+        }
         for name in STREAMS:
             own = [(*values, seconds * SECOND) for stream, seconds, values in arrivals if stream == name]
             columns = list(zip(*own, strict=True)) or [()] * 4
@@ -155,11 +161,15 @@ class FinishedInput:
             f"CREATE TABLE {name} AS SELECT *, row_number() OVER (ORDER BY _ts, n) AS _place FROM ({select})"
         )
 
-    def count(self, join: DrawnJoin) -> int:
+    def count(self, join: DrawnJoin | DrawnChain) -> int:
+        if isinstance(join, DrawnChain):
+            return self.rows(join).total()
         (found,) = self._database.execute(f"SELECT count(*) FROM ({join.sql()})").fetchall()
         return int(found[0])
 
-    def rows(self, join: DrawnJoin) -> Rows:
+    def rows(self, join: DrawnJoin | DrawnChain) -> Rows:
+        if isinstance(join, DrawnChain):
+            return join.rows(self._streams)
         found = self._database.execute(join.sql()).fetchall()
         return Counter((row[0], tuple(row[1:])) for row in found)
 
@@ -268,7 +278,7 @@ def keyed_sets(draw: st.DrawFn) -> list[DrawnJoin]:
 
 
 @st.composite
-def arrivals(draw: st.DrawFn, joins_: Sequence[DrawnJoin], *, ties: bool) -> list[Arrival]:
+def arrivals(draw: st.DrawFn, joins_: Sequence[DrawnJoin | DrawnChain], *, ties: bool) -> list[Arrival]:
     """Rows of the streams that joins read, by timestamp; without `ties` no two have the same.
 
     The more streams a join has, the fewer rows there are, or results would be too many to look at.
@@ -288,7 +298,7 @@ def arrivals(draw: st.DrawFn, joins_: Sequence[DrawnJoin], *, ties: bool) -> lis
     return found
 
 
-def streams_of(joins_: Sequence[DrawnJoin]) -> str:
+def streams_of(joins_: Sequence[DrawnJoin | DrawnChain]) -> str:
     """The declared streams that joins read."""
     read = {entry.relation for join in joins_ for entry in join.inputs}
     return "".join(sorted({name for relation in read for name in UNDER.get(relation, relation)}))

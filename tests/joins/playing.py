@@ -16,6 +16,7 @@ from unittest.mock import patch
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from joins.chained import DrawnChain, chain_sets
 from joins.drawn import (
     DECLARED,
     Arrival,
@@ -61,7 +62,7 @@ class Life:
 class Scene:
     """What happens: joins with their lives, rows, and what comes between them."""
 
-    joins: list[DrawnJoin]
+    joins: Sequence[DrawnJoin | DrawnChain]
     lives: list[Life]
     rows: list[Arrival]
     actions: list[tuple[int, Action]]
@@ -200,7 +201,7 @@ def _play(stage: _Stage, whole: FinishedInput) -> None:
             stage.act(action)
         for number in ends:
             given, join = Counter(stage.drop(number)), scene.joins[number]
-            if join.slide is None or scene.lives[number].begin == 0:
+            if (isinstance(join, DrawnJoin) and join.slide is None) or scene.lives[number].begin == 0:
                 # What a query has given until it goes is part of what it would have given.
                 assert not given - whole.rows(join)
     stage.feed(scene.rows[fed:])
@@ -211,7 +212,8 @@ def _check_newcomer(stage: _Stage, number: int, given: GivenRows, whole: Finishe
     join, begin = stage.scene.joins[number], stage.scene.lives[number].begin
     always, later = whole.rows(join), FinishedInput(stage.scene.rows[begin:]).rows(join)
     found = Counter(given)
-    if join.slide is None:
+    if join.slide is None and isinstance(join, DrawnJoin):
+        # Chains tell rows without a partner, which may have come before the query.
         assert not later - found and not found - always, stage.live[number]
     assert [ts for ts, _ in given] == sorted(ts for ts, _ in given)
     since = stage.mill.queries[f"q{number}"].complete_from()
@@ -244,6 +246,26 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
     else:
         drawn = draw(overlapping_sets() if kind == "overlapping" else keyed_sets())
     rows = draw(arrivals(drawn, ties=not counting))
+    return draw(_played(drawn, rows, cells, eager=kind == "keyed"))
+
+
+@st.composite
+def chain_scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
+    """Outer, semi and anti joins of several streams, beside each other."""
+    drawn = draw(chain_sets())
+    return draw(_played(drawn, draw(arrivals(drawn, ties=True)), cells, eager=False))
+
+
+@st.composite
+def _played(
+    draw: st.DrawFn,
+    drawn: Sequence[DrawnJoin | DrawnChain],
+    rows: list[Arrival],
+    cells: st.SearchStrategy[int],
+    *,
+    eager: bool,
+) -> Scene:
+    """Joins with these rows, with lives, and what happens in between."""
     finished = FinishedInput(rows)
     assume(all(finished.count(join) <= MOST_RESULTS for join in drawn))
     places = st.integers(0, len(rows))
@@ -260,4 +282,4 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
     every = draw(st.sampled_from([None, None, 1, 3]))
     if every is not None:
         actions += [(place, ("run", 0)) for place in range(0, len(rows), every)]
-    return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)), eager=kind == "keyed")
+    return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)), eager=eager)

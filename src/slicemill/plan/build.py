@@ -42,6 +42,7 @@ from slicemill.operators.unnest.spec import Unnest
 from slicemill.operators.window_changes.spec import WindowChanges
 from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.changing_results import changing_groups, first_rows, projected, told
+from slicemill.plan.join_chain import join_chain
 from slicemill.plan.reads import as_query, views_to_answer
 from slicemill.plan.rules.join_parts import keys_of
 
@@ -185,6 +186,10 @@ class _Builder:
             stream_alias = ""
         elif any(entry.closes is not None for entry in streams):
             node = self._punctuated_join(streams, node, pending, name)
+            stream_alias = ""
+        elif outer is not None and len(streams) > 2:
+            inputs = [node, *(self._input(entry, name) for entry in streams[1:])]
+            node = join_chain(self, streams, inputs, pending, name)
             stream_alias = ""
         elif outer is not None:
             node = self._outer_join(streams, outer, node, pending, name)

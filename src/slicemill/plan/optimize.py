@@ -14,6 +14,7 @@ from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
 from slicemill.plan.rules.drop_boxes import drop_boxes
 from slicemill.plan.rules.multi_joins import multi_joins
 from slicemill.plan.rules.name_by_content import name_by_content
+from slicemill.plan.rules.narrow_chains import narrow_chains
 from slicemill.plan.rules.push_selections import push_selections
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.share_models import share_models
@@ -24,6 +25,7 @@ from slicemill.plan.rules.split_joins import split_joins
 
 RULES: tuple[Callable[[QueryGraph], QueryGraph], ...] = (push_selections,)
 SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
+    narrow_chains,
     drop_boxes,
     name_by_content,
     arrivals_to_over,

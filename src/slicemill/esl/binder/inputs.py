@@ -11,7 +11,14 @@ from slicemill.esl.binder import durations, queries
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.functions.elements import bind_elements, joined_elements
 from slicemill.esl.binder.functions.tables import returned_rows
-from slicemill.esl.binder.joins.kinds import check_kinds, check_table, kind_of_join, using_condition
+from slicemill.esl.binder.joins.kinds import (
+    check_kinds,
+    check_table,
+    kind_of_join,
+    merged_columns,
+    seen,
+    using_condition,
+)
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
@@ -79,12 +86,13 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
                 )
             aliases.add(made.input.alias.lower())
             if made.using:
-                before = [(one.input.alias, one.input.schema) for one in bound]
-                own = made.input
-                made = replace(made, on=using_condition(made.using, own.alias, own.schema, before))
+                inputs, own = [one.input for one in bound], made.input
+                merged = merged_columns([(one.using, one.input) for one in bound], inputs)
+                before = [(one.alias, one.schema) for one in seen(inputs)]
+                made = replace(made, on=using_condition(made.using, own.alias, own.schema, before, merged))
             bound.append(made)
     problems.raise_any()
-    check_kinds([one.input for one in bound], node)
+    check_kinds([one.input for one in bound], node, {one.input.alias for one in bound if one.left})
     if bound[0].input.finite and any(b.left for b in bound):
         raise Mistake(
             "LEFT JOIN keeps the tuples of a stream", span_of(bound[0].node), "name the stream first"

@@ -26,11 +26,20 @@ from slicemill.esl.binder.joins.asof import bind_as_of
 from slicemill.esl.binder.joins.closing import with_closings
 from slicemill.esl.binder.joins.expiry import refuse_groups, with_expiries
 from slicemill.esl.binder.joins.intervals import with_windows
-from slicemill.esl.binder.joins.kinds import check_windows, merged_columns, visible, with_all
+from slicemill.esl.binder.joins.kinds import (
+    check_on,
+    check_windows,
+    joined_in_turn,
+    merged_columns,
+    named_in_on,
+    visible,
+    with_all,
+)
 from slicemill.esl.binder.joins.membership import as_joins
 from slicemill.esl.binder.model_windows import check_positions
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import bind, bind_condition, bind_key
+from slicemill.esl.binder.scope import Scope
 from slicemill.esl.binder.sessions import bind_session
 from slicemill.esl.binder.temporal import bind_temporal
 from slicemill.esl.syntax import nodes
@@ -214,14 +223,16 @@ def _bind_conditions(
     parts: list[Expr] = []
     finished: list[QueryInput] = []
     env.place = "WHERE"
-    for entry, bound in zip(entries, inputs, strict=True):
+    in_turn = joined_in_turn(inputs)
+    for place, (entry, bound) in enumerate(zip(entries, inputs, strict=True)):
         with problems.noting():
             if entry.on is not None:
-                with env.seeing(with_all(env.scope, inputs)):
+                check_on(inputs, place, entry.on)
+                with env.seeing(_scope_of_on(env.scope, entries, inputs, place)):
                     condition = bind_condition(entry.on, env)
                 if entry.left:
                     bound = replace(bound, left_on=condition)
-                elif entry.is_as_of or bound.kind is not JoinKind.INNER:
+                elif entry.is_as_of or bound.kind is not JoinKind.INNER or (in_turn and not bound.finite):
                     bound = replace(bound, on=condition)
                 else:
                     parts.append(condition)
@@ -232,6 +243,15 @@ def _bind_conditions(
             parts.append(bind_condition(where.this, env))
     env.place = ""
     return conjunction(tuple(parts)), finished
+
+
+def _scope_of_on(scope: Scope, entries: list[BoundInput], inputs: list[QueryInput], place: int) -> Scope:
+    """Where streams are joined in turn, ON names what is joined so far."""
+    if not joined_in_turn(inputs):
+        return with_all(scope, inputs)
+    using = [(entry.using, entry.input) for entry in entries[:place] if entry.using]
+    merged = merged_columns(using, inputs[:place])
+    return replace(with_all(scope, named_in_on(inputs, place)), merged=merged)
 
 
 def _bind_groups(node: exp.Select, env: SelectEnvironment, problems: Problems) -> list[SelectItem]:

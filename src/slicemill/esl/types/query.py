@@ -133,9 +133,10 @@ class QueryInput:
     `relation` names a stream, table or view of the catalog; or `query` is a sub-query in its place. Tables
     and views (`finite`) are looked up by the streams' tuples and have no window here. `left_on` makes a
     finite input optional: without a match its columns are NULL. `call` is `TABLE(f(…))`, finite too. `kind`
-    is how a stream is joined with the one before it; where that is no inner join, `on` is its condition,
-    apart from WHERE. Of one `as_of` another, that has equalities, and conditions on its own columns. A tuple
-    that `closes` ends the window that its key has in a join (CLOSE WHEN).
+    is how a stream is joined with those before it; where that is no inner join, or one of three and more
+    streams that are joined in turn, `on` is its condition, apart from WHERE. Of one `as_of` another, that
+    has equalities, and conditions on its own columns. A tuple that `closes` ends the window that its key
+    has in a join (CLOSE WHEN).
     """
 
     alias: str

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.esl.types.expression import Expr, columns_of
-from slicemill.esl.types.schema import Schema
+from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
 from slicemill.operators.join.pairs import Pairs
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.windows import WORD_BITS, QueryBits
@@ -19,6 +19,8 @@ from slicemill.operators.select.kernels import compile_masks
 from slicemill.scalar.columns import compile_vector
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
+
+_TIME = Column("_ts", TIMESTAMP)  # a row's timestamp, beside its columns
 
 Evaluate: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 
@@ -55,7 +57,8 @@ class Residuals:
     """What remains of conditions, tested on the pairs whose keys, ages and masks agree."""
 
     def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits) -> None:
-        both = Schema(tuple(column.of(side) for side, schema in enumerate(schemas) for column in schema))
+        own = [(*schema.columns, _TIME) for schema in schemas]
+        both = Schema(tuple(column.of(side) for side, columns in enumerate(own) for column in columns))
         self._types = {column.name: arrow_type(column.type) for column in both}
         self._seats = seats
         users: dict[Expr, list[str]] = {}
@@ -90,7 +93,10 @@ class Residuals:
         columns = {"": pairs.moments()}
         for name in read:
             side, column = name.split(".", 1)
-            columns[name] = pairs.data(int(side), column, self._types[name])
+            if column == _TIME.name:
+                columns[name] = pairs.times(int(side)).view(self._types[name])
+            else:
+                columns[name] = pairs.data(int(side), column, self._types[name])
         if not whole:
             columns = {name: column.take(pa.array(places)) for name, column in columns.items()}
         truth = pc.fill_null(evaluate(pa.table(columns)), False)

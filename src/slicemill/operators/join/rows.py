@@ -142,6 +142,7 @@ class OuterJoinByRows:
     window, nothing that still comes can match it: if nothing has, it comes out then, with NULLs for the other
     stream. `lengths` are the windows, None where one never ends; `columns` how many columns each input has.
     Where rows have `lives`, they end with these; one that has expired when it comes is told a moment later.
+    With `member_times` both timestamps follow; that of a member that is missing is NULL.
     """
 
     waits_for_time = True
@@ -154,8 +155,10 @@ class OuterJoinByRows:
         columns: Sequence[int],
         condition: Callable[[Row], bool],
         lives: Sequence[RowLife | None] = (None, None),
+        member_times: bool = False,
     ) -> None:
         self._kind = kind
+        self._member_times = member_times
         self._lives = lives
         self._lengths = lengths
         self._columns = columns
@@ -170,6 +173,8 @@ class OuterJoinByRows:
         for old in self._kept[1 - port]:
             left, right = (new, old) if port == 0 else (old, new)
             row = (*left.timed.row, *right.timed.row)
+            if self._member_times:
+                row = (*row, left.timed.ts, right.timed.ts)
             met = left.timed.ts < right.life and right.timed.ts < left.life
             if met and self._condition(row):
                 again = left.number in self._matched[0]
@@ -193,18 +198,20 @@ class OuterJoinByRows:
         for port, kept in enumerate(self._kept):
             for one in (one for one in kept if one.end <= ts):
                 if port in self._kind.unmatched and one.number not in self._matched[port]:
-                    over.append((one.end, port, one.timed.row))
+                    over.append((one.end, port, self._alone(port, one.timed)))
                 self._matched[port].discard(one.number)
             self._kept[port] = [one for one in kept if one.end > ts]
         over.sort(key=lambda entry: entry[:2])
-        return [Timed(end, self._alone(port, row)) for end, port, row in over]
+        return [Timed(end, row) for end, _, row in over]
 
     def finish(self) -> Sequence[Timed]:
         return self.advance(END)
 
-    def _alone(self, port: int, row: Row) -> Row:
-        nothing = (None,) * self._columns[1 - port]
-        return (*row, *nothing) if port == 0 else (*nothing, *row)
+    def _alone(self, port: int, timed: Timed) -> Row:
+        nothing: Row = (None,) * self._columns[1 - port]
+        row = (*timed.row, *nothing) if port == 0 else (*nothing, *timed.row)
+        times = (timed.ts, None) if port == 0 else (None, timed.ts)
+        return (*row, *times) if self._member_times else row
 
     def held_from(self) -> int | None:
         """A row without a partner comes out at the end of its window, which is later than all so far."""
@@ -230,7 +237,8 @@ def outer_join_rows(join: WindowJoin, inputs: Sequence[Schema], output: Schema) 
     lengths = [window.extent for window in join.windows]
     columns = [len(schema) for schema in inputs]
     lives = [_life(window, schema) for window, schema in zip(join.windows, inputs, strict=True)]
-    return OuterJoinByRows(join.kind, lengths, columns, predicate(join.condition, output), lives)
+    condition = predicate(join.condition, output)
+    return OuterJoinByRows(join.kind, lengths, columns, condition, lives, join.member_times)
 
 
 def join_window(window: Window) -> JoinWindow:

@@ -62,8 +62,9 @@ class JoinMember:
     """One of the joins that share a chain of state slices (S14, S19).
 
     `selections` are conditions on the inputs' own columns. `residual` is what remains of the condition beside
-    equal keys; it calls the inputs' columns `0.column` and `1.column`. `columns` are what comes out: a name,
-    the input and the column there, `_ts` for the tuple's timestamp, `_number` for its number in the stream.
+    equal keys; it calls the inputs' columns `0.column` and `1.column`, their timestamps `0._ts` and `1._ts`.
+    `columns` are what comes out: a name, the input and the column there, `_ts` for the tuple's timestamp,
+    `_number` for its number in the stream.
     """
 
     name: str

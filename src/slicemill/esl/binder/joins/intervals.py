@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from slicemill.esl.binder.joins.expiry import expiry_in
+from slicemill.esl.binder.joins.kinds import joined_in_turn
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
 from slicemill.esl.types.expression import Call, ColumnRef, Expr, Literal, conjunction, conjuncts
@@ -46,11 +47,17 @@ def with_windows(
     """Inputs with a window each, and WHERE without what these say.
 
     `times` are the columns that carry timestamps, with the place of their input. Written windows are made
-    shorter where conditions allow it, if they may be: aggregates range over them as they are written.
+    shorter where conditions allow it, if they may be: aggregates range over them as they are written, and
+    outer joins of three and more streams take them so.
     """
     finished = list(inputs)
     streams = [place for place, entry in enumerate(inputs) if not entry.finite]
     if len(streams) < 2 or any(inputs[place].as_of for place in streams):
+        return finished, where
+    if joined_in_turn(inputs):
+        for place in streams:
+            if inputs[place].window is None:
+                _missing(inputs[place], nodes[place], {})
         return finished, where
     outer = next((place for place in streams if inputs[place].kind is not JoinKind.INNER), None)
     condition = where if outer is None else inputs[outer].on

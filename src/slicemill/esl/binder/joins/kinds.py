@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -47,21 +48,62 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
     return side == "LEFT"
 
 
-def check_kinds(inputs: Sequence[QueryInput], node: exp.Select) -> None:
-    """A join that gives unmatched rows is of two streams, over windows of time that end."""
+def joined_in_turn(inputs: Sequence[QueryInput]) -> bool:
+    """Are there three and more streams, not all by inner joins? Then each ON belongs to its own join."""
     streams = [entry for entry in inputs if not entry.finite]
-    kinds = [entry.kind for entry in streams if entry.kind is not JoinKind.INNER]
-    if not kinds:
+    return len(streams) > 2 and any(entry.kind is not JoinKind.INNER for entry in streams)
+
+
+def named_in_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput]:
+    """What ON can name: where streams are joined in turn, what is joined before it, and its own."""
+    if not joined_in_turn(inputs):
+        return inputs
+    own = inputs[place]
+    before = [entry for entry in seen(inputs[:place]) if own.finite or not entry.finite]
+    return [*before, own]
+
+
+def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> None:
+    """Refuse an ON that reads what is joined later: a stream behind it, or a table."""
+    if not joined_in_turn(inputs) or inputs[place].finite:
         return
-    kind = kinds[0].value
-    if len(streams) > 2:
-        raise Mistake(
-            f"a {kind} JOIN is of two streams, and FROM has {len(streams)}",
-            span_of(node),
-            "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; then FROM ab [RANGE …]",
-        )
-    if any(entry.finite for entry in inputs) and inputs[0].finite:
-        raise Mistake(f"a {kind} JOIN begins with a stream", span_of(node), "name the tables last")
+    later = {one.alias.lower(): one for n, one in enumerate(inputs) if n > place or one.finite}
+    for column in on.find_all(exp.Column):
+        other = later.get(column.table.lower())
+        if other is not None and other.finite:
+            raise Mistake(
+                f"{other.alias} is looked up behind the joins of streams",
+                span_of(column),
+                "look it up in a stream of its own, "
+                f"CREATE STREAM s AS SELECT … JOIN {other.alias} …, and join s",
+            )
+        if other is not None:
+            raise Mistake(
+                f"{other.alias} stands behind the join that reads it",
+                span_of(column),
+                f"name {other.alias} before {inputs[place].alias} in FROM",
+            )
+
+
+def seen(inputs: Sequence[QueryInput]) -> list[QueryInput]:
+    """Inputs whose columns are in the results."""
+    return [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
+
+
+def check_kinds(inputs: Sequence[QueryInput], node: exp.Select, optional: Collection[str]) -> None:
+    """Joins that give unmatched rows begin with a stream; tables are looked up behind RIGHT and FULL ones.
+
+    In front of these, a table that is not `optional` drops rows of the streams before it alone.
+    """
+    for place, entry in enumerate(inputs):
+        if entry.finite or entry.kind is JoinKind.INNER:
+            continue
+        brings_own = entry.kind in (JoinKind.RIGHT, JoinKind.FULL)
+        drops = any(other.finite and other.alias not in optional for other in inputs[:place])
+        if inputs[0].finite or (brings_own and drops):
+            raise Mistake(
+                f"a {entry.kind.value} JOIN begins with a stream", span_of(node), "name the tables last"
+            )
 
 
 def check_windows(inputs: Sequence[QueryInput], node: exp.Select, *, aggregates: bool) -> None:
@@ -69,11 +111,19 @@ def check_windows(inputs: Sequence[QueryInput], node: exp.Select, *, aggregates:
     kind = next((entry.kind for entry in streams if entry.kind is not JoinKind.INNER), None)
     if kind is None:
         return
+    in_turn = joined_in_turn(inputs)
     for place, entry in enumerate(streams):
         window = entry.window
         assert window is not None, "it was asked for"
         endless = window.extent is None and window.expires is None
-        if window.frame is FrameUnit.ROWS or (endless and place in kind.judged):
+        if in_turn and window.expires is not None:
+            raise Mistake(
+                f"EXPIRES AT goes with a {kind.value} JOIN of two streams, and FROM has {len(streams)}",
+                span_of(node),
+                "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; "
+                "then FROM ab [RANGE …]",
+            )
+        if window.frame is FrameUnit.ROWS or (endless and (in_turn or place in kind.judged)):
             raise Mistake(
                 f"a {kind.value} JOIN needs a window of time: when it has passed, a row of {entry.alias} "
                 "can no longer be matched",
@@ -89,9 +139,16 @@ def check_windows(inputs: Sequence[QueryInput], node: exp.Select, *, aggregates:
 
 
 def using_condition(
-    using: Sequence[exp.Identifier], alias: str, schema: Schema, before: Sequence[tuple[str, Schema]]
+    using: Sequence[exp.Identifier],
+    alias: str,
+    schema: Schema,
+    before: Sequence[tuple[str, Schema]],
+    merged: Mapping[str, MergedColumn] = MappingProxyType({}),
 ) -> exp.Expression:
-    """`USING (k)` as `before.k = alias.k`; the first relation before it that has the column."""
+    """`USING (k)` as `before.k = alias.k`; the first relation before it that has the column.
+
+    What an earlier USING has `merged` is compared as it is seen: behind a FULL JOIN, the value that is there.
+    """
     parts: list[exp.Expression] = []
     for name in using:
         owner = next((other for other, columns in before if columns.find(name.name) is not None), None)
@@ -103,7 +160,12 @@ def using_condition(
                 span_of(name),
                 did_you_mean(name.name, known) or "USING names columns of both sides",
             )
-        parts.append(at(exp.EQ(this=_column(owner, name), expression=_column(alias, name)), span_of(name)))
+        known_as = merged.get(name.name.lower())
+        columns = [_column(other, name) for other in (known_as.values if known_as else (owner,))]
+        value: exp.Expression = columns[0]
+        if len(columns) > 1:
+            value = at(exp.Anonymous(this="coalesce", expressions=columns), span_of(name))
+        parts.append(at(exp.EQ(this=value, expression=_column(alias, name)), span_of(name)))
     condition = parts[0]
     for part in parts[1:]:
         condition = at(exp.And(this=condition, expression=part), span_of(condition))
@@ -117,16 +179,18 @@ def merged_columns(
     found: dict[str, MergedColumn] = {}
     for names, entry in using:
         for name in names:
-            owner = next(one.alias for one in before if one.schema.find(name.name) is not None)
-            values = {JoinKind.RIGHT: (entry.alias,), JoinKind.FULL: (owner, entry.alias)}
-            found[name.name.lower()] = MergedColumn(owner, values.get(entry.kind, (owner,)))
+            known = found.get(name.name.lower())
+            if known is None:
+                owner = next(one.alias for one in seen(before) if one.schema.find(name.name) is not None)
+                known = MergedColumn(owner, (owner,))
+            values = {JoinKind.RIGHT: (entry.alias,), JoinKind.FULL: (*known.values, entry.alias)}
+            found[name.name.lower()] = MergedColumn(known.owner, values.get(entry.kind, known.values))
     return found
 
 
 def visible(inputs: Sequence[QueryInput], merged: dict[str, MergedColumn]) -> Scope:
     """What the select list and WHERE can name: of a SEMI or ANTI JOIN, the first stream alone."""
-    seen = [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
-    relations = tuple((entry.alias, entry.schema.own) for entry in seen)
+    relations = tuple((entry.alias, entry.schema.own) for entry in seen(inputs))
     return Scope(relations, qualified=len(inputs) > 1, merged=merged)
 
 

@@ -9,9 +9,17 @@ Groups over windows that slide are results that hold until the next ones come, o
 
     WHERE k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE]   →    SEMI JOIN (SELECT …) AS asked_1
                 GROUP BY k HAVING count(*) > 3)                         [RANGE 1 MINUTE] ON a.k = asked_1.k
+
+Rows of window functions are asked for those of the same window, and joined before windows get their lengths:
+
+    FROM TUMBLE(a, …) AS L WHERE k IN (SELECT k FROM              FROM TUMBLE(a, …) AS L
+      TUMBLE(b, …) AS R WHERE L.window_start = R.window_start  →  SEMI JOIN TUMBLE(b, …) AS R
+      AND L.window_end = R.window_end)                            ON L.k = R.k AND L.window_start = …
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from sqlglot import exp
 
@@ -19,12 +27,14 @@ from slicemill.esl.binder.calls import is_aggregate
 from slicemill.esl.binder.changing.changelogs import reads_windows_of_time
 from slicemill.esl.binder.context import Context, is_finite, schema_of
 from slicemill.esl.binder.inputs import from_entries
+from slicemill.esl.binder.spellings.window_rows import window_function_of
+from slicemill.esl.binder.spellings.windows import BOUND_COLUMNS
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import windows
 from slicemill.esl.syntax.nodes import at, child, span_of
 from slicemill.esl.types.query import SelectQuery
-from slicemill.esl.types.schema import Schema
+from slicemill.esl.types.schema import TIMESTAMP, Column, Schema
 
 _PLAIN = (
     "make a stream of it first: CREATE STREAM b AS SELECT …; then ask what came in the last minute: "
@@ -38,44 +48,90 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
     if where is None or not any(_reads_stream(q, context) for q in where.find_all(exp.Select)):
         return node
     changed = node.copy()
-    where = child(changed, "where")
+    if not _join_asked(changed, context, same_window=False):
+        return changed
+    entries = child(changed, "entries")
+    first = entries[0].this if isinstance(entries[0], nodes.JoinInput) else entries[0]
+    if child(first, "frame") is None and child(changed, "window") is None:
+        first.set("frame", windows.now(span_of(first)))
+    return changed
+
+
+def join_same_windows(select: exp.Select, context: Context) -> None:
+    """Join what is asked for rows of the same window, so that both streams get windows of that length."""
+    where = child(select, "where")
+    if where is not None and child(select, "group") is None and any(map(_same_window, _queries_in(where))):
+        _join_asked(select, context, same_window=True)
+
+
+def _queries_in(node: exp.Expression) -> Iterator[exp.Select]:
+    return node.find_all(exp.Select)
+
+
+def _same_window(query: exp.Select) -> bool:
+    """Does a query select rows of a window function by a window that it is given?"""
+    where, entries = child(query, "where"), from_entries(query)
+    if where is None or child(query, "group") is not None or len(entries) != 1:
+        return False
+    return window_function_of(entries[0][0]) is not None and any(
+        _is_start(pair.this) and _is_start(pair.expression) for pair in where.find_all(exp.EQ)
+    )
+
+
+def _is_start(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Column) and node.name.lower() == "window_start"
+
+
+def _join_asked(select: exp.Select, context: Context, *, same_window: bool) -> bool:
+    """Change conditions that ask a stream into joins: those for rows of the `same_window`, or all."""
     kept: list[exp.Expression] = []
-    entries = list(child(changed, "entries"))
-    taken = {_alias(entry).lower() for entry, _ in from_entries(changed)}
+    entries = list(child(select, "entries"))
+    before = len(entries)
+    taken = {_alias(entry).lower() for entry, _ in from_entries(select)}
     outside = [
-        (_alias(entry), schema_of(context.relation(entry.this)))
-        for entry, _ in from_entries(changed)
-        if isinstance(entry.this, exp.Identifier)
+        (_alias(entry), _schema(entry, context))
+        for entry, join in from_entries(select)
+        if not isinstance(entry.this, (nodes.TableFunctionCall, nodes.ListElements))
+        and (join is None or child(join, "side") not in ("SEMI", "ANTI"))
     ]
-    for part in _conjuncts(where.this):
-        asked = _asked(part, context)
+    for part in _conjuncts(child(select, "where").this):
+        asked = None
+        if not same_window or any(map(_same_window, _queries_in(part))):
+            asked = _asked(part, context)
         if asked is None:
             kept.append(part)
             continue
         query, negated, value = asked
-        _refuse_equal_windows(query, part, negated=negated)
+        if not same_window:
+            _refuse_equal_windows(query, part, negated=negated, grouped=child(select, "group") is not None)
         if value is not None:
             value = _of_outside(value, outside)
-        entries.append(_join(part, query, taken, outside, context, negated=negated, value=value))
-    first = entries[0].this if isinstance(entries[0], nodes.JoinInput) else entries[0]
-    asks = len(entries) > len(child(changed, "entries"))
-    if asks and child(first, "frame") is None and child(changed, "window") is None:
-        first.set("frame", windows.now(span_of(first)))
-    changed.set("entries", entries)
-    changed.set("where", exp.Where(this=_all(kept)) if kept else None)
-    return changed
+        rows = _in_windows(query) if same_window else _of_rows(query, taken, outside, context)
+        entries.append(_join(part, rows, taken, context, negated=negated, value=value))
+    select.set("entries", entries)
+    select.set("where", exp.Where(this=_all(kept)) if kept else None)
+    return len(entries) > before
 
 
-def _refuse_equal_windows(query: exp.Select, part: exp.Expression, *, negated: bool) -> None:
+def _in_windows(query: exp.Select) -> exp.Select:
+    entry, _ = from_entries(query)[0]
+    if child(entry, "alias") is None:
+        entry.set("alias", exp.Identifier(this=_alias(entry), quoted=True))
+    return query
+
+
+def _refuse_equal_windows(query: exp.Select, part: exp.Expression, *, negated: bool, grouped: bool) -> None:
     bounds = {column.name.lower() for column in query.find_all(exp.Column)}
-    if "window_start" in bounds and child(query, "group") is None:
-        kind = "ANTI" if negated else "SEMI"
-        raise Mistake(
-            "rows of the same window are found by a join",
-            span_of(part),
-            f"write L {kind} JOIN (SELECT * FROM TUMBLE(b, ts, INTERVAL '5' MINUTE)) AS R "
-            "ON L.k = R.k AND L.window_start = R.window_start AND L.window_end = R.window_end",
-        )
+    if "window_start" not in bounds or child(query, "group") is not None:
+        return
+    kind = "ANTI" if negated else "SEMI"
+    hint = (
+        f"write L {kind} JOIN (SELECT * FROM TUMBLE(b, ts, INTERVAL '5' MINUTE)) AS R "
+        "ON L.k = R.k AND L.window_start = R.window_start AND L.window_end = R.window_end"
+    )
+    if grouped:
+        hint = "ask without GROUP BY in a stream, CREATE STREAM s AS SELECT …, and aggregate FROM s [RANGE …]"
+    raise Mistake("rows of the same window are found by a join", span_of(part), hint)
 
 
 def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
@@ -144,13 +200,11 @@ def _join(
     part: exp.Expression,
     query: exp.Select,
     taken: set[str],
-    outside: list[tuple[str, Schema]],
     context: Context,
     *,
     negated: bool,
     value: exp.Expression | None,
 ) -> nodes.JoinInput:
-    query = _of_rows(query, taken, outside, context)
     (entry, _), *others = from_entries(query)
     if others:
         raise Mistake("a query in WHERE asks one stream", span_of(query), _PLAIN)
@@ -233,10 +287,12 @@ def _refuse_outside(
 def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
     from slicemill.esl.binder.queries import bind_query  # which binds conditions
 
-    named = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
-    if isinstance(named, exp.Identifier):
-        return schema_of(context.relation(named))
-    return bind_query(named, context).schema
+    if isinstance(entry.this, exp.Identifier):
+        return schema_of(context.relation(entry.this))
+    if isinstance(entry.this, nodes.WindowFunction):
+        own = schema_of(context.relation(entry.this.this))
+        return Schema((*own, *(Column(name, TIMESTAMP) for name in BOUND_COLUMNS)))
+    return bind_query(entry.this, context).schema
 
 
 def _equals(
@@ -284,4 +340,5 @@ def _alias(entry: nodes.StreamInput) -> str:
     alias = child(entry, "alias")
     if alias is not None:
         return str(alias.name)
-    return str(entry.this.name) if isinstance(entry.this, exp.Identifier) else ""
+    named = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
+    return str(named.name) if isinstance(named, exp.Identifier) else ""

@@ -2,6 +2,8 @@
 
     TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECONDS)    bid [RANGE 10 SECONDS SLIDE 10 SECONDS]
     GROUP BY window(ts, '10 seconds')                           the same
+    k IN (SELECT k FROM TUMBLE(…) AS R                          L SEMI JOIN TUMBLE(…) AS R ON L.k = R.k
+      WHERE L.window_start = R.window_start AND …)              AND L.window_start = R.window_start AND …
     count(*) FILTER (WHERE price > 9)                           count(CASE WHEN price > 9 THEN 1 END)
     lag(price) OVER (PARTITION BY item)                         first(price) OVER (… ROWS 1 PRECEDING), of two
     GROUP BY 1, total                                           the expressions that stand there
@@ -18,6 +20,7 @@ from sqlglot import exp
 from slicemill.esl.binder.calls import is_aggregate
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.items import name_of
+from slicemill.esl.binder.joins.membership import join_same_windows
 from slicemill.esl.binder.spellings.calls import CHANGED, plain_calls
 from slicemill.esl.binder.spellings.elements import exploded
 from slicemill.esl.binder.spellings.grouping import grouping_sets, named_groups
@@ -34,6 +37,7 @@ def respelled(written: exp.Select, context: Context) -> exp.Expression:
     _keep_names(select, context)
     named_groups(select, context)
     frames(select, context)
+    join_same_windows(select, context)
     rows_with_windows(select, context)
     exploded(select, context)
     plain_calls(select, context)

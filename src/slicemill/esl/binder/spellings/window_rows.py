@@ -26,7 +26,7 @@ _MOST_WINDOWS = 100
 
 def rows_with_windows(select: exp.Select, context: Context) -> None:
     entries = [entry for entry, _ in from_entries(select)]
-    functions = [(entry, found) for entry in entries if (found := _function(entry)) is not None]
+    functions = [(entry, found) for entry in entries if (found := window_function_of(entry)) is not None]
     if len(entries) > 1 and len(functions) > 1:
         _join_on_windows(select, functions)
     for entry in entries:
@@ -39,7 +39,7 @@ def rows_with_windows(select: exp.Select, context: Context) -> None:
         entry.set("this", parsed_query(_rows(function), span_of(function)))
 
 
-def _function(entry: nodes.StreamInput) -> nodes.WindowFunction | None:
+def window_function_of(entry: nodes.StreamInput) -> nodes.WindowFunction | None:
     """The window function that an entry is, or selects from."""
     this = entry.this
     if isinstance(this, exp.Select) and child(this, "group") is None and len(child(this, "entries")) == 1:
@@ -76,7 +76,7 @@ def _join_on_windows(
 
 def _alias(entry: nodes.StreamInput) -> str:
     alias = child(entry, "alias")
-    function = _function(entry)
+    function = window_function_of(entry)
     assert function is not None
     return str(alias.name if alias is not None else function.this.name)
 

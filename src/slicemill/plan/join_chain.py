@@ -1,0 +1,222 @@
+"""FROM with three and more streams, not all of them joined by inner joins: one join after the other.
+
+    a ── LEFT ── LEFT ── …    a row that has been joined knows the times of its members (`a._ts`, `b._ts`):
+    b ────┘       │           until when it can be met (`_until`), the end of the first of their windows, and
+    c ────────────┘           since when (`_since`), its newest member less the window of the next stream
+
+Which rows meet is a matter of their members' timestamps alone: each two streams of a result are in each
+other's windows, as in one join of all. So it does not matter when a joined row comes. One whose fate is told
+late, since it had to wait for the end of a window, meets rows that have been kept so much longer for it.
+Inner joins at the beginning stay one join of all their streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from slicemill.esl.types.expression import (
+    Call,
+    ColumnRef,
+    Expr,
+    Literal,
+    as_in_input,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
+from slicemill.esl.types.query import ExpiryColumn, FrameUnit, JoinKind, QueryInput, Window
+from slicemill.esl.types.relation import SelectItem
+from slicemill.esl.types.schema import BOOLEAN, INTERVAL, TIMESTAMP, Column, Schema
+from slicemill.operators.graph import Node
+from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.select.spec import Filter, Project
+from slicemill.plan.changing_results import GraphBuilder
+
+JOINED = ""  # the alias of what is joined so far: its columns have those of its members
+_UNTIL, _SINCE = Column("_until", TIMESTAMP), Column("_since", TIMESTAMP)
+_LEFT_ONLY = (JoinKind.SEMI, JoinKind.ANTI)
+_KEEPS_WHERE = (JoinKind.INNER, JoinKind.LEFT, *_LEFT_ONLY)
+
+
+def join_chain(
+    builder: GraphBuilder,
+    streams: Sequence[QueryInput],
+    inputs: Sequence[Node],
+    pending: list[Expr],
+    name: str,
+) -> Node:
+    """The joins of all streams; of WHERE, what keeps nothing that later joins need runs as soon as it can."""
+    first = next(place for place, entry in enumerate(streams) if entry.kind is not JoinKind.INNER)
+    chain = _Chain(builder, name, list(zip(streams, inputs, strict=True)), pending)
+    node = chain.inner(first) if first > 1 else chain.begun()
+    for place in range(first, len(streams)):
+        node = chain.step(node, place)
+    return node
+
+
+@dataclass
+class _Chain:
+    builder: GraphBuilder
+    name: str
+    streams: list[tuple[QueryInput, Node]]
+    pending: list[Expr]  # of WHERE
+    members: list[QueryInput] = field(default_factory=list)  # whose columns joined rows have
+    always: list[QueryInput] = field(default_factory=list)  # those of them that are never missing
+    late_us: int = 0  # how long after its newest member a joined row comes at most
+
+    def begun(self) -> Node:
+        """The first stream by itself."""
+        entry, node = self.streams[0]
+        self.members, self.always = [entry], [entry]
+        return self._selected(node, entry) if self._keeps_where(1) else node
+
+    def inner(self, count: int) -> Node:
+        """The inner join of the first streams, as if there were no others."""
+        streams = self.streams[:count]
+        self.members = [entry for entry, _ in streams]
+        self.always = list(self.members)
+        schema = Schema(
+            tuple(c for entry, node in streams for c in _qualified(entry, node))
+            + tuple(_time_of(entry) for entry in self.members)
+        )
+        on = [part for entry in self.members for part in conjuncts(entry.on)]
+        on += self._where(schema) if self._keeps_where(count) else ()
+        join = WindowJoin(
+            tuple(entry.alias for entry in self.members),
+            tuple(_window(entry) for entry in self.members),
+            conjunction(tuple(on)),
+            member_times=True,
+        )
+        inputs = tuple(node for _, node in streams)
+        return self.builder.add(f"{self.name}: join", join, inputs, schema)
+
+    def step(self, left: Node, place: int) -> Node:
+        """What is joined so far, with one more stream."""
+        entry, right = self.streams[place]
+        alone = len(self.members) == 1 and _time_of(self.members[0]).name not in left.schema.names
+        selects = self._keeps_where(place + 1)
+        if entry.kind is JoinKind.RIGHT and selects:
+            right = self._selected(right, entry)
+        on = list(conjuncts(entry.on))
+        if alone:
+            first = self.members[0]
+            columns = (*_qualified(first, left), *_qualified(entry, right), _time_of(first))
+            alias, windows = first.alias, (_window(first), _window(entry))
+        else:
+            left = self._with_ends(left, entry)
+            columns = (*left.schema.columns, *_qualified(entry, right), Column("_joined", TIMESTAMP))
+            kept = Window(FrameUnit.RANGE, _length(entry) + self.late_us)
+            lives = Window(FrameUnit.RANGE, self._reach_us(), expires=ExpiryColumn(_UNTIL.name))
+            alias, windows = JOINED, (lives, kept)
+            if self.late_us:
+                on.append(Call(">", (ColumnRef.to(_time_of(entry)), ColumnRef.to(_SINCE)), BOOLEAN))
+        schema = Schema((*columns, _time_of(entry)))
+        if entry.kind is JoinKind.INNER and selects:
+            on += self._where(schema)
+        join = WindowJoin(
+            (alias, entry.alias), windows, conjunction(tuple(on)), member_times=True, kind=entry.kind
+        )
+        node = self.builder.add(f"{self.name}: join {entry.alias}", join, (left, right), schema)
+        self._count(entry)
+        if place + 1 == len(self.streams):
+            return node
+        where = self._where(self._visible(node)) if selects else ()
+        condition = conjunction(tuple(where))
+        if condition is not None:
+            node = self.builder.add(
+                f"{self.name}: where joined with {entry.alias}", Filter(condition), (node,), node.schema
+            )
+        return node
+
+    def _count(self, entry: QueryInput) -> None:
+        """Who is in a joined row from now on, and how late it comes.
+
+        One that has no partner comes when its members can be met no more, or a moment behind its own time if
+        that has passed; one that is asked for a single partner may come as late, when it meets that.
+        """
+        waits = max(self.late_us + 1, self._reach_us())
+        if entry.kind is JoinKind.RIGHT:
+            self.late_us += _length(entry)
+        elif entry.kind is JoinKind.FULL:
+            self.late_us = max(waits, self.late_us + _length(entry))
+        elif entry.kind is not JoinKind.INNER:
+            self.late_us = waits
+        if entry.kind not in _LEFT_ONLY:
+            self.members.append(entry)
+        if entry.kind in (JoinKind.RIGHT, JoinKind.FULL):
+            self.always = []
+        if entry.kind in (JoinKind.INNER, JoinKind.RIGHT):
+            self.always.append(entry)
+
+    def _reach_us(self) -> int:
+        """For how long after its newest member a joined row can be met at most."""
+        if self.always:
+            return min(map(_length, self.always))
+        return max(map(_length, self.members))
+
+    def _with_ends(self, node: Node, entry: QueryInput) -> Node:
+        """Joined rows with the times between which they can be met by another stream."""
+        visible = self._visible(node)
+        times = [ColumnRef.to(_time_of(member)) for member in self.members]
+        ends = [
+            Call("+", (time, _interval(_length(member))), TIMESTAMP)
+            for time, member in zip(times, self.members, strict=True)
+        ]
+        added: list[tuple[Column, Expr]] = [(_UNTIL, _one("least", ends))]
+        if self.late_us:
+            newest = _one("greatest", times)
+            added.append((_SINCE, Call("-", (newest, _interval(_length(entry))), TIMESTAMP)))
+        items = [SelectItem(column.name, ColumnRef.to(column)) for column in visible]
+        items += [SelectItem(column.name, expr) for column, expr in added]
+        schema = Schema((*visible.columns, *(column for column, _ in added)))
+        return self.builder.add(f"{self.name}: before {entry.alias}", Project(tuple(items)), (node,), schema)
+
+    def _visible(self, node: Node) -> Schema:
+        """The columns of members, and their times."""
+        aliases = {member.alias for member in self.members}
+        return Schema(tuple(c for c in node.schema if c.origin is not None and c.origin.input in aliases))
+
+    def _keeps_where(self, place: int) -> bool:
+        """Is a row that WHERE drops, dropped as well before the joins from a place on?"""
+        return all(entry.kind in _KEEPS_WHERE for entry, _ in self.streams[place:])
+
+    def _where(self, schema: Schema) -> list[Expr]:
+        ready = [part for part in self.pending if columns_of(part) <= set(schema.names)]
+        self.pending[:] = [part for part in self.pending if part not in ready]
+        return ready
+
+    def _selected(self, node: Node, entry: QueryInput) -> Node:
+        condition = conjunction(tuple(self._where(Schema(_qualified(entry, node)))))
+        if condition is None:
+            return node
+        where = Filter(as_in_input(condition))
+        return self.builder.add(f"{self.name}: where {entry.alias}", where, (node,), node.schema)
+
+
+def _window(entry: QueryInput) -> Window:
+    assert entry.window is not None, "the binder asks for one"
+    return entry.window
+
+
+def _length(entry: QueryInput) -> int:
+    extent = _window(entry).extent
+    assert extent is not None, "the binder asks for a window that ends"
+    return extent
+
+
+def _qualified(entry: QueryInput, node: Node) -> tuple[Column, ...]:
+    return tuple(column.of(entry.alias) for column in node.schema)
+
+
+def _time_of(entry: QueryInput) -> Column:
+    return Column("_ts", TIMESTAMP).of(entry.alias)
+
+
+def _interval(length_us: int) -> Literal:
+    return Literal(length_us, INTERVAL)
+
+
+def _one(function: str, values: Sequence[Expr]) -> Expr:
+    """The least or greatest of values that are not NULL."""
+    return values[0] if len(values) == 1 else Call(function, tuple(values), TIMESTAMP)

@@ -1,0 +1,41 @@
+"""narrow_chains: what is joined of several streams one after the other carries what is read behind it.
+
+a ─ ⋈ ─ π a.*, b.* ─ ⋈ ─ π a.v      a ─ ⋈ ─ π a.k, a.v ─ ⋈ ─ π a.v
+b ─┘             c ─┘              b ─┘             c ─┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import columns_of
+from slicemill.esl.types.schema import Schema
+from slicemill.operators.graph import Node, QueryGraph
+from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.select.spec import Project
+from slicemill.plan.join_chain import JOINED
+from slicemill.plan.rules.sharing import columns_read
+
+
+def narrow_chains(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001
+    nodes = {node.id: node for node in graph}
+    for node in reversed(list(graph)):  # what reads a join is narrow before it
+        join = node.operator
+        if isinstance(join, WindowJoin) and join.aliases[0] == JOINED:
+            before = nodes[node.inputs[0]]
+            assert isinstance(before.operator, Project), "it says until when joined rows can be met"
+            read = columns_read(QueryGraph(nodes, graph.streams), node) | {
+                window.expires.column for window in join.windows if window.expires is not None
+            }
+            if join.condition is not None:
+                read |= columns_of(join.condition)
+            items = tuple(item for item in before.operator.items if item.name in read)
+            dropped = {item.name for item in before.operator.items} - {item.name for item in items}
+            nodes[before.id] = replace(_without(before, dropped), operator=Project(items))
+            nodes[node.id] = _without(node, dropped)
+    return QueryGraph(nodes, graph.streams)
+
+
+def _without(node: Node, names: set[str]) -> Node:
+    return replace(node, schema=Schema(tuple(column for column in node.schema if column.name not in names)))
