@@ -107,6 +107,11 @@ class RunningCatalog:
             without.add(name)
         gone = [name.name for name in dropped if name.kind in _COMPUTED and not self._is_declared(name.name)]
         tables = [name.name for name in dropped if name.kind == "TABLE"]
+        gone += [
+            one.name
+            for name, one in self.catalog.queries.items()
+            if one.writes_for is not None and (name not in catalog.queries or one.writes_for in gone)
+        ]
         if any(name.lower() in (*catalog.queries, *catalog.relations) for name in gone):
             self._adopt(without)
             self._forget(gone)
