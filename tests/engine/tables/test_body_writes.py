@@ -241,7 +241,8 @@ def test_another_definition_writes_from_then_on(tmp_path: Path) -> None:
         _feed(mill, [(1, 3), (1, 4)], 0)
         mill.execute(
             "CREATE OR REPLACE AGGREGATE climb(item bigint, next bigint) : bigint {"
-            " INITIALIZE: ITERATE: { INSERT INTO jumps VALUES (item, 100); INSERT INTO RETURN VALUES (7); } };"
+            " INITIALIZE: ITERATE: { INSERT INTO jumps VALUES (item, 100);"
+            " INSERT INTO RETURN VALUES (7); } };"
         )
         assert sorted(mill.queries) == ["climbs", "climbs into jumps", "shown", "tops into highest"]
         _feed(mill, [(1, 5)], 2)
@@ -368,3 +369,34 @@ def test_mistakes_are_told(tmp_path: Path, text: str, message: str, hint: str) -
             mill.execute(text)
         assert message in refused.value.diagnostics[0].message
         assert hint in (refused.value.diagnostics[0].hint or "")
+
+
+def test_a_crash_while_a_query_is_replaced_loses_nothing_that_it_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(US)
+    mill = _opened(tmp_path / "home", clock)
+    _feed(mill, [(1, 3), (1, 4)], 0)
+    copies: list[Path] = []
+    commit = mill.home.commit
+
+    def copied(change: Change) -> object:
+        commit(change)
+        copies.append(tmp_path / f"copy{len(copies)}")
+        shutil.copytree(tmp_path / "home", copies[-1])
+        return None
+
+    monkeypatch.setattr(mill.home, "commit", copied)
+    replaced = "CREATE OR REPLACE QUERY climbs AS SELECT item, price AS bids FROM bid;"
+    mill.execute(replaced)
+    monkeypatch.undo()
+    mill.close()
+    for copy in copies:
+        with Mill(home=copy, pool=inline_pool(2), clock=Clock(clock.now), cells=2) as again:
+            assert not again.restore()
+            again.open()
+            _finish(again)
+            assert again.held("jumps")[:] == [(1, 1)]
+            assert again.held("counts")[:] == [(1, 2)]
+            kept = [name for name in again.home.logs if name.startswith("climbs into")]
+            assert len(kept) == (2 if "climbs into jumps" in again.catalog.queries else 0)

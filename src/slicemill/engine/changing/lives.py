@@ -100,7 +100,10 @@ class QueryLives:
         with self.running.dispatcher.paused():
             if statement.action is LifeAction.RESTART:
                 failed = [name for name in writers if self._has_failed(name)]
-                for name in [*failed, *([] if failed and not self._has_failed(statement.name) else [statement.name])]:
+                for name in [
+                    *failed,
+                    *([] if failed and not self._has_failed(statement.name) else [statement.name]),
+                ]:
                     self._restart_now(name, statement.kind)
                 return
             for name in (statement.name, *writers):

@@ -301,7 +301,9 @@ def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
         number += 1
     query = bind_query(node, context)
     refuse_open_rank(query, node)
-    return with_writers(QueryDefinition(f"query_{number}", query, QueryOptions(), to_esl(node)), node, context)
+    return with_writers(
+        QueryDefinition(f"query_{number}", query, QueryOptions(), to_esl(node)), node, context
+    )
 
 
 def query_options(option_nodes: list[nodes.Option]) -> QueryOptions:

@@ -339,7 +339,9 @@ class Catalog:
         found = self.base_aggregates.get(key), self.window_aggregates.get(key)
         instance = None if any(found) else self._instance(name)
         if instance is None and not any(found) and INTO in key:
-            base, window = (self._writing(known, key) for known in (self.base_aggregates, self.window_aggregates))
+            base, window = (
+                self._writing(known, key) for known in (self.base_aggregates, self.window_aggregates)
+            )
             return base, window
         return found if instance is None else instance[1].versions
 

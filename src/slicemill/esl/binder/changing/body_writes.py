@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -47,7 +48,8 @@ from slicemill.esl.types.query import Continuous, SelectQuery, WindowCall
 from slicemill.esl.types.relation import AggregateCall, RelationQuery, SelectItem
 from slicemill.esl.types.schema import Column, Schema
 
-Version = AggregateDefinition | None
+Call: TypeAlias = AggregateCall | WindowCall
+Version: TypeAlias = AggregateDefinition | None
 _PER_TUPLE = frozenset((BodyState.INITIALIZE, BodyState.ITERATE))
 
 
@@ -121,7 +123,8 @@ def _writers(
         if isinstance(part, RelationQuery) or any(part is one for one in seen):
             continue  # a definition of WITH that is read twice is computed once
         seen.append(part)
-        for call in (*part.aggregates, *part.window_calls):
+        calls: tuple[Call, ...] = (*part.aggregates, *part.window_calls)
+        for call in calls:
             for version in _writing(part, call, node, context):
                 assert version.into is not None, "it is of what is written"
                 name = wanted = f"{owner.name}{INTO}{version.into}"
@@ -132,7 +135,7 @@ def _writers(
 
 
 def _writing(
-    part: SelectQuery, call: AggregateCall | WindowCall, node: exp.Expression, context: Context
+    part: SelectQuery, call: Call, node: exp.Expression, context: Context
 ) -> tuple[AggregateDefinition, ...]:
     """What the version of an aggregate that a call runs writes; raise where rows of it would be lost."""
     base, window = context.catalog.declared_versions(call.name)
@@ -150,7 +153,10 @@ def _writing(
 
 
 def _lost(
-    part: SelectQuery, call: AggregateCall | WindowCall, used: AggregateDefinition, states: frozenset[BodyState]
+    part: SelectQuery,
+    call: Call,
+    used: AggregateDefinition,
+    states: frozenset[BodyState],
 ) -> tuple[str, str] | None:
     """What is wrong with a call some of whose writes would be no results, and what to do."""
     name, tables = used.name, _tables_of(used)
@@ -193,14 +199,12 @@ def _tables_of(definition: AggregateDefinition) -> str:
     return all_of([one.into for one in definition.written if one.into is not None])
 
 
-def _select(part: SelectQuery, call: AggregateCall | WindowCall, version: AggregateDefinition) -> SelectQuery:
+def _select(part: SelectQuery, call: Call, version: AggregateDefinition) -> SelectQuery:
     """The same inputs and groups, with the rows that one call writes for results."""
     columns = version.returns.columns
     text = version.name
-    if len(columns) == 1:
-        returned = (Column(text, columns[0].type),)
-    else:
-        returned = tuple(column.of(text) for column in columns)
+    alone = len(columns) == 1
+    returned = tuple(Column(text, column.type) if alone else column.of(text) for column in columns)
     items = tuple(
         SelectItem(column.name, ColumnRef.to(read)) for column, read in zip(columns, returned, strict=True)
     )
@@ -243,7 +247,7 @@ def _writer(
     return QueryDefinition(name, query, options, "", begins_us=begins_us, writes_for=owner.name)
 
 
-def _place(node: exp.Expression, call: AggregateCall | WindowCall) -> TextSpan:
+def _place(node: exp.Expression, call: Call) -> TextSpan:
     for one in node.find_all(exp.Anonymous):
         if one.name.lower() == call.name.lower():
             over = one.parent
