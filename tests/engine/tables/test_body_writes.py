@@ -250,7 +250,10 @@ def test_another_definition_writes_from_then_on(tmp_path: Path) -> None:
         assert mill.held("jumps")[:] == [(1, 1), (1, 100)]
         assert mill.held("counts")[:] == [(1, 2)]
         statements = [entry["text"] for entry in mill.home.statements]
-        mill.execute("CREATE OR REPLACE QUERY climbs AS SELECT item, price AS bids FROM bid")
+        replaced = "CREATE OR REPLACE QUERY climbs AS SELECT item, price AS bids FROM bid"
+        ends = [one.what for one in mill.explain_replace(replaced) if one.name == "climbs into jumps"]
+        assert ends == ["jumps gets no more of it"]
+        mill.execute(replaced)
         assert sorted(mill.queries) == ["climbs", "shown", "tops into highest"]
         assert "climbs into jumps" not in mill.home.logs
         assert len(mill.home.statements) == len(statements) + 1
