@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill import EslError, Mill
+from slicemill import EslError, Mill, SlicemillError
 from slicemill.storage.changes import Change
 from slicemill.storage.check import check_home
 from slicemill.time import US
@@ -403,3 +403,26 @@ def test_a_crash_while_a_query_is_replaced_loses_nothing_that_it_wrote(
             assert again.held("counts")[:] == [(1, 2)]
             kept = [name for name in again.home.logs if name.startswith("climbs into")]
             assert len(kept) == (2 if "climbs into jumps" in again.catalog.queries else 0)
+
+
+def test_a_write_that_fails_stops_no_results_and_is_restarted_with_its_query(tmp_path: Path) -> None:
+    clock = Clock(US)
+    script = """
+    CREATE STREAM s (v bigint, ts timestamp) ORDER BY ts;
+    CREATE TABLE far (v bigint);
+    CREATE AGGREGATE f(v bigint) : bigint {
+      INITIALIZE: ITERATE: {
+        INSERT INTO far VALUES (v + 9223372036854775800);
+        INSERT INTO RETURN VALUES (v); } };
+    CREATE QUERY q AS SELECT f(v) AS v FROM s;
+    """
+    with _opened(tmp_path, clock, script) as mill:
+        feed_rows(mill, "s", [(1, 1), (100, 2), (3, 3)])
+        _look(mill, clock)
+        assert [timed.row for timed in mill.queries["q"].rows()] == [(1,), (100,), (3,)]
+        assert "out of the range" in (mill.lives.of("q into far").why or "")
+        assert mill.lives.of("q").why is None
+        mill.execute("RESTART QUERY q")
+        assert mill.lives.of("q into far").state.value == "running"
+        with pytest.raises(SlicemillError, match="query q has not failed"):
+            mill.execute("RESTART QUERY q")
