@@ -9,6 +9,7 @@ import struct
 import subprocess
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -272,3 +273,29 @@ def test_a_mistake_in_a_question_has_its_place(
     assert told.value.diag.statement_position == place
     assert "\x1b" not in str(told.value)
     assert hint is None or hint in (told.value.diag.message_hint or "")
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "1.50", "-12.25", "0.05", "-0.0001", "1200000.05", "99999999", "10000"]
+)
+def test_decimals_are_taken_and_given_in_binary(connection: psycopg.Connection, text: str) -> None:
+    connection.execute("CREATE TABLE amount (d decimal(20, 4))")
+    connection.execute("INSERT INTO amount VALUES (%s)", (Decimal(text),))
+    for written in ("%s", "%b"):
+        with connection.cursor(binary=written == "%b") as cursor:
+            found = cursor.execute(f"SELECT d FROM amount WHERE d = {written}", (Decimal(text),)).fetchall()
+        assert found == [(Decimal(text),)]
+    connection.execute("INSERT INTO amount VALUES (%b)", (Decimal(text),))
+    assert connection.execute("SELECT count(DISTINCT d), count(*) FROM amount").fetchone() == (1, 2)
+
+
+def test_a_date_may_have_its_zone_behind_it(connection: psycopg.Connection) -> None:
+    connection.execute("CREATE TABLE days (d date)")
+    connection.execute("INSERT INTO days VALUES (%s)", ("2026-01-31 +00",))  # as pgJDBC writes it
+    for value in ("2026-01-31 +00", "2026-01-31 -05:30"):
+        assert connection.execute("SELECT count(*) FROM days WHERE d = %s", (value,)).fetchone() == (1,)
+
+
+def test_how_many_columns_a_key_may_have_is_told(connection: psycopg.Connection) -> None:
+    asked = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_index_keys'"
+    assert connection.execute(asked).fetchall() == [("32",)]

@@ -73,6 +73,22 @@ def test_a_table_is_written_by_who_may_name_it(service: MillService) -> None:
         limited.execute("ALTER QUERY sales_q SET (sink = 'table:other_t')")
 
 
+def test_a_table_is_written_by_bodies_of_who_may_name_it(service: MillService) -> None:
+    service.allowed = Allowed()
+    owner = UserSession(service)
+    owner.execute("CREATE TABLE other_t (item int); CREATE STREAM sales_s (item int)")
+    body = "INITIALIZE: ITERATE: { INSERT INTO other_t VALUES (item); INSERT INTO RETURN VALUES (item); }"
+    limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
+    with pytest.raises(Denied, match="other_t"):
+        limited.execute(f"CREATE AGGREGATE sales_f (item int) : int {{ {body} }}")
+    owner.execute(f"CREATE AGGREGATE sales_f (item int) : int {{ {body} }}")
+    for statement in ("CREATE QUERY sales_q AS", "CREATE STREAM sales_d AS"):
+        with pytest.raises(Denied, match="other_t"):
+            limited.execute(f"{statement} SELECT sales_f(item) AS item FROM sales_s")
+    owner.execute("CREATE QUERY sales_q AS SELECT sales_f(item) AS item FROM sales_s")
+    assert owner.service.mill.catalog.writers_for("sales_q")
+
+
 def test_changes_are_in_the_audit_log(service: MillService, tmp_path: Path) -> None:
     service.audit = AuditLog(tmp_path, clock=lambda: 7)
     UserSession(service, Principal("ann", UserRole.OPERATOR), "http").execute(CREATE)

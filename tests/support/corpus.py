@@ -174,7 +174,7 @@ def read_case(path: Path) -> Case:
 
 
 _HEADING = re.compile(
-    r"== *(?P<word>\w+)(?: +(?P<name>\w+))?(?: +(?P<ordered>ordered)| +at +(?P<at>[\d.]+))?$"
+    r"== *(?P<word>\w+)(?: +(?P<name>\w+(?: into \w+)?))?(?: +(?P<ordered>ordered)| +at +(?P<at>[\d.]+))?$"
 )
 _ARRIVAL = re.compile(r"(?P<stream>\w+)(?P<colon>:| +punctuation *(?:#.*)?$)")
 _MISTAKE = re.compile(r"(\d+):(\d+) +(\S.*)")

@@ -432,6 +432,7 @@ class Mill:
         A unit that went on from its state with some of its queries would pass by the input of the others.
         """
         self._running.open()
+        self.writing.settle_gone()
 
     def start(self) -> None:
         """Read the sources and run the queries until `stop`, `drain` or `close`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slicemill.errors import counted
+from slicemill.errors import all_of, counted
 from slicemill.esl.render.words import timestamp_text
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.alert import Alert
@@ -122,6 +122,8 @@ def _aggregate(definition: AggregateDefinition) -> str:
         words.append("blocking" if definition.blocking else "answers at each tuple")
     if definition.external is not None:
         words.append(f"in Python: {definition.external}")
+    if definition.written:
+        words.append(f"writes {all_of([one.into for one in definition.written if one.into is not None])}")
     return f"{definition.arguments} gives {_columns(definition.returns)}; {', '.join(words)}"
 
 

@@ -26,6 +26,7 @@ from slicemill.esl.types.catalog import (
     Table,
     View,
     relations_of,
+    tables_written,
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.function import FunctionDefinition
@@ -87,17 +88,18 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 
 def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
-    """The names in FROM of what a statement declares, and the table that it writes.
+    """The names in FROM of what a statement declares, and the tables that it writes.
 
     Of an alert it is what the alert is on, * where that is anything.
     """
     if isinstance(statement, AggregateDefinition):  # who calls it sees what its body reads
         yield from sorted(relations_read(catalog, statement))
+        yield from (one.into for one in statement.written if one.into is not None)
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from relations_of(statement.query)
     written = statement.after if isinstance(statement, AlteredQuery) else statement
-    if isinstance(written, QueryDefinition) and written.options.table is not None:
-        yield written.options.table
+    if isinstance(written, (DerivedStream, View, QueryDefinition)):
+        yield from tables_written(written)
     if isinstance(statement, Alert):
         yield "*" if statement.target is None else statement.target
     elif isinstance(statement, Table) and statement.materialized is not None:

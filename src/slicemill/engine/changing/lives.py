@@ -96,14 +96,21 @@ class QueryLives:
 
     def change(self, statement: LifeChange, by: str) -> None:
         """Do what a statement says; what is so already stays so."""
-        name = statement.name
+        writers = [one.name for one in self.running.catalog.writers_for(statement.name)]
         with self.running.dispatcher.paused():
-            if statement.action is LifeAction.PAUSE:
-                self._pause(name, by)
-            elif statement.action is LifeAction.RESUME:
-                self._resume(name)
-            else:
-                self._restart_now(name, statement.kind)
+            if statement.action is LifeAction.RESTART:
+                failed = [name for name in writers if self._has_failed(name)]
+                for name in [
+                    *failed,
+                    *([] if failed and not self._has_failed(statement.name) else [statement.name]),
+                ]:
+                    self._restart_now(name, statement.kind)
+                return
+            for name in (statement.name, *writers):
+                if statement.action is LifeAction.PAUSE:
+                    self._pause(name, by)
+                else:
+                    self._resume(name)
 
     def look(self) -> None:
         """Try again what has failed and has waited long enough; called often."""
@@ -151,14 +158,17 @@ class QueryLives:
         self.running.sinks.notify()
 
     def _restart_now(self, name: str, kind: str) -> None:
-        unit = self._writer(name)
-        if unit is None or name not in unit.failed:
+        if not self._has_failed(name):
             raise SlicemillError(
                 f"{kind.lower()} {name} has not failed, so there is nothing to restart; "
                 f"DROP {kind} {quoted(name)} and CREATE it to begin anew"
             )
         self._again(name)
         self.running.home.commit(Change(lives={name: {"tries": None}}))
+
+    def _has_failed(self, name: str) -> bool:
+        unit = self._writer(name)
+        return unit is not None and name in unit.failed
 
     def _note_failure(self, log: str, why: str, tries: dict[str, Any], now_us: int) -> None:
         """Say when it is tried again; the pauses double."""

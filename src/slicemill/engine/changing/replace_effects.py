@@ -62,6 +62,9 @@ def effects_of(
             found.append(ReplaceEffect(name, "deletes", "all rows that its table has then"))
         found += _state_effects(running, plan, name, name in replacing.anew, name in replacing.past)
         found += _columns_effect(running, catalog, name)
+    for name, query in sorted(running.catalog.queries.items()):
+        if query.writes_for is not None and name not in catalog.queries:
+            found.append(ReplaceEffect(query.name, "ends", f"{query.options.table} gets no more of it"))
     others = sorted({key[1] for key in replacing.because} - {name.lower() for name in replacing.logs})
     found += [ReplaceEffect(name, "is bound again", f"it uses {causes[name]}") for name in others]
     for name in sorted(replacing.moved):

@@ -9,7 +9,7 @@ what was told, and the table of before is deleted. For the rest, state has names
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -120,8 +120,15 @@ def with_users(
                 others.add(user.name.lower())
     if problems:
         raise EslError(source, problems)
-    past = frozenset(one.after.name for one in replaced if getattr(one.after, "begins_us", None) is not None)
-    return catalog, Replacement(frozenset(logs), frozenset(anew), emptied, past, because, moved=moved)
+    past = {one.after.name for one in replaced if getattr(one.after, "begins_us", None) is not None}
+    changed = (frozenset(with_writers_of(names, catalog)) for names in (logs, anew, past))
+    logs_now, anew_now, past_now = changed
+    return catalog, Replacement(logs_now, anew_now, emptied, past_now, because, moved=moved)
+
+
+def with_writers_of(names: Collection[str], catalog: Catalog) -> set[str]:
+    """Queries and streams with what writes tables for them."""
+    return {*names, *(one.name for name in names for one in catalog.writers_for(name))}
 
 
 def _unbindable(user: Statement, one: ReplacedStatement, why: Diagnostic) -> Diagnostic:

@@ -77,6 +77,8 @@ class RunningCatalog:
     opened: bool = False
     reading: bool = False  # sources are read until `stop_reading`
     planner: Planner = field(default_factory=Planner)
+    # Write what is left of what bodies of aggregates insert, for a query that goes; whether it is all there.
+    settle: Callable[[QueryDefinition], bool] = lambda _: True
 
     def open(self) -> None:
         """Take up the units where they were, once all is registered that belongs to them."""
@@ -107,12 +109,27 @@ class RunningCatalog:
             without.add(name)
         gone = [name.name for name in dropped if name.kind in _COMPUTED and not self._is_declared(name.name)]
         tables = [name.name for name in dropped if name.kind == "TABLE"]
+        going = [
+            one
+            for name, one in self.catalog.queries.items()
+            if one.writes_for is not None and (name not in catalog.queries or one.writes_for in gone)
+        ]
+        left = [one for one in going if not self.settle(one) and one.writes_for not in gone]
+        if left:
+            raise SlicemillError(
+                f"table {left[0].options.table} does not take the rows that {left[0].writes_for} writes; "
+                "see what is told among the problems, or DROP it first"
+            )
+        dropped_writers = [one.name for one in going if one.writes_for in gone]
+        gone += dropped_writers
         if any(name.lower() in (*catalog.queries, *catalog.relations) for name in gone):
             self._adopt(without)
-            self._forget(gone)
+            self.forget(gone)
             gone = []
         self._adopt(catalog, tables, replacing)
-        self._forget(gone)
+        # What had come is worked out by now, and is still to be written.
+        gone += [one.name for one in going if one.name not in dropped_writers and self.settle(one)]
+        self.forget(gone)
 
     def replace_with(
         self,
@@ -267,7 +284,7 @@ class RunningCatalog:
                 v.name for v in views_to_answer(catalog)
             }
             self.catalog, self.plan = catalog, plan
-            self._forget(unasked)
+            self.forget(unasked)
         if self.reading:
             self.ingest.start(streams, self.poll_ms)
 
@@ -384,7 +401,7 @@ class RunningCatalog:
         if prepared.gone:
             self.dispatcher.forget(prepared.gone, ())
 
-    def _forget(self, names: Iterable[str]) -> None:
+    def forget(self, names: Iterable[str]) -> None:
         """A query's results stay with its handle; its log goes, so that its name is free."""
         for name in names:
             query = self.queries.pop(name, None)

@@ -22,7 +22,14 @@ from slicemill.columns.rows import plain_rows
 from slicemill.engine.changing.running_catalog import RunningCatalog
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.errors import SlicemillError
-from slicemill.esl.types.catalog import QueryDefinition, Table
+from slicemill.esl.types.catalog import (
+    INTO,
+    TABLE_SINK,
+    DerivedStream,
+    QueryDefinition,
+    QueryOptions,
+    Table,
+)
 from slicemill.esl.types.schema import OP, Schema
 from slicemill.rows import Row
 from slicemill.storage.arrow_schema import from_arrow
@@ -53,6 +60,7 @@ class TableWriting:
         self._clock = clock
         self._looked_us = 0
         self._errors: dict[str, str] = {}
+        running.settle = self.settle
 
     def look(self) -> None:
         """Write what has come of late, unless tables are being changed: then another time."""
@@ -75,6 +83,34 @@ class TableWriting:
             for query, table in self._writers():
                 while self._write_next(query, table):
                     pass
+
+    def settle(self, query: QueryDefinition) -> bool:
+        """Write the rest of what a query gave that goes, or has gone; False if its table does not take it."""
+        home = self._running.home
+        table = self._running.catalog.relation(query.options.table or "")
+        if not self._running.opened or query.name not in home.logs or not isinstance(table, Table):
+            return True
+        with self._changing:
+            if "paused" in home.lives.get(query.name, {}):
+                home.commit(Change(lives={query.name: {"paused": None}}))
+            while self._write_next(query, table):
+                pass
+            return self._errors.pop(query.name, None) is None
+
+    def settle_gone(self) -> None:
+        """After a start: what a query wrote that does so no more, where a crash came between the two."""
+        running = self._running
+        for name in [one for one in running.home.logs if INTO in one]:
+            owner, _, into = name.partition(INTO)
+            declared = running.catalog.queries.get(owner.lower()) or running.catalog.relation(owner)
+            # One of several calls has a number behind.
+            table = running.catalog.relation(into) or running.catalog.relation(into.rpartition(" ")[0])
+            if name.lower() in running.catalog.queries or running.catalog.relation(name) is not None:
+                continue
+            if isinstance(declared, (QueryDefinition, DerivedStream)) and isinstance(table, Table):
+                options = QueryOptions(sink=f"{TABLE_SINK}{table.name}")
+                if self.settle(QueryDefinition(name, declared.query, options, "", writes_for=owner)):
+                    running.forget([name])
 
     def cursors(self) -> list[dict[str, int]]:
         """Up to which epochs results are in tables: those behind them have to stay."""

@@ -7,9 +7,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from slicemill.errors import counted, did_you_mean, one_of
+from slicemill.esl.binder.changing.body_writes import with_written
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.functions.create import imported, named_object, refuse_function
-from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.problems import Problems, Unknowable
 from slicemill.esl.binder.relations import RelationEnvironment, bind_relation
 from slicemill.esl.binder.scalar import bind, bind_condition
 from slicemill.esl.binder.scope import Scope
@@ -32,7 +33,7 @@ from slicemill.esl.types.aggregate import (
     While,
 )
 from slicemill.esl.types.builtins import BUILTINS
-from slicemill.esl.types.catalog import Table
+from slicemill.esl.types.catalog import INTO, Table
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Column, Schema, Type, assignable
 from slicemill.scalar.signatures import SCALARS
@@ -59,6 +60,9 @@ def bind_aggregate(node: nodes.CreateAggregate, context: Context) -> AggregateDe
 
 def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     name = node.this.name
+    if INTO in name.lower():
+        hint = "that is what an aggregate writes into a table; choose another name"
+        raise Mistake(f"{name} is no name of an aggregate", span_of(node.this), hint)
     if name.lower() in SCALARS:
         raise Mistake(f"{name} is a scalar function already", span_of(node.this), "choose another name")
     problems = Problems()
@@ -92,9 +96,7 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
         for state in body_states:
             bodies[state] = tuple(bound)
     problems.raise_any()
-    if window:
-        warn_of_silence(node.this, bodies, bool(child(node, "algebraic")), context)
-    return AggregateDefinition(
+    defined = AggregateDefinition(
         name=name,
         arguments=arguments,
         returns=returns,
@@ -103,6 +105,10 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
         tables=tuple(tables),
         bodies=bodies,
     )
+    defined = with_written(defined, body_binder.stored, node.this)
+    if window:
+        warn_of_silence(node.this, defined.bodies, defined.algebraic, context)
+    return defined
 
 
 def _knowing(itself: AggregateDefinition, context: Context) -> Context:
@@ -244,6 +250,7 @@ class _BodyBinder:
         self.tables = {table.name.lower(): table.schema for table in tables}
         self.names = {table.name.lower(): table.name for table in tables}
         self.inwindow = self.tables.get(INWINDOW)
+        self.stored: dict[str, Schema] = {}  # tables with rows of their own that are inserted into
 
     def statement(self, node: exp.Expression) -> Statement:
         if isinstance(node, nodes.InsertInto):
@@ -274,11 +281,19 @@ class _BodyBinder:
             raise Mistake("results only go into RETURN", span_of(identifier), "keep what you need in a TABLE")
         hint = did_you_mean(identifier.name, self.names.values())
         stored = self.context.catalog.relation(identifier.name)
-        if isinstance(stored, Table) and stored.owns_rows:
-            hint = (
-                f"INSERT INTO {RETURN}, and let the query that calls it write them: "
-                f"CREATE QUERY … WITH (sink = 'table:{stored.name}') AS SELECT …"
+        if isinstance(stored, Table):
+            inserted = "a row with the key of another takes its place" if stored.key else "it has no key"
+            raise Mistake(
+                f"an aggregate inserts into table {stored.name}, and changes it in no other way"
+                if stored.owns_rows
+                else f"table {stored.name} has no rows of its own to be changed",
+                span_of(identifier),
+                f"INSERT INTO {stored.name}: {inserted}"
+                if stored.owns_rows
+                else "insert into a table that is declared with its columns, and without a source",
             )
+        if stored is None and identifier.name.lower() in self.context.broken:
+            raise Unknowable
         raise Mistake(
             f"there is no table {identifier.name} in this aggregate",
             span_of(identifier),
@@ -286,8 +301,11 @@ class _BodyBinder:
         )
 
     def _insert(self, node: nodes.InsertInto) -> Insert:
+        into = self._stored(node.this)
         if node.this.name.upper() == RETURN:
             table, schema = RETURN, self.returns
+        elif into is not None:
+            table, schema = into.name, into.schema
         else:
             table, schema = self._table(node.this)
             if table == INWINDOW:
@@ -302,14 +320,24 @@ class _BodyBinder:
             self._check_row([c.type for c in query.schema], schema, query_node)
             if order != list(range(len(schema))):
                 raise Mistake("select the columns in the table's order", span_of(node), "leave the list out")
-            return Insert(table, query=query)
+            return Insert(table, query=query, stored=into is not None)
         env = self._environment()
         rows = []
         for row_node in child(node, "values"):
             values = [bind(value, env) for value in row_node.expressions]
             self._check_row([v.type for v in values], schema, row_node, order)
             rows.append(tuple(values[order.index(place)] for place in range(len(schema))))
-        return Insert(table, rows=tuple(rows), where=self._where(node, env))
+        return Insert(table, rows=tuple(rows), where=self._where(node, env), stored=into is not None)
+
+    def _stored(self, identifier: exp.Identifier) -> Table | None:
+        """The table with rows of its own that an INSERT means, if it means none of the aggregate's."""
+        name = identifier.name
+        known = name.lower() in self.tables or name.upper() == RETURN
+        found = None if known else self.context.catalog.relation(name)
+        if not isinstance(found, Table) or not found.owns_rows:
+            return None
+        self.stored[found.name] = found.schema
+        return found
 
     def _column_order(self, node: nodes.InsertInto, schema: Schema) -> list[int]:
         """Which table column each value goes to."""

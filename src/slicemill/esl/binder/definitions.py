@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from slicemill.errors import all_of, did_you_mean, one_of
 from slicemill.esl.binder.changing.beginnings import beginning_us
+from slicemill.esl.binder.changing.body_writes import stream_with_writers, with_writers
 from slicemill.esl.binder.changing.changelogs import check_sink, refuse_open_rank
 from slicemill.esl.binder.changing.table_sinks import check_table_sink
 from slicemill.esl.binder.context import KIND_NAMES, Context
@@ -123,7 +124,7 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
                 span_of(child(node, "query")),
                 "make it a CREATE VIEW",
             )
-        return _derived(node, query)
+        return stream_with_writers(_derived(node, query), child(node, "query"), context)
     problems = Problems()
     schema = Schema(())
     with problems.noting():
@@ -290,7 +291,8 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
     problems.raise_any()
     assert query is not None
     text = to_esl(child(node, "query"))
-    return QueryDefinition(node.this.name, query, options, text, load, utility, retain_us, begins_us)
+    found = QueryDefinition(node.this.name, query, options, text, load, utility, retain_us, begins_us)
+    return with_writers(found, child(node, "query"), context)
 
 
 def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
@@ -299,7 +301,9 @@ def bind_bare_query(node: exp.Expression, context: Context) -> QueryDefinition:
         number += 1
     query = bind_query(node, context)
     refuse_open_rank(query, node)
-    return QueryDefinition(f"query_{number}", query, QueryOptions(), to_esl(node))
+    return with_writers(
+        QueryDefinition(f"query_{number}", query, QueryOptions(), to_esl(node)), node, context
+    )
 
 
 def query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
@@ -403,6 +407,8 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
         elif kind == "MODEL" and catalog.model(name) is not None:
             hint = "everybody has it; a model of your own by that name takes its place"
         raise Mistake(f"there is no {kind.lower()} {name}", span_of(node.this), hint)
+    if isinstance(found, QueryDefinition):
+        refuse_writer(found, node.this)
     dependants = [] if kind == "ALERT" else catalog.dependants(kind, name)
     if kind == "QUERY":  # nothing else reads one by its name
         dependants = [one for one in dependants if isinstance(catalog.relation(one), Table)]
@@ -419,6 +425,16 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
     told = [(one.kind, one.name) for one in gone if one.kind in ("QUERY", "STREAM")]
     alerts = dict.fromkeys(alert for _, name in told for alert in catalog.alerts_on(name))
     return [*(DroppedName("ALERT", alert) for alert in alerts), *gone[:-1], DroppedName(kind, found.name)]
+
+
+def refuse_writer(query: QueryDefinition, identifier: exp.Identifier) -> None:
+    """Raise where a query is what another one writes: it changes and goes with that."""
+    if query.writes_for is not None:
+        raise Mistake(
+            f"{query.name} is what {query.writes_for} writes into a table, and goes with it",
+            span_of(identifier),
+            f"change or drop {query.writes_for}",
+        )
 
 
 def kind_of(statement: Statement) -> str:

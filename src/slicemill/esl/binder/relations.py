@@ -15,6 +15,7 @@ from slicemill.esl.binder.calls import (
     resolve_calls,
     single_column,
 )
+from slicemill.esl.binder.changing.body_writes import refuse_written
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.functions.tables import bind_table_call
@@ -85,6 +86,7 @@ class RelationEnvironment:
                     raise Mistake(
                         f"{resolved.name} has only a window version", span_of(node), "a table has no window"
                     )
+                refuse_written(resolved.base, span_of(node))
                 model = None if resolved.base is None else resolved.base.model
                 if model is not None and model.uses_position:
                     raise Mistake(

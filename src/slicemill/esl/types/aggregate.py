@@ -30,12 +30,16 @@ class BodyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Into a local table or RETURN: rows given as values under a condition, or the rows of a query."""
+    """Into a local table or RETURN: rows given as values under a condition, or the rows of a query.
+
+    While a body is bound, also into a `stored` table; definitions have none of these (`writing`).
+    """
 
     table: str
     rows: tuple[tuple[Expr, ...], ...] = ()
     where: Expr | None = None
     query: RelationQuery | None = None
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class AggregateDefinition:
 
     In place of the bodies, `external` names a Python class `module:class`, or `models` are formulas, one for
     each column that is returned; `read_again` are those of their cores that are cheaper to read again (C18).
+    `written` has, for each stored table that the bodies insert into, the aggregate that returns what they
+    insert there, and nothing else; it says that table in `into`.
     """
 
     name: str
@@ -97,6 +103,8 @@ class AggregateDefinition:
     external_terminates: bool = False
     models: tuple[Model, ...] = ()
     read_again: frozenset[str] = frozenset()
+    written: tuple[AggregateDefinition, ...] = ()
+    into: str | None = None
 
     @property
     def model(self) -> Model | None:
@@ -111,7 +119,13 @@ class AggregateDefinition:
 
     @property
     def returns_on_expiry(self) -> bool:
-        if self.external is not None:
-            return True
-        statements = changes_in(self.bodies.get(BodyState.EXPIRE, ()))
-        return any(isinstance(s, Insert) and s.table == RETURN for s in statements)
+        return self.external is not None or BodyState.EXPIRE in self.returning
+
+    @property
+    def returning(self) -> frozenset[BodyState]:
+        """The states in which a body inserts into RETURN."""
+        return frozenset(
+            state
+            for state, statements in self.bodies.items()
+            if any(isinstance(one, Insert) and one.table == RETURN for one in changes_in(statements))
+        )

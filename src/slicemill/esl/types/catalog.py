@@ -25,6 +25,7 @@ CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it, as an aggregate
 LATE = "_late"
 ERRORS = "_errors"
 HELD = "_held"  # rows that wait to be put in order; no query can read them
+INTO = " into "  # what bodies of aggregates write: `f into t` of an aggregate, `q into t` of a query
 JOINING = " (joining)"  # a query from the past, where it joins the others; its rows go nowhere so far
 TABLE_SINK = "table:"
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
@@ -77,13 +78,17 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:
-    """`order` is the column that says when its rows are, if another than their query's time does."""
+    """`order` is the column that says when its rows are, if another than their query's time does.
+
+    `writers` are as those of a query.
+    """
 
     name: str
     query: Continuous
     order: str | None = None
     slack_us: int = 0
     retain_us: int | None = None
+    writers: tuple[QueryDefinition, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -162,6 +167,8 @@ class QueryDefinition:
 
     `load` is what it gives up under load, and `utility` what it would miss most. `begins_us` is the time of
     the first tuples that it reads, if these are not those that arrive from now on: BEGINNING for all.
+    `writers` are the queries for what bodies of its aggregates insert into tables: they come and go with it,
+    and `writes_for` is its name in each of them.
     """
 
     name: str
@@ -172,6 +179,8 @@ class QueryDefinition:
     utility: Expr | None = None
     retain_us: int | None = None
     begins_us: int | None = None
+    writers: tuple[QueryDefinition, ...] = ()
+    writes_for: str | None = None
 
     @property
     def schema(self) -> Schema:
@@ -324,11 +333,23 @@ class Catalog:
         return None
 
     def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """The user's base and window version of an aggregate, also of an instance of a model."""
+        """The user's base and window version of an aggregate, also of an instance of a model, or of what an
+        aggregate writes into a table."""
         key = name.lower()
         found = self.base_aggregates.get(key), self.window_aggregates.get(key)
         instance = None if any(found) else self._instance(name)
+        if instance is None and not any(found) and INTO in key:
+            base, window = (
+                self._writing(known, key) for known in (self.base_aggregates, self.window_aggregates)
+            )
+            return base, window
         return found if instance is None else instance[1].versions
+
+    @staticmethod
+    def _writing(known: dict[str, AggregateDefinition], key: str) -> AggregateDefinition | None:
+        version = known.get(key.partition(INTO)[0])
+        written = () if version is None else version.written
+        return next((one for one in written if one.name.lower() == key), None)
 
     def _instance(self, name: str) -> tuple[ModelTemplate, ModelDefinition] | None:
         """The model of which a name is that of an instance, and the instance."""
@@ -342,6 +363,8 @@ class Catalog:
     def declared_as(self, name: str) -> str:
         """The name under which an aggregate is declared that is called by this one."""
         instance = self._instance(name)
+        if instance is None and INTO in name and any(found := self.declared_versions(name)):
+            return next(one for one in found if one is not None).name.partition(INTO)[0]
         return name if instance is None else instance[0].name
 
     def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
@@ -369,6 +392,8 @@ class Catalog:
         if functions:
             user = _user_kind(statement), key
             self.function_calls[user] = self.function_calls.get(user, frozenset()) | frozenset(functions)
+        if isinstance(statement, (QueryDefinition, DerivedStream)):
+            self._put_writers(key, statement.writers)
         if isinstance(statement, QueryDefinition):
             self.queries[key] = statement
         elif isinstance(statement, AggregateDefinition):
@@ -389,6 +414,15 @@ class Catalog:
         else:
             self.relations[key] = statement
 
+    def writers_for(self, name: str) -> list[QueryDefinition]:
+        """The queries that write what bodies of aggregates insert that a query or stream calls."""
+        return [one for one in self.queries.values() if (one.writes_for or "").lower() == name.lower()]
+
+    def _put_writers(self, key: str, writers: Collection[QueryDefinition]) -> None:
+        for one in self.writers_for(key):
+            del self.queries[one.name.lower()]
+        self.queries |= {one.name.lower(): one for one in writers}
+
     def forget_calls(self, statement: Statement) -> None:
         """Forget which functions are called by what a statement is about to take the place of."""
         self.function_calls.pop((_user_kind(statement), statement.name.lower()), None)
@@ -396,6 +430,8 @@ class Catalog:
     def _remove(self, kind: str, key: str) -> None:
         user = kind if kind in ("QUERY", "FUNCTION") else "AGGREGATE" if kind in CALLED else "RELATION"
         self.function_calls.pop((user, key), None)
+        if kind in ("QUERY", "STREAM"):
+            self._put_writers(key, ())
         if kind == "QUERY":
             self.queries.pop(key, None)
         elif kind == "FUNCTION":
@@ -418,9 +454,10 @@ class Catalog:
         return self.queries.get(key) if kind == "QUERY" else self.relations.get(key)
 
     def alerts_on(self, name: str) -> list[str]:
-        """Names of the alerts on a query or stream."""
+        """Names of the alerts on a query or stream, or on what writes for it."""
         watched = [alert for alert in self.alerts.values() if alert.target is not None]
-        return [alert.name for alert in watched if (alert.target or "").lower() == name.lower()]
+        names = {name.lower(), *(one.name.lower() for one in self.writers_for(name))}
+        return [alert.name for alert in watched if (alert.target or "").lower() in names]
 
     def dependants(self, kind: str, name: str) -> list[str]:
         """The names of `users`."""
@@ -429,14 +466,23 @@ class Catalog:
     def users(self, kind: str, name: str) -> list[Statement]:
         """The queries, views and streams that read a relation or call an aggregate or function.
 
-        Functions are called by aggregates and by other functions as well.
+        Functions are called by aggregates and by other functions as well, and tables are written by both.
         """
         wanted = name.lower()
         if kind == "FUNCTION":
             users = (self._declared(user) for user, called in self.function_calls.items() if wanted in called)
             return [user for user in users if user is not None]
         found: list[Statement] = []
+        if kind not in CALLED:
+            defined = {**self.window_aggregates, **self.base_aggregates}  # one of its versions for both
+            for aggregate in defined.values():
+                versions = self.declared_versions(aggregate.name)
+                into = [one.into for version in versions if version is not None for one in version.written]
+                if wanted in {table.lower() for table in into if table is not None}:
+                    found.append(aggregate)
         for statement in (*self.relations.values(), *self.queries.values()):
+            if isinstance(statement, QueryDefinition) and statement.writes_for is not None:
+                continue  # it goes with whom it writes for
             used = _used_by(statement, kind)
             if wanted in {(self.declared_as(entry) if kind in CALLED else entry).lower() for entry in used}:
                 found.append(statement)
@@ -487,28 +533,36 @@ def _used_by(statement: Relation | QueryDefinition, kind: str) -> Iterator[str]:
             yield statement.materialized.name
     elif isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from (_aggregates_of if kind in CALLED else relations_of)(statement.query)
-        if kind not in CALLED and isinstance(statement, QueryDefinition) and statement.options.table:
-            yield statement.options.table
+        if kind not in CALLED:
+            yield from tables_written(statement)
+
+
+def tables_written(statement: DerivedStream | View | QueryDefinition) -> Iterator[str]:
+    """The tables that results of a statement, or bodies of aggregates that it calls, are written into."""
+    if isinstance(statement, View):
+        return
+    writing = [statement, *statement.writers] if isinstance(statement, QueryDefinition) else statement.writers
+    yield from (one.options.table for one in writing if one.options.table)
 
 
 def relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
     """The names in FROM, of a query and of those inside it."""
-    for part in _queries_in(query):
+    for part in queries_in(query):
         yield from (e.relation for e in part.inputs if e.query is None and e.relation is not None)
 
 
 def _aggregates_of(query: Continuous | RelationQuery) -> Iterator[str]:
-    for part in _queries_in(query):
+    for part in queries_in(query):
         yield from (call.name for call in part.aggregates)
         if isinstance(part, SelectQuery):
             yield from (call.name for call in part.window_calls)
 
 
-def _queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | RelationQuery]:
+def queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | RelationQuery]:
     """A query without unions, and all that stand in its place or in its conditions and values."""
     if isinstance(query, UnionQuery):
         for branch in query.branches:
-            yield from _queries_in(branch)
+            yield from queries_in(branch)
         return
     yield query
     for entry in query.inputs:
@@ -516,7 +570,7 @@ def _queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | Rel
         if isinstance(entry, QueryInput):
             inner = entry.query if entry.call is None else entry.call.query
         if inner is not None:
-            yield from _queries_in(inner)
+            yield from queries_in(inner)
     if isinstance(query, RelationQuery):
         values = (item.expr for item in (*query.group_by, *query.items))
         arguments = (argument for call in query.aggregates for argument in call.arguments)
@@ -526,4 +580,4 @@ def _queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | Rel
         for expr in (*values, *arguments, *sorted_by, *conditions, *given):
             for node in walk(expr):
                 if isinstance(node, (ScalarQuery, ExistsQuery)):
-                    yield from _queries_in(node.query)
+                    yield from queries_in(node.query)

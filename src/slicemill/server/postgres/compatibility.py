@@ -36,6 +36,7 @@ SETTINGS = {
     "application_name": "",
     "search_path": "public",
     "max_identifier_length": "63",
+    "max_index_keys": "32",
 }
 VERSION = f"PostgreSQL {SERVER_VERSION} (slicemill {__version__})"
 

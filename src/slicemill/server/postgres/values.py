@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation, localcontext
 from typing import cast
 
 import pyarrow as pa
@@ -194,6 +194,7 @@ _BINARIES: dict[int, Encode] = {
     INT8: lambda value: struct.pack("!q", value),
     FLOAT8: lambda value: struct.pack("!d", value),
     TEXT: lambda value: str(value).encode(),
+    NUMERIC: lambda value: _numeric_bytes(value),
     DATE: lambda value: struct.pack("!i", (cast(date, value) - _PG_EPOCH.date()).days),
     TIMESTAMPTZ: lambda value: struct.pack("!q", cast(int, value) - _PG_EPOCH_US),
 }
@@ -215,6 +216,19 @@ def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
         raise SlicemillError(f"a parameter cannot be read: {problem}") from None
 
 
+_ZONED_DATE = re.compile(r"(\d{4}-\d\d-\d\d) [+-]\d\d(?::\d\d)?")
+
+
+def _without_zone(text: str) -> str:
+    """A date as it is: pgJDBC writes the zone behind it.
+
+    >>> _without_zone("2026-01-31 +00")
+    '2026-01-31'
+    """
+    found = _ZONED_DATE.fullmatch(text)
+    return text if found is None else found[1]
+
+
 _FROM_TEXT: dict[int, Callable[[str], object]] = {
     BOOL: lambda text: text.lower() in ("t", "true", "on", "1"),
     INT2: int,
@@ -225,7 +239,8 @@ _FROM_TEXT: dict[int, Callable[[str], object]] = {
     NUMERIC: Decimal,
     TEXT: str,
     VARCHAR: str,
-    DATE: date.fromisoformat,
+    0: lambda text: UntypedText(_without_zone(text)),
+    DATE: lambda text: date.fromisoformat(_without_zone(text)),
     TIMESTAMP: datetime.fromisoformat,
     TIMESTAMPTZ: datetime.fromisoformat,
     BYTEA: lambda text: bytes.fromhex(text.removeprefix("\\x")),
@@ -249,6 +264,48 @@ def _array_values(text: str, value_of: Callable[[str], object]) -> list[object]:
     return found
 
 
+_NEGATIVE, _NOT_A_NUMBER, _INFINITE = 0x4000, 0xC000, (0xD000, 0xF000)
+_DIGITS = 4  # decimal ones, in each digit of NUMERIC
+
+
+def _numeric_bytes(value: object) -> bytes:
+    """A number in PostgreSQL's digits to the base of 10 000: count, weight of the first, sign, decimals.
+
+    >>> _numeric_bytes(Decimal("-12.25")).hex()
+    '0002000040000002000c09c4'
+    """
+    number = cast(Decimal, value)
+    scale = max(0, -cast(int, number.as_tuple().exponent))
+    whole, _, part = f"{abs(number):f}".partition(".")
+    whole = whole.rjust(-(-len(whole) // _DIGITS) * _DIGITS, "0")
+    part = part.ljust(-(-len(part) // _DIGITS) * _DIGITS, "0")
+    written = whole + part
+    digits = [int(written[place : place + _DIGITS]) for place in range(0, len(written), _DIGITS)]
+    sign = _NEGATIVE if number < 0 else 0
+    head = struct.pack("!hhHH", len(digits), len(whole) // _DIGITS - 1, sign, scale)
+    return head + struct.pack(f"!{len(digits)}h", *digits)
+
+
+def _numeric_value(content: bytes) -> Decimal:
+    """Such a number as Python has it.
+
+    >>> _numeric_value(_numeric_bytes(Decimal("1200000.05")))
+    Decimal('1200000.05')
+    """
+    count, weight, sign, scale = struct.unpack("!hhHH", content[:8])
+    if sign == _NOT_A_NUMBER or sign in _INFINITE:
+        raise ValueError("a decimal is a finite number")
+    if sign not in (0, _NEGATIVE) or count < 0 or scale > _MOST_DECIMALS or abs(weight) > _MOST_DECIMALS:
+        raise ValueError("these bytes are no NUMERIC")
+    number = 0
+    for digit in struct.unpack(f"!{count}H", content[8:]):
+        number = number * 10**_DIGITS + int(digit)
+    written = Decimal(-number if sign else number)
+    with localcontext(Context(prec=_MOST_DECIMALS)):
+        return written.scaleb(_DIGITS * (weight + 1 - count)).quantize(Decimal(1).scaleb(-scale))
+
+
+_MOST_DECIMALS = 1000
 _FROM_BINARY: dict[int, Callable[[bytes], object]] = {
     BOOL: lambda content: content != b"\0",
     INT2: lambda content: struct.unpack("!h", content)[0],
@@ -264,6 +321,7 @@ _FROM_BINARY: dict[int, Callable[[bytes], object]] = {
     DATE: lambda content: _PG_EPOCH.date() + timedelta(days=struct.unpack("!i", content)[0]),
     TIMESTAMP: lambda content: _PG_EPOCH + timedelta(microseconds=struct.unpack("!q", content)[0]),
     TIMESTAMPTZ: lambda content: _PG_EPOCH + timedelta(microseconds=struct.unpack("!q", content)[0]),
+    NUMERIC: _numeric_value,
 }
 
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from slicemill.errors import counted, did_you_mean
 from slicemill.esl.binder import relations
+from slicemill.esl.binder.changing.body_writes import refuse_written
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.problems import Unknowable
 from slicemill.esl.binder.scalar import as_argument
@@ -124,6 +125,7 @@ def _called(call: exp.Anonymous, context: Context) -> FunctionDefinition | Aggre
         return function
     base, window = context.catalog.declared_versions(call.name)
     if base is not None and base.model is None:
+        refuse_written(base, span_of(call))
         return base
     if name in context.broken:
         raise Unknowable

@@ -10,7 +10,12 @@ from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.binder.changing.changelogs import check_sink
 from slicemill.esl.binder.changing.table_sinks import check_table_sink
 from slicemill.esl.binder.context import Context
-from slicemill.esl.binder.definitions import QUERY_OPTIONS, query_options, retention_us
+from slicemill.esl.binder.definitions import (
+    QUERY_OPTIONS,
+    query_options,
+    refuse_writer,
+    retention_us,
+)
 from slicemill.esl.binder.lives.steering import running
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.syntax import nodes
@@ -28,6 +33,7 @@ ALTERABLE = ("weight", "slo", "sink", RETAIN)
 def bind_alter(node: nodes.AlterQuery, context: Context) -> AlteredQuery:
     before = running("QUERY", node.this, context)
     assert isinstance(before, QueryDefinition), "that is its kind"
+    refuse_writer(before, node.this)
     after, given, problems = before, set[str](), Problems()
     for option in child(node, "options"):
         with problems.noting():

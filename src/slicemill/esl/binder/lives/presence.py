@@ -30,7 +30,9 @@ def without_named(node: exp.Expression, catalog: Catalog) -> Catalog:
     """The catalog without what a CREATE OR REPLACE takes the place of: something of the same kind."""
     without, name = catalog.copy(), node.this.name.lower()
     if isinstance(node, nodes.CreateQuery):
-        without.queries.pop(name, None)
+        known = without.queries.get(name)
+        if known is not None and known.writes_for is None:
+            del without.queries[name]
     elif isinstance(node, nodes.CreateFunction):
         without.functions.pop(name, None)
     elif isinstance(node, nodes.CreateModel):

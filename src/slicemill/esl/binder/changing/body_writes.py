@@ -1,0 +1,255 @@
+"""`INSERT INTO t` in the body of an aggregate, where t is a table with rows of its own (M40).
+
+What a body inserts into tables changes nothing of what it returns. So it is taken apart when it is declared:
+
+    INSERT INTO state …              f                  returns, and keeps its state
+    INSERT INTO t VALUES (k, n)      "f into t"         keeps the same state, and returns what goes into t
+    INSERT INTO RETURN …
+
+A query that calls f brings a query of its own for each such table, "q into t": the same SELECT, with the call
+of `f into t` alone, and the sink `table:t`. So rows get into t in the order of tuples, each once, by the way
+that all results take into tables; and each row is what the same INSERT would have put into RETURN. Where a
+window would leave such a row out, the call is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from slicemill.errors import all_of
+from slicemill.esl.binder.context import Context
+from slicemill.esl.binder.items import schema_of_items
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Mistake
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.syntax.source import TextSpan
+from slicemill.esl.types.aggregate import (
+    RETURN,
+    AggregateDefinition,
+    BodyState,
+    Insert,
+    Statement,
+    While,
+)
+from slicemill.esl.types.catalog import (
+    INTO,
+    TABLE_SINK,
+    DerivedStream,
+    QueryDefinition,
+    QueryOptions,
+    queries_in,
+)
+from slicemill.esl.types.expression import ColumnRef
+from slicemill.esl.types.query import Continuous, SelectQuery, WindowCall
+from slicemill.esl.types.relation import AggregateCall, RelationQuery, SelectItem
+from slicemill.esl.types.schema import Column, Schema
+
+Call: TypeAlias = AggregateCall | WindowCall
+Version: TypeAlias = AggregateDefinition | None
+_PER_TUPLE = frozenset((BodyState.INITIALIZE, BodyState.ITERATE))
+
+
+def with_written(
+    definition: AggregateDefinition, stored: Mapping[str, Schema], place: exp.Expression
+) -> AggregateDefinition:
+    """An aggregate whose bodies insert into stored tables, taken apart; any other as it is."""
+    if not stored:
+        return definition
+    if definition.algebraic:
+        raise Mistake(
+            f"{definition.name} is combined of parts, and each of them would write {all_of(list(stored))}",
+            span_of(place),
+            "leave ALGEBRAIC out",
+        )
+    written = tuple(
+        replace(
+            definition,
+            name=f"{definition.name}{INTO}{table}",
+            returns=Schema(tuple(Column(column.name, column.type) for column in schema)),
+            bodies={state: _returning(body, table) for state, body in definition.bodies.items()},
+            into=table,
+        )
+        for table, schema in stored.items()
+    )
+    bodies = {state: _returning(body, None) for state, body in definition.bodies.items()}
+    return replace(definition, bodies=bodies, written=written)
+
+
+def _returning(statements: tuple[Statement, ...], table: str | None) -> tuple[Statement, ...]:
+    """Statements that return what was to go into a table, and nothing else; if none, what they returned."""
+    found: list[Statement] = []
+    for one in statements:
+        if isinstance(one, While):
+            found.append(While(one.condition, _returning(one.statements, table)))
+        elif not isinstance(one, Insert) or not (one.stored or one.table == RETURN):
+            found.append(one)
+        elif (one.table if one.stored else None) == table:
+            found.append(replace(one, table=RETURN, stored=False))
+    return tuple(found)
+
+
+def refuse_written(base: Version, place: TextSpan) -> None:
+    """Raise where an aggregate that writes tables is called over finite rows: it runs when it is asked."""
+    if base is not None and base.written:
+        raise Mistake(
+            f"{base.name} writes {_tables_of(base)}, so it runs over streams",
+            place,
+            "call it in the SELECT of a query over a stream",
+        )
+
+
+def with_writers(query: QueryDefinition, node: exp.Expression, context: Context) -> QueryDefinition:
+    """A query with those that write tables for the aggregates that it calls."""
+    if isinstance(query.query, RelationQuery):
+        return query
+    return replace(query, writers=tuple(_writers(query, query.query, node, context)))
+
+
+def stream_with_writers(stream: DerivedStream, node: exp.Expression, context: Context) -> DerivedStream:
+    """A derived stream, likewise."""
+    return replace(stream, writers=tuple(_writers(stream, stream.query, node, context)))
+
+
+def _writers(
+    owner: QueryDefinition | DerivedStream, query: Continuous, node: exp.Expression, context: Context
+) -> Iterator[QueryDefinition]:
+    names: set[str] = set()
+    seen: list[SelectQuery | RelationQuery] = []
+    for part in queries_in(query):
+        if isinstance(part, RelationQuery) or any(part is one for one in seen):
+            continue  # a definition of WITH that is read twice is computed once
+        seen.append(part)
+        calls: tuple[Call, ...] = (*part.aggregates, *part.window_calls)
+        for call in calls:
+            for version in _writing(part, call, node, context):
+                assert version.into is not None, "it is of what is written"
+                name = wanted = f"{owner.name}{INTO}{version.into}"
+                while name.lower() in names:
+                    name = f"{wanted} {len(names) + 1}"
+                names.add(name.lower())
+                yield _writer(owner, name, _select(part, call, version), version.into, node, context)
+
+
+def _writing(
+    part: SelectQuery, call: Call, node: exp.Expression, context: Context
+) -> tuple[AggregateDefinition, ...]:
+    """What the version of an aggregate that a call runs writes; raise where rows of it would be lost."""
+    base, window = context.catalog.declared_versions(call.name)
+    if isinstance(call, AggregateCall) or call.window.extent is None or call.window.tumbles or window is None:
+        used = base
+    else:
+        used = window
+    if used is None or not used.written:
+        return ()
+    states = frozenset(state for one in used.written for state in one.returning)
+    problem = _lost(part, call, used, states)
+    if problem is not None:
+        raise Mistake(problem[0], _place(node, call), problem[1])
+    return used.written
+
+
+def _lost(
+    part: SelectQuery,
+    call: Call,
+    used: AggregateDefinition,
+    states: frozenset[BodyState],
+) -> tuple[str, str] | None:
+    """What is wrong with a call some of whose writes would be no results, and what to do."""
+    name, tables = used.name, _tables_of(used)
+    if isinstance(call, AggregateCall):
+        if part.changing or any(given.schema.changelog for given in part.inputs):
+            return (
+                f"{name} writes {tables}, and is computed again here whenever its input changes",
+                "call it over a stream whose rows stay",
+            )
+        if used.blocking and states & _PER_TUPLE:
+            return _only_at_the_end(used, states & _PER_TUPLE)
+    elif call.window.active:
+        if not used.window:
+            return f"{name} would write {tables} again when a tuple leaves", "give it a window version"
+    elif call.window.extent is not None and call.window.slide is not None:
+        if used.window:
+            return (
+                f"{name} writes {tables} as tuples come and go, and this window answers at some of them only",
+                "leave SLIDE out",
+            )
+        if states & _PER_TUPLE:
+            return _only_at_the_end(used, states & _PER_TUPLE)
+    elif BodyState.EXPIRE in states:
+        return (
+            f"{name} writes {tables} when a tuple leaves, and this window does not tell when that is",
+            "write ACTIVE EXPIRATION",
+        )
+    return None
+
+
+def _only_at_the_end(used: AggregateDefinition, states: frozenset[BodyState]) -> tuple[str, str]:
+    where = all_of([state.value for state in BodyState if state in states])
+    return (
+        f"{used.name} writes {_tables_of(used)} in {where}, and this window answers when it ends",
+        "write in TERMINATE; or call it at each tuple, with OVER (… UNBOUNDED PRECEDING)",
+    )
+
+
+def _tables_of(definition: AggregateDefinition) -> str:
+    return all_of([one.into for one in definition.written if one.into is not None])
+
+
+def _select(part: SelectQuery, call: Call, version: AggregateDefinition) -> SelectQuery:
+    """The same inputs and groups, with the rows that one call writes for results."""
+    columns = version.returns.columns
+    text = version.name
+    alone = len(columns) == 1
+    returned = tuple(Column(text, column.type) if alone else column.of(text) for column in columns)
+    items = tuple(
+        SelectItem(column.name, ColumnRef.to(read)) for column, read in zip(columns, returned, strict=True)
+    )
+    made = replace(call, name=version.name, columns=returned)
+    return SelectQuery(
+        inputs=part.inputs,
+        where=part.where,
+        group_by=part.group_by,
+        aggregates=(made,) if isinstance(made, AggregateCall) else (),
+        running=part.running and isinstance(made, AggregateCall),
+        having=None,
+        window_calls=(made,) if isinstance(made, WindowCall) else (),
+        coalesce=None,
+        items=items,
+        schema=schema_of_items(items),
+        session=part.session,
+    )
+
+
+def _writer(
+    owner: QueryDefinition | DerivedStream,
+    name: str,
+    query: SelectQuery,
+    table: str,
+    node: exp.Expression,
+    context: Context,
+) -> QueryDefinition:
+    known = context.catalog.queries.get(name.lower()) or context.catalog.relation(name)
+    own = isinstance(known, QueryDefinition) and (known.writes_for or "").lower() == owner.name.lower()
+    if known is not None and not own:
+        raise Mistake(
+            f"what {owner.name} writes into {table} would have the name {known.name}, which is taken",
+            span_of(node),
+            "give it another name",
+        )
+    weight, begins_us = 1.0, None
+    if isinstance(owner, QueryDefinition):
+        weight, begins_us = owner.options.weight, owner.begins_us
+    options = QueryOptions(weight=weight, sink=f"{TABLE_SINK}{table}")
+    return QueryDefinition(name, query, options, "", begins_us=begins_us, writes_for=owner.name)
+
+
+def _place(node: exp.Expression, call: Call) -> TextSpan:
+    for one in node.find_all(exp.Anonymous):
+        if one.name.lower() == call.name.lower():
+            over = one.parent
+            return span_of(child(over, "this") if isinstance(over, nodes.Over) else one)
+    return span_of(node)
