@@ -67,7 +67,7 @@ export function clock(seconds: number): string {
 
 function round(value: number): string {
   const size = Math.abs(value);
-  if (size >= 100) return value.toFixed(0);
+  if (size >= 100) return Math.round(value).toLocaleString("en");
   if (size >= 10) return trim(value.toFixed(1));
   if (size >= 0.01 || size === 0) return trim(value.toFixed(2));
   return value.toPrecision(1);

@@ -1,6 +1,7 @@
 // Small parts that many pages use.
 import type { ComponentChildren } from "preact";
 import type { QueryLine } from "../api/client";
+import { level } from "../format";
 
 export function Figure({ what, children, tone = "" }: { what: string; children: ComponentChildren; tone?: string }) {
   return (
@@ -17,7 +18,7 @@ export function Cause({ line }: { line: QueryLine }) {
   return (
     <div class={attention ? "" : "soft"}>
       <span class={`dot a${attention}`} aria-hidden="true" />
-      <span>{text}</span>
+      <span>{level(text)}</span>
     </div>
   );
 }

@@ -105,7 +105,7 @@ export function Editor() {
           ))}
         </select>
         <button type="button" class="main" onClick={run} disabled={running.value}>
-          {running.value ? "Running …" : "Run"} <span class="small">ctrl-↵</span>
+          {running.value ? "Running …" : "Run"} <span class="small hint">ctrl-↵</span>
         </button>
       </div>
       <div class="wide-left">
