@@ -31,6 +31,11 @@ export function milliseconds(value: number | null | undefined): string {
   return value >= 1000 ? `${round(value / 1000)} s` : `${round(value)} ms`;
 }
 
+/** What a row costs: micro- or milliseconds, with two digits. */
+export function microseconds(value: number): string {
+  return value >= 1000 ? milliseconds(Number((value / 1000).toPrecision(2))) : `${count(Number(value.toPrecision(2)))} µs`;
+}
+
 export function percent(value: number | null | undefined): string {
   return value === null || value === undefined || !Number.isFinite(value) ? NOTHING : `${round(value * 100)} %`;
 }

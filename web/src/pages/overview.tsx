@@ -206,9 +206,9 @@ function Streams({ found }: { found: Data }) {
                 </td>
                 <td class="number">{rate(stream.rate)}</td>
                 <td class="number">{count(stream.read)}</td>
-                <td class="number">{moment(stream.watermark_us)}</td>
-                <td class="number">{lost(stream.name, stream.late)}</td>
-                <td class="number">{lost(stream.name, stream.bad)}</td>
+                <td class="number">{stream.ended ? "ended" : moment(stream.watermark_us)}</td>
+                <td class="number">{lost(stream.name, stream.late, "late")}</td>
+                <td class="number">{lost(stream.name, stream.bad, "errors")}</td>
               </tr>
             ))}
           </tbody>
@@ -218,8 +218,8 @@ function Streams({ found }: { found: Data }) {
   );
 }
 
-function lost(stream: string, rows: number) {
-  return rows ? <a href={hashOf("errors", stream)}>{count(rows)}</a> : "0";
+function lost(stream: string, rows: number, kind: "late" | "errors") {
+  return rows ? <a href={hashOf("errors", stream, { kind })}>{count(rows)}</a> : "0";
 }
 
 function Workers({ found }: { found: Data }) {
