@@ -55,6 +55,21 @@ def test_what_came_before_anybody_looked_is_shown(page: Page, tmp_path: Path) ->
         page.goto("about:blank")
 
 
+def test_empty_pages_say_where_to_start_and_one_of_nobody_has_no_buttons(
+    page: Page, tmp_path: Path, provoked: list[str]
+) -> None:
+    provoked.append("404 (Not Found)")
+    with console_server(tmp_path) as url:
+        for place in ("graph", "query", "scheduling"):
+            page.goto(f"{url}/#/{place}")
+            expect(page.get_by_text("No query runs yet. Write one in the editor")).to_be_visible()
+        page.goto(f"{url}/#/query/nobody")
+        expect(page.get_by_role("alert")).to_contain_text("there is no stream, query, table or view nobody")
+        expect(page.get_by_role("button", name="Drop")).to_have_count(0)
+        expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        page.goto("about:blank")
+
+
 def test_a_unit_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/scheduling")
     expect(page.get_by_text("the oldest row goes first").first).to_be_visible()

@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 import { api, type GraphBody, type GraphNode } from "../api/client";
 import { busiest, collapse } from "../components/graph-layout";
 import { GraphView } from "../components/graph-view";
-import { Empty, Name, Problem } from "../components/small";
+import { Empty, Name, Problem, StartHere } from "../components/small";
 import { bytes, count, percent, plural, rate, span } from "../format";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
@@ -69,7 +69,7 @@ export function Graph() {
             onChoose={(id) => (chosen.value = id === chosen.value ? null : id)}
           />
         ) : (
-          <Empty>{components.data.value?.length === 0 ? "No query runs yet." : "…"}</Empty>
+          <Empty>{components.data.value?.length === 0 ? <StartHere /> : "…"}</Empty>
         )}
         {found && (picked || focus) && (
           <aside aria-live="polite">

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { api, type MillHistory, type PlanAnswer, type Policies } from "../api/client";
 import { Chart } from "../components/chart";
-import { Empty, Problem, Scroll } from "../components/small";
+import { Empty, Problem, Scroll, StartHere } from "../components/small";
 import { clock, count, microseconds, milliseconds, percent, span, times } from "../format";
 import { byPolicy } from "../state/before-after";
 import { token } from "../state/connection";
@@ -182,6 +182,11 @@ function Priorities({ found }: { found: Policies }) {
           </tbody>
         </table>
       </Scroll>
+      {found.units.length === 0 && (
+        <Empty>
+          <StartHere />
+        </Empty>
+      )}
       {found.units.length > 100 && <div class="legend">the first 100 of {count(found.units.length)}</div>}
     </section>
   );
