@@ -305,6 +305,7 @@ def test_rows_that_came_too_late_are_seen_and_replayed_in_a_query(page: Page, tm
         expect(late).to_have_count(3)
         page.get_by_role("link", name="Replay them in a query").click()
         expect(page.get_by_role("textbox", name="Statements in ESL")).to_contain_text("FROM BEGINNING")
+        expect(page.get_by_role("heading", name="Plan of s_too_late")).to_be_visible()
         run(page, "CREATE QUERY")
         page.get_by_role("link", name="see its results").click()
         rows = page.get_by_role("region", name="Newest results first").locator("tbody tr")
