@@ -7,6 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, Route, expect
 
+from console.demo import console_server
 from console.test_stories import write
 
 IN_SIGHT = """() => {
@@ -33,6 +34,40 @@ def test_rows_that_came_are_kept_and_saved(page: Page, busy: str) -> None:
     expect(rows.first).to_be_visible()
     page.get_by_role("button", name="Go on").click()
     expect(page.get_by_text("live", exact=True)).to_be_visible()
+
+
+def test_what_came_before_anybody_looked_is_shown(page: Page, tmp_path: Path) -> None:
+    source = "CREATE STREAM bid (price bigint, ts timestamp) ORDER BY ts SOURCE 'nexmark://bid?events=400'"
+    with console_server(tmp_path, f"{source}; CREATE QUERY prices AS SELECT price FROM bid") as url:
+        page.goto(f"{url}/#/overview")
+        line = page.get_by_role("region", name="Queries").get_by_role("row", name=re.compile("^prices"))
+        expect(line).to_contain_text("its streams have ended: it has given all its results")
+        stream = page.get_by_role("region", name="Streams").get_by_role("row", name=re.compile("^bid"))
+        expect(stream).to_contain_text("ended")
+        expect(page.get_by_text("stream bid has ended")).to_be_visible()
+        page.goto(f"{url}/#/query/prices")
+        rows = page.get_by_role("region", name="Newest results first").locator("tbody tr")
+        expect(rows).to_have_count(200)
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_role("button", name="Go on").click()
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
+        expect(page.get_by_text("368 rows so far")).to_be_visible()  # none of them twice
+        page.goto("about:blank")
+
+
+def test_empty_pages_say_where_to_start_and_one_of_nobody_has_no_buttons(
+    page: Page, tmp_path: Path, provoked: list[str]
+) -> None:
+    provoked.append("404 (Not Found)")
+    with console_server(tmp_path) as url:
+        for place in ("graph", "query", "scheduling"):
+            page.goto(f"{url}/#/{place}")
+            expect(page.get_by_text("No query runs yet. Write one in the editor")).to_be_visible()
+        page.goto(f"{url}/#/query/nobody")
+        expect(page.get_by_role("alert")).to_contain_text("there is no stream, query, table or view nobody")
+        expect(page.get_by_role("button", name="Drop")).to_have_count(0)
+        expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+        page.goto("about:blank")
 
 
 def test_a_unit_has_a_priority_and_a_reason(page: Page, busy: str) -> None:

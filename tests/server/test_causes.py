@@ -67,6 +67,11 @@ CASES = [
         "level",
         "misses its level p99 < 2 seconds: 3.1 s in the last minute",
     ),
+    (
+        QuerySituation("u", has_ended=True),
+        "ended",
+        "its streams have ended: it has given all its results",
+    ),
     (QuerySituation("u", shed_share=0.125), "shed", "drops 12.5% of its rows to keep its budget"),
 ]
 

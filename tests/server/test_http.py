@@ -83,6 +83,26 @@ def test_live_results_resume_where_the_last_event_ended(client: httpx.Client, se
         assert [prices(next(following)), prices(next(following))] == [[21], [22]]
 
 
+def test_live_results_begin_with_the_newest_that_are_kept(client: httpx.Client, service: MillService) -> None:
+    for place in range(5):
+        bid(service, (1, 20 + place, 1 + place))
+
+    def begun(recent: int, price: int) -> list[Any]:
+        """The prices up to that of a bid that comes after somebody has begun to look."""
+        found: list[Any] = []
+        with client.stream("GET", "/v1/queries/dear/live", params={"recent": recent}) as response:
+            bid(service, (1, price, price))
+            for event in events(response):
+                found += [row["price"] for row in json.loads(event["data"])["rows"]]
+                if found[-1] == price:
+                    return found
+        return found
+
+    assert begun(0, 90) == [90]
+    assert begun(3, 91) == [23, 24, 90, 91]
+    assert begun(1000, 92) == [20, 21, 22, 23, 24, 90, 91, 92]
+
+
 def test_a_stream_of_results_ends_when_its_query_is_dropped(
     client: httpx.Client, service: MillService
 ) -> None:

@@ -11,6 +11,7 @@ from schemathesis.specs.openapi.schemas import OpenApiSchema
 from slicemill.server.access import Access
 from slicemill.server.http.app import create_app
 from slicemill.server.live import LiveResults
+from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 
@@ -51,7 +52,7 @@ STREAMS = [("GET", "/v1/queries/{name}/live")]  # without an end that could be w
 
 @pytest.fixture
 def api(service: MillService) -> OpenApiSchema:
-    app = create_app(service, LiveResults(service), Sampler(service.mill), Access())
+    app = create_app(service, LiveResults(service), Sampler(service.mill), SliceWatch(service.mill), Access())
     return schemathesis.openapi.from_asgi("/openapi.json", app)
 
 

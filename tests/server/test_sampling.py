@@ -11,11 +11,13 @@ import pytest
 from server.conftest import bid
 from slicemill.engine.mill import Mill
 from slicemill.engine.program import UnitProgram
+from slicemill.server.causes import Attention
 from slicemill.server.history import QUERY_FIGURES, FigureRing
 from slicemill.server.history_file import KeptHistory, read_history, write_history
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
+from support.engine import feed_rows
 
 
 class Seconds:
@@ -106,6 +108,29 @@ def test_a_pause_is_a_state_a_cause_and_an_event(service: MillService) -> None:
     clock.now += 1
     assert (sampler.take().queries["dear"].state, sampler.take().queries["dear"].cause) == ("running", None)
     assert [event.text for event in reversed(sampler.events)] == ["dear was paused", "dear goes on"]
+
+
+def test_a_stream_that_has_ended_holds_nobody_and_is_an_event(service: MillService) -> None:
+    sampler, clock = sampler_of(service.mill)
+    UserSession(service).execute(
+        "CREATE STREAM sale (item int, sum int, ts timestamp micros) ORDER BY ts;"
+        "CREATE QUERY sold AS SELECT B.item, S.sum FROM bid AS B, sale AS S"
+        " WHERE B.item = S.item WINDOW 1 SECOND"
+    )
+    bid(service, (1, 20, 1_000_000))
+    feed_rows(service.mill, "sale", [(1, 5, 1_000_000)])
+    sampler.take()
+    service.mill.streams["sale"].ended = True
+    clock.now += 1
+    sample = sampler.take()
+    assert (sample.streams["sale"].ended, sample.streams["bid"].ended) == (True, False)
+    assert sample.queries["sold"].cause is None
+    assert [event.text for event in sampler.events][:1] == ["stream sale has ended"]
+    service.mill.streams["bid"].ended = True
+    service.mill.dispatcher.run_all()
+    cause = sampler.take().queries["dear"].cause
+    assert cause is not None
+    assert (cause.kind, sampler.take().queries["dear"].attention) == ("ended", Attention.NONE)
 
 
 def test_looking_announces_no_watermark(service: MillService) -> None:

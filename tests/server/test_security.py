@@ -32,6 +32,7 @@ from slicemill.server.access import Access, Denied, Principal, UserRole
 from slicemill.server.http.app import create_app
 from slicemill.server.live import LiveResults
 from slicemill.server.network import Listening, check_address, serving
+from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
@@ -134,7 +135,7 @@ ADMINS = {route for route, role in ROUTES.items() if role is UserRole.ADMIN}
 
 def test_every_route_has_a_row(service: MillService, access: Access) -> None:
     """Also those that no description lists."""
-    app = create_app(service, LiveResults(service), Sampler(service.mill), access)
+    app = create_app(service, LiveResults(service), Sampler(service.mill), SliceWatch(service.mill), access)
     found = {
         (method, route.path)
         for route in app.routes

@@ -31,6 +31,11 @@ export function milliseconds(value: number | null | undefined): string {
   return value >= 1000 ? `${round(value / 1000)} s` : `${round(value)} ms`;
 }
 
+/** What a row costs: micro- or milliseconds, with two digits. */
+export function microseconds(value: number): string {
+  return value >= 1000 ? milliseconds(Number((value / 1000).toPrecision(2))) : `${count(Number(value.toPrecision(2)))} µs`;
+}
+
 export function percent(value: number | null | undefined): string {
   return value === null || value === undefined || !Number.isFinite(value) ? NOTHING : `${round(value * 100)} %`;
 }
@@ -67,7 +72,7 @@ export function clock(seconds: number): string {
 
 function round(value: number): string {
   const size = Math.abs(value);
-  if (size >= 100) return value.toFixed(0);
+  if (size >= 100) return Math.round(value).toLocaleString("en");
   if (size >= 10) return trim(value.toFixed(1));
   if (size >= 0.01 || size === 0) return trim(value.toFixed(2));
   return value.toPrecision(1);

@@ -4,7 +4,8 @@ import { cutEvents } from "../src/api/live-events";
 import { diffLines } from "../src/components/diff";
 import type { GraphArc, GraphBody, GraphNode } from "../src/api/client";
 import { EXAMPLES, offersAt, relationsRead } from "../src/components/esl-words";
-import { collapse, litWith, load, place, smooth, standsBetter, thickness } from "../src/components/graph-layout";
+import { fingered, wheelFactor, zoomed } from "../src/components/graph-gestures";
+import { busiest, collapse, litWith, load, place, smooth, standsBetter, thickness } from "../src/components/graph-layout";
 import { chartPlan, numbersOf } from "../src/components/chart-plan";
 import { cellsOverWorkers, cutTracks, fitting, layOut } from "../src/components/slice-chain";
 import { bytes, count, milliseconds, moment, percent, plural, rate, span } from "../src/format";
@@ -18,6 +19,7 @@ test("numbers are short, and nothing is a dash", () => {
   assert.deepEqual([rate(0.5), bytes(1536), milliseconds(2500), percent(0.126)], ["0.5/s", "1.54 kB", "2.5 s", "12.6 %"]);
   assert.deepEqual([span(90), span(7200), moment(5_500_000), plural(1, "cell"), plural(2, "cell")], ["90 s", "2 h", "5.5 s", "1 cell", "2 cells"]);
   assert.deepEqual([count(100), moment(11_107_500_000)], ["100", "3:05:07"]);
+  assert.deepEqual([rate(1387.4), percent(24), count(9999.6)], ["1,387/s", "2,400 %", "10,000"]);
 });
 
 test("a hash names a page, a name and options, and back", () => {
@@ -103,6 +105,9 @@ test("what only comes of a collapsed node is hidden, what others lead to stays",
   assert.deepEqual([...hidden], [["b", 1]]);
   assert.equal(collapse(graph, new Set()).graph, graph);
   assert.ok(load(0) === 0 && load(0.25) === 0.5 && load(4) === 1);
+  const loads = (...cpu: number[]): number => busiest({ nodes: cpu.map((one) => ({ cpu: one })), arcs: [] } as unknown as GraphBody);
+  assert.deepEqual([loads(), loads(0.2, 0.05), loads(4, 1)], [1, 1, 4]);
+  assert.deepEqual([load(4, 4), load(1, 4)], [1, 0.5]);
 });
 
 test("streams stand in one column, and arcs end at their nodes", () => {
@@ -127,6 +132,16 @@ test("a chain stands in a window that is too narrow for it, and a wide graph lie
   const y = placed.nodes.map((one) => Math.round(one.y));
   assert.deepEqual(y, [...y].sort((a, b) => a - b));
   assert.ok(y[0]! >= 0 && placed.arcs[0]!.path.startsWith("M"));
+});
+
+test("fingers move and zoom, and what is under them stays there", () => {
+  const view = { x: 10, y: 20, scale: 1 };
+  assert.deepEqual(fingered(view, [{ x: 5, y: 5 }], [{ x: 8, y: 1 }]), { x: 13, y: 16, scale: 1 });
+  const pinched = fingered(view, [{ x: 90, y: 50 }, { x: 110, y: 50 }], [{ x: 85, y: 60 }, { x: 125, y: 60 }]);
+  assert.deepEqual(pinched, { scale: 2, x: 105 - 2 * 90, y: 60 - 2 * 30 });
+  assert.deepEqual(zoomed(view, 1e6, { x: 10, y: 20 }), { x: 10, y: 20, scale: 2.5 });
+  const wheel = (deltaY: number, ctrlKey = false, deltaMode = 0): number => wheelFactor({ deltaY, ctrlKey, deltaMode });
+  assert.ok(wheel(-4, true) > wheel(-4) && wheel(-120, true) === wheel(-120) && wheel(3, false, 1) === wheel(48));
 });
 
 test("a name with a percent sign that stands for itself is a name", () => {

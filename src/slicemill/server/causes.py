@@ -43,7 +43,8 @@ class QuerySituation:
 
     `watermarks` are those of the streams that it reads, in seconds of event time; None where one has nothing
     yet. `python` is the part of its unit's time in loops that have no machine code yet, `collecting` that in
-    garbage collection; `server_collecting` is the part of the clock for which that stops the server.
+    garbage collection; `server_collecting` is the part of the clock for which that stops the server. A query
+    whose streams have all ended, and that has nothing left to do, `has_ended` itself.
     """
 
     unit: str
@@ -63,6 +64,7 @@ class QuerySituation:
     python: float = 0.0
     collecting: float = 0.0
     server_collecting: float = 0.0
+    has_ended: bool = False
 
 
 def cause_of(query: QuerySituation) -> SlownessCause | None:
@@ -77,7 +79,7 @@ def cause_of(query: QuerySituation) -> SlownessCause | None:
         return SlownessCause(Attention.BROKEN, "sink", f"sink down: {query.sink_error}")
     if query.state == "paused":
         return SlownessCause(Attention.NOTE, "paused", "paused: no results come until it is resumed")
-    return _waiting(query) or _held(query) or _level(query) or _noted(query)
+    return _waiting(query) or _held(query) or _level(query) or _noted(query) or _ended(query)
 
 
 def _waiting(query: QuerySituation) -> SlownessCause | None:
@@ -144,3 +146,9 @@ def _noted(query: QuerySituation) -> SlownessCause | None:
         return None
     text = f"drops {query.shed_share:.1%} of its rows to keep its budget"
     return SlownessCause(Attention.NOTE, "shed", text)
+
+
+def _ended(query: QuerySituation) -> SlownessCause | None:
+    if not query.has_ended:
+        return None
+    return SlownessCause(Attention.NONE, "ended", "its streams have ended: it has given all its results")

@@ -26,6 +26,7 @@ from slicemill.engine.query import Query
 from slicemill.server.epoch_rows import EpochRows, RowLayout
 from slicemill.server.service import MillService
 from slicemill.storage.epochs import Epoch
+from slicemill.storage.log import Log
 from slicemill.storage.segments import ExtentGone
 
 Encoder = Callable[[EpochRows, Epoch, int], bytes]  # rows of an epoch, and the version of their query
@@ -35,7 +36,19 @@ _LOOK_EVERY_S = 0.5
 # Encoding more rows than these would hold up everybody else's.
 _ROWS_AT_ONCE = 2_000
 _BYTES_AT_ONCE = 64 << 10
+_MOST_IN_RECENT = 20_000  # rows of one epoch that are still sent to whoever begins to look
 _EPOCHS_READ = 256  # of as many rows at most, for those who want the same in another form
+
+
+def recent_epoch(log: Log, rows: int) -> int:
+    """The epoch to follow a log from to see its newest rows, about so many, before those that come."""
+    found, left = log.head + 1, rows
+    before = max(log.newest(rows) - 1, log.shown_begun_after)
+    for epoch in reversed(log.epochs(after=before) if rows else []):
+        if left <= 0 or epoch.rows > _MOST_IN_RECENT:
+            break
+        found, left = epoch.number, left - epoch.rows
+    return found
 
 
 class DirectConnection(Protocol):

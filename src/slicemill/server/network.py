@@ -23,6 +23,7 @@ from slicemill.server.client_limits import ClientLimits
 from slicemill.server.http.app import create_app
 from slicemill.server.http.protocol import bounded
 from slicemill.server.live import LiveResults
+from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.postgres.listen import PostgresServer
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
@@ -133,9 +134,11 @@ async def _serve(
         live.start(asyncio.get_running_loop())
         sampler = Sampler(service.mill, history=service.mill.home.folder / "history.arrow")
         sampler.start()
+        cuts = SliceWatch(service.mill)
+        cuts.start()
         certificate = listening.certificate
         config = uvicorn.Config(
-            create_app(service, live, sampler, access),
+            create_app(service, live, sampler, cuts, access),
             http=bounded(limits),
             log_config=None,
             access_log=False,
@@ -157,6 +160,7 @@ async def _serve(
     await ended.wait()
     live.stop()
     sampler.stop()
+    cuts.stop()
     if postgres_server is not None:
         postgres_server.close()
         postgres.end()

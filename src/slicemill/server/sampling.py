@@ -44,7 +44,7 @@ _WRITING_SHARE = 500  # of so many seconds, one is for writing
 
 @dataclass(frozen=True, slots=True)
 class StreamSample:
-    """A stream; `watermark_us` is None before its first row and after its last."""
+    """A stream; `watermark_us` is None before its first row and once it has ended."""
 
     name: str
     rate: float
@@ -54,6 +54,7 @@ class StreamSample:
     bad: int
     error: str | None
     watermark_us: int | None
+    ended: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +302,7 @@ class Sampler:
             counts.bad,
             running.error,
             _moment(running.announced),
+            running.ended,
         )
 
     def _unit(self, unit: RunningUnit, totals: _Totals) -> UnitSample:
@@ -358,8 +360,12 @@ class Sampler:
             watermarks={
                 stream.name: None if stream.watermark_us is None else stream.watermark_us / US
                 for stream in read
-                if stream.read  # one that never had rows is held by nobody: the clock moves it
+                # The clock moves one that never had rows, and one that has ended holds nobody.
+                if stream.read and not stream.ended
             },
+            has_ended=bool(read)
+            and all(stream.ended for stream in read)
+            and not (unit is not None and unit.rows_waiting),
             level=None if metrics.slo is None else str(metrics.slo),
             shed_share=shed.dropped / shed.arrived if shed is not None and shed.arrived else 0.0,
             python=metrics.python_s / metrics.cpu_s if metrics.cpu_s > 0 else 0.0,
@@ -519,6 +525,9 @@ class Sampler:
                 note(name, now.cause.kind, f"{name}: {now.cause.text}")
             elif was.attention is Attention.BROKEN and now.attention is not Attention.BROKEN:
                 note(name, "well", f"{name} goes on")
+        for name in sample.streams.keys() & before.streams.keys():
+            if sample.streams[name].ended and not before.streams[name].ended:
+                note(name, "ended", f"stream {name} has ended")
         for problem in set(sample.problems) - set(before.problems):
             note("", "problem", problem)
 

@@ -219,6 +219,12 @@ def test_a_query_from_the_past_can_go_at_any_step(mill: Mill, clock: Clock) -> N
             "declare d with RETAIN",
         ),
         (
+            "CREATE STREAM r (k int, ts timestamp) ORDER BY ts;"
+            "CREATE QUERY q FROM BEGINNING AS SELECT k FROM r_late",
+            "r_late is not retained",
+            "declare r with RETAIN",
+        ),
+        (
             "CREATE TABLE t (k int); CREATE QUERY q FROM BEGINNING AS SELECT k FROM t",
             "an ad hoc query reads what tables hold now",
             "leave FROM out",

@@ -9,9 +9,9 @@ export interface Following {
   state: (connected: boolean) => void;
 }
 
-/** Follow a query until `stop`; goes on where it was after a pause or a lost connection. */
-export function follow(query: string, since: number | null, told: Following): () => void {
-  let next = since;
+/** Follow a query until `stop`, with its newest rows before those that come; goes on where it was after a lost connection. */
+export function follow(query: string, recent: number, told: Following): () => void {
+  let next: number | null = null;
   let stopped = false;
   let current: AbortController | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
@@ -22,7 +22,7 @@ export function follow(query: string, since: number | null, told: Following): ()
     if (stopped || current || hidden()) return;
     const own = (current = new AbortController());
     try {
-      const from = next === null ? "" : `?since=${next}`;
+      const from = next === null ? `?recent=${recent}` : `?since=${next}`;
       const response = await request(`/v1/queries/${encodeURIComponent(query)}/live${from}`, { signal: own.signal });
       told.state(true);
       const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();

@@ -135,9 +135,14 @@ export function thickness(rate: number): number {
   return rate > 0 ? Math.min(9, 1.2 + 1.5 * Math.log10(1 + rate)) : 1;
 }
 
-/** How much a node does, from 0 to 1: a whole core is much. */
-export function load(cpu: number): number {
-  return cpu > 0 ? Math.min(1, Math.sqrt(cpu)) : 0;
+/** The cores that are drawn darkest: one, or what the busiest unit uses where that is more. */
+export function busiest(graph: GraphBody): number {
+  return graph.nodes.reduce((most, node) => Math.max(most, node.cpu), 1);
+}
+
+/** How dark a node is, from 0 to 1, where the busiest uses so many cores. */
+export function load(cpu: number, most = 1): number {
+  return cpu > 0 ? Math.min(1, Math.sqrt(cpu / most)) : 0;
 }
 
 /** A graph without what only comes of nodes that are collapsed; and by such a node, how many are hidden. */

@@ -3,7 +3,9 @@ import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { GraphBody } from "../api/client";
 import { moment, percent, rate } from "../format";
+import { followHand, zoomed, type View } from "./graph-gestures";
 import {
+  busiest,
   litWith,
   load,
   NODE_HEIGHT,
@@ -19,9 +21,7 @@ import {
 
 const WAITING_S = 1;
 const LETTERS = 20;
-const STEP = 60;
 const EDGE = 14;
-const A_CLICK = 4; // pixels that a hand may tremble
 const NOTHING: Placed = { nodes: [], arcs: [], width: 1, height: 1 };
 
 interface GraphViewProps {
@@ -33,10 +33,10 @@ interface GraphViewProps {
 }
 
 export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphViewProps) {
-  const from = useRef<{ x: number; y: number } | null>(null);
+  const held = useRef(false);
   // While it is moved by hand, figures wait: drawing them anew takes longer than a frame.
   const kept = useRef(newest);
-  if (!from.current || shapeOf(kept.current) !== shapeOf(newest)) kept.current = newest;
+  if (!held.current || shapeOf(kept.current) !== shapeOf(newest)) kept.current = newest;
   const graph = kept.current;
   const shape = shapeOf(graph);
   // How it lies depends on its place on the screen, which is known when that is there.
@@ -47,28 +47,24 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
   const lit = useMemo(() => (chosen && figures.has(chosen) ? litWith(chosen, graph.arcs) : null), [chosen, shape]);
   const canvas = useRef<HTMLDivElement>(null);
   const layer = useRef<SVGSVGElement>(null);
-  const view = useRef({ x: 0, y: 0, scale: 1 });
+  const view = useRef<View>({ x: 0, y: 0, scale: 1 });
 
-  const move = (): void => {
-    const { x, y, scale } = view.current;
+  const show = (wanted: View): void => {
+    const { x, y, scale } = (view.current = wanted);
     if (layer.current) layer.current.style.transform = `translate(${x}px, ${y}px) scale(${scale})`;
   };
-  const zoom = (factor: number, x = canvas.current!.clientWidth / 2, y = canvas.current!.clientHeight / 2): void => {
-    const before = view.current;
-    const scale = Math.min(2.5, Math.max(0.08, before.scale * factor));
-    const kept = scale / before.scale;
-    view.current = { scale, x: x - (x - before.x) * kept, y: y - (y - before.y) * kept };
-    move();
+  const zoom = (factor: number): void => {
+    const { clientWidth, clientHeight } = canvas.current!;
+    show(zoomed(view.current, factor, { x: clientWidth / 2, y: clientHeight / 2 }));
   };
   const fit = (): void => {
     const { clientWidth, clientHeight } = canvas.current!;
     const scale = Math.min(1.15, Math.max(0.42, Math.min(clientWidth / placed.width, clientHeight / placed.height)));
-    view.current = {
+    show({
       scale,
       x: Math.max(0, (clientWidth - placed.width * scale) / 2),
       y: Math.max(0, (clientHeight - placed.height * scale) / 2),
-    };
-    move();
+    });
   };
   useLayoutEffect(() => {
     const { clientWidth, clientHeight } = canvas.current!;
@@ -83,69 +79,22 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
     const { x, y, scale } = view.current;
     const by = (start: number, size: number, room: number): number =>
       Math.max(EDGE - start, 0) || Math.min(room - EDGE - start - size, 0);
-    view.current = {
+    show({
       scale,
       x: x + by(x + one.x * scale, NODE_WIDTH * scale, clientWidth),
       y: y + by(y + one.y * scale, NODE_HEIGHT * scale, clientHeight),
-    };
-    move();
+    });
   }, [chosen]);
 
-  useEffect(() => {
-    const host = canvas.current!;
-    const turned = (event: WheelEvent): void => {
-      event.preventDefault();
-      const { left, top } = host.getBoundingClientRect();
-      zoom(Math.exp(-event.deltaY / 500), event.clientX - left, event.clientY - top);
-    };
-    let began = { x: 0, y: 0 };
-    let dragged = false;
-    const pressed = (event: PointerEvent): void => {
-      from.current = { x: event.clientX - view.current.x, y: event.clientY - view.current.y };
-      began = { x: event.clientX, y: event.clientY };
-      dragged = false;
-    };
-    const moved = (event: PointerEvent): void => {
-      if (!from.current || !event.buttons) return;
-      dragged ||= Math.hypot(event.clientX - began.x, event.clientY - began.y) > A_CLICK;
-      if (!dragged) return;
-      host.classList.add("dragged");
-      view.current = { ...view.current, x: event.clientX - from.current.x, y: event.clientY - from.current.y };
-      move();
-    };
-    const released = (): void => {
-      from.current = null;
-      host.classList.remove("dragged");
-    };
-    const clicked = (event: MouseEvent): void => {
-      if (dragged) event.stopPropagation(); // the end of a drag, and no choice
-      dragged = false;
-    };
-    const typed = (event: KeyboardEvent): void => {
-      const by = ARROWS[event.key];
-      if (by) view.current = { ...view.current, x: view.current.x + by[0] * STEP, y: view.current.y + by[1] * STEP };
-      else if (event.key === "+" || event.key === "-") zoom(event.key === "+" ? 1.3 : 1 / 1.3);
-      else return;
-      event.preventDefault();
-      move();
-    };
-    host.addEventListener("click", clicked, { capture: true });
-    host.addEventListener("keydown", typed);
-    host.addEventListener("wheel", turned, { passive: false });
-    host.addEventListener("pointerdown", pressed);
-    addEventListener("pointermove", moved);
-    addEventListener("pointerup", released);
-    addEventListener("pointercancel", released);
-    return () => {
-      host.removeEventListener("click", clicked, { capture: true });
-      host.removeEventListener("keydown", typed);
-      host.removeEventListener("wheel", turned);
-      host.removeEventListener("pointerdown", pressed);
-      removeEventListener("pointermove", moved);
-      removeEventListener("pointerup", released);
-      removeEventListener("pointercancel", released);
-    };
-  }, []);
+  useEffect(
+    () =>
+      followHand(canvas.current!, {
+        view: () => view.current,
+        show,
+        held: (now) => (held.current = now),
+      }),
+    [],
+  );
 
   const arcs = placed.arcs.map((one) => {
     const key = `${one.arc.source}>${one.arc.target}`;
@@ -154,6 +103,7 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
     const look = lit === null ? "" : isLit ? "lit" : "dim";
     return { key, placed: one, rate: Math.round(now.rate), watermark: moment(now.watermark_us), look };
   });
+  const most = busiest(graph);
   return (
     <div class="canvas" ref={canvas}>
       <svg ref={layer} width={placed.width} height={placed.height} role="group" aria-label="Query graph">
@@ -170,7 +120,7 @@ export function GraphView({ graph: newest, hidden, chosen, onChoose }: GraphView
             <Node
               key={now.id}
               placed={one}
-              load={Math.round(20 * load(now.cpu)) / 20}
+              load={Math.round(20 * load(now.cpu, most)) / 20}
               uses={now.cpu >= 0.005 ? percent(Math.round(100 * now.cpu) / 100) : ""}
               waits={waits}
               rate={rate(Math.round(now.rate))}
@@ -280,13 +230,6 @@ const Node = memo(function Node({ placed, load: busy, uses, waits, rate: rows, h
     </g>
   );
 });
-
-const ARROWS: Record<string, [number, number]> = {
-  ArrowLeft: [1, 0],
-  ArrowRight: [-1, 0],
-  ArrowUp: [0, 1],
-  ArrowDown: [0, -1],
-};
 
 export function cut(text: string, letters: number): string {
   return text.length <= letters ? text : `${text.slice(0, letters - 1)}…`;

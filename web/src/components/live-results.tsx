@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { api, save, type Row } from "../api/client";
 import { follow } from "../api/live";
-import { count } from "../format";
+import { plural } from "../format";
 import { RowsTable, shownValue } from "./rows-table";
 import { Problem } from "./small";
 
@@ -52,7 +52,7 @@ export function LiveResults({ query }: { query: string }) {
       rows.value = withNewest(rows.peek(), waiting);
       waiting = [];
     };
-    const stop = follow(query, null, {
+    const stop = follow(query, rows.peek().length ? 0 : SHOWN, {
       rows: (fresh) => {
         seen.value = seen.peek() + fresh.length;
         waiting = waiting.length > KEPT ? [...waiting, ...fresh].slice(-KEPT) : waiting.concat(fresh);
@@ -77,7 +77,7 @@ export function LiveResults({ query }: { query: string }) {
       <div class="row" style={{ padding: "12px 16px" }}>
         <h2 style={{ margin: 0 }}>Results</h2>
         <span class={`badge ${connected.value && running.value ? "good" : ""}`}>{state}</span>
-        <span class="soft small">{count(seen.value)} came since you look{skipped.value && "; some were skipped, they came too fast"}</span>
+        <span class="soft small">{plural(seen.value, "row")} so far{skipped.value && "; some were skipped, they came too fast"}</span>
         <span style={{ flex: 1 }} />
         <input
           placeholder="Filter"

@@ -1,6 +1,8 @@
 // Small parts that many pages use.
 import type { ComponentChildren } from "preact";
 import type { QueryLine } from "../api/client";
+import { level } from "../format";
+import { hashOf } from "../state/router";
 
 export function Figure({ what, children, tone = "" }: { what: string; children: ComponentChildren; tone?: string }) {
   return (
@@ -17,7 +19,7 @@ export function Cause({ line }: { line: QueryLine }) {
   return (
     <div class={attention ? "" : "soft"}>
       <span class={`dot a${attention}`} aria-hidden="true" />
-      <span>{text}</span>
+      <span>{level(text)}</span>
     </div>
   );
 }
@@ -50,6 +52,15 @@ export function Scroll({ label, high = "", children }: { label: string; high?: s
 
 export function Empty({ children }: { children: ComponentChildren }) {
   return <div class="empty">{children}</div>;
+}
+
+/** Where there is no query yet. */
+export function StartHere() {
+  return (
+    <>
+      No query runs yet. Write one in the <a href={hashOf("editor")}>editor</a>: there are examples to start from.
+    </>
+  );
 }
 
 /** A name that may break behind its underscores, where space is short. */

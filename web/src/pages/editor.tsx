@@ -25,6 +25,8 @@ export function Editor() {
   const refused = useSignal<RequestProblem[]>([]);
   const answers = useSignal<Answer[]>([]);
   const running = useSignal(false);
+  // What was run needs no plan any more: what it declares is there.
+  const ran = useSignal("");
   const preview = useSignal<PlanPreview | null>(null);
   const kept = useSignal<Row[]>([]);
   const words = usePolling((stop) => api.words(stop), 10_000, token.value);
@@ -58,6 +60,7 @@ export function Editor() {
     const isOld = (): boolean => now !== text.peek();
     if (isOld()) return;
     problems.value = found;
+    if (now === ran.peek()) return;
     const plans = !found.length && /create\b[^;]*\bquery\b/i.test(now);
     const planned = plans ? await api.preview(now).catch(() => null) : null;
     if (isOld()) return;
@@ -70,6 +73,7 @@ export function Editor() {
     const asked = text.value;
     if (running.value || !asked.trim()) return;
     running.value = true;
+    ran.value = asked;
     refused.value = [];
     answers.value = [];
     try {
@@ -80,6 +84,7 @@ export function Editor() {
         words.again();
       }
     } catch (problem) {
+      ran.value = "";
       const told = problem instanceof Refused ? problem.problems : [{ message: (problem as Error).message, hint: "" }];
       if (asked === text.peek()) refused.value = told;
     }
@@ -105,7 +110,7 @@ export function Editor() {
           ))}
         </select>
         <button type="button" class="main" onClick={run} disabled={running.value}>
-          {running.value ? "Running …" : "Run"} <span class="small">ctrl-↵</span>
+          {running.value ? "Running …" : "Run"} <span class="small hint">ctrl-↵</span>
         </button>
       </div>
       <div class="wide-left">

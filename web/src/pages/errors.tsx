@@ -8,12 +8,12 @@ import { count } from "../format";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
 import { go, hashOf, route } from "../state/router";
-import { quoted } from "../state/statements";
+import { lateTemplate, quoted } from "../state/statements";
 
 const NEWEST = 200;
 
 export function Errors() {
-  const { name } = route.value;
+  const { name, options } = route.value;
   const { data, error } = usePolling((stop) => api.overview({ sort: "attention", limit: 50 }, stop), 2000, token.value);
   const streams = data.value?.streams ?? [];
   const broken = data.value?.queries.filter((line) => (line.cause?.attention ?? 0) > 2) ?? [];
@@ -71,7 +71,15 @@ export function Errors() {
                   </td>
                   <td class="number">{count(stream.read)}</td>
                   <td class={`number ${stream.bad ? "bad" : ""}`}>{count(stream.bad)}</td>
-                  <td class={`number ${stream.late ? "warn" : ""}`}>{count(stream.late)}</td>
+                  <td class={`number ${stream.late ? "warn" : ""}`}>
+                    {stream.late ? (
+                      <a href={hashOf("errors", stream.name, { kind: "late" })} onClick={(event) => event.stopPropagation()}>
+                        {count(stream.late)}
+                      </a>
+                    ) : (
+                      0
+                    )}
+                  </td>
                   <td class="number">{count(stream.unneeded)}</td>
                   <td class={stream.error ? "bad small" : "soft"}>{stream.error ?? "works"}</td>
                 </tr>
@@ -80,13 +88,13 @@ export function Errors() {
           </table>
         </Scroll>
       </section>
-      {shown && <LostRows stream={shown} key={shown} />}
+      {shown && <LostRows stream={shown} key={shown + (options.get("kind") ?? "")} />}
     </>
   );
 }
 
 function LostRows({ stream }: { stream: string }) {
-  const kind = useSignal<"errors" | "late">("errors");
+  const kind = useSignal<"errors" | "late">(route.value.options.get("kind") === "late" ? "late" : "errors");
   const from = quoted(`${stream}_${kind.value}`);
   const replaying = useSignal(false);
   const told = useSignal("");
@@ -125,8 +133,24 @@ function LostRows({ stream }: { stream: string }) {
             {replaying.value ? "Replaying …" : "Replay them"}
           </button>
         )}
+        {kind.value === "late" && !!found.data.value?.length && (
+          <a class="button main" href={hashOf("editor", "", { write: lateTemplate(stream) })}>
+            Replay them in a query
+          </a>
+        )}
         <span class="soft small">
-          They are streams too: <code>SELECT … FROM {from}</code> in a query keeps or repairs them.
+          {kind.value === "late" ? (
+            <>
+              Results up to the watermark have been given, so they cannot come into {stream} any more. <code>{from}</code> is a
+              stream of its own: a query reads it, from the beginning if {stream} has RETAIN. It keeps the columns that queries
+              want, with RETAIN all.
+            </>
+          ) : (
+            <>
+              What can be read after a fix comes into {stream} as a new arrival. <code>SELECT … FROM {from}</code> in a query
+              keeps or repairs them.
+            </>
+          )}
         </span>
       </div>
       {told.value && (

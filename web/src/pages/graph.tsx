@@ -2,9 +2,9 @@
 import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { api, type GraphBody, type GraphNode } from "../api/client";
-import { collapse } from "../components/graph-layout";
+import { busiest, collapse } from "../components/graph-layout";
 import { GraphView } from "../components/graph-view";
-import { Empty, Name, Problem } from "../components/small";
+import { Empty, Name, Problem, StartHere } from "../components/small";
 import { bytes, count, percent, plural, rate, span } from "../format";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
@@ -69,7 +69,7 @@ export function Graph() {
             onChoose={(id) => (chosen.value = id === chosen.value ? null : id)}
           />
         ) : (
-          <Empty>{components.data.value?.length === 0 ? "No query runs yet." : "…"}</Empty>
+          <Empty>{components.data.value?.length === 0 ? <StartHere /> : "…"}</Empty>
         )}
         {found && (picked || focus) && (
           <aside aria-live="polite">
@@ -86,13 +86,13 @@ export function Graph() {
             {!focus && picked?.role === "sink" && picked.queries === 1 && <CostsOf query={picked.folded?.[0] ?? picked.id} />}
           </aside>
         )}
-        <Legend leftOut={found?.left_out ?? 0} />
+        <Legend leftOut={found?.left_out ?? 0} most={shown ? busiest(shown.graph) : 1} />
       </div>
     </>
   );
 }
 
-function Legend({ leftOut }: { leftOut: number }) {
+function Legend({ leftOut, most }: { leftOut: number; most: number }) {
   return (
     <div class="legend">
       <span>
@@ -104,8 +104,8 @@ function Legend({ leftOut }: { leftOut: number }) {
         keeps state
       </span>
       <span>
-        <i class="ramp" />
-        <b>5 %</b> of a core: load of its unit
+        0 <i class="ramp" />
+        <b>{percent(Math.round(100 * most) / 100)}</b> of a core: load of its unit
       </span>
       <span>
         <i style={{ borderColor: "var(--bad)", background: "var(--bad-soft)" }} />

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { api, type Overview as Data, type QueryLine } from "../api/client";
 import { FiringAlerts } from "../components/alerts";
 import { Bar, Cause, Empty, Figure, Name, Problem, Scroll, State } from "../components/small";
-import { bytes, clock, count, level, milliseconds, moment, percent, rate, span, times } from "../format";
+import { bytes, clock, count, level, milliseconds, moment, percent, plural, rate, span, times } from "../format";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
 import { go, hashOf } from "../state/router";
@@ -206,9 +206,9 @@ function Streams({ found }: { found: Data }) {
                 </td>
                 <td class="number">{rate(stream.rate)}</td>
                 <td class="number">{count(stream.read)}</td>
-                <td class="number">{moment(stream.watermark_us)}</td>
-                <td class="number">{lost(stream.name, stream.late)}</td>
-                <td class="number">{lost(stream.name, stream.bad)}</td>
+                <td class="number">{stream.ended ? "ended" : moment(stream.watermark_us)}</td>
+                <td class="number">{lost(stream.name, stream.late, "late")}</td>
+                <td class="number">{lost(stream.name, stream.bad, "errors")}</td>
               </tr>
             ))}
           </tbody>
@@ -218,8 +218,8 @@ function Streams({ found }: { found: Data }) {
   );
 }
 
-function lost(stream: string, rows: number) {
-  return rows ? <a href={hashOf("errors", stream)}>{count(rows)}</a> : "0";
+function lost(stream: string, rows: number, kind: "late" | "errors") {
+  return rows ? <a href={hashOf("errors", stream, { kind })}>{count(rows)}</a> : "0";
 }
 
 function Workers({ found }: { found: Data }) {
@@ -233,7 +233,7 @@ function Workers({ found }: { found: Data }) {
             <div class="row small">
               <b>worker {worker.worker}</b>
               <span class="soft">
-                {percent(worker.cpu)} of a core · {worker.cells} cells · {bytes(worker.state_bytes)}
+                {percent(worker.cpu)} of a core · {plural(worker.cells, "cell")} · {bytes(worker.state_bytes)}
               </span>
             </div>
             <Bar share={worker.cpu} label={`worker ${worker.worker} uses ${percent(worker.cpu)} of a core`} />

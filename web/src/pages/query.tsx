@@ -5,7 +5,7 @@ import { api, type QueryLine } from "../api/client";
 import { LifeButtons, LifeNotice } from "../components/life";
 import { LiveResults } from "../components/live-results";
 import { QueryHistory } from "../components/query-history";
-import { Cause, Empty, Figure, Name, Problem, Scroll, State } from "../components/small";
+import { Cause, Empty, Figure, Name, Problem, Scroll, StartHere, State } from "../components/small";
 import { Versions } from "../components/versions";
 import { bytes, count, level, milliseconds, percent, rate, span, times } from "../format";
 import { token } from "../state/connection";
@@ -44,7 +44,7 @@ function ChooseQuery() {
       </div>
       <Problem text={error.value} />
       <div class="card">
-        {data.value?.queries.length === 0 && <Empty>No query matches.</Empty>}
+        {data.value?.queries.length === 0 && <Empty>{search.value ? "No query matches." : <StartHere />}</Empty>}
         <div class="row" style={{ gap: "8px 22px" }}>
           {data.value?.queries.map((line) => (
             <a href={hashOf("query", line.name)}>{line.name}</a>
@@ -73,33 +73,48 @@ function OneQuery({ name, onDrop }: { name: string; onDrop: () => void }) {
         {now?.level && <span class={`badge ${now.level_met === false ? "bad" : now.level_met ? "good" : ""}`}>{level(now.level)}</span>}
         {now?.budget && <span class="badge">budget: {now.budget}</span>}
         <span class="space" />
-        {now && <LifeButtons name={name} state={now.state} onDone={line.again} />}
-        <a class="button" href={hashOf("graph", name)}>
-          Graph
-        </a>
-        <a class="button" href={hashOf("slices", name)}>
-          Slices
-        </a>
-        <a class="button" href={hashOf("editor", "", { write: alertTemplate(name) })}>
-          Alert
-        </a>
-        <a class="button" href={hashOf("editor", "", { replace: name })}>
-          Replace
-        </a>
-        <Drop name={name} onDrop={onDrop} />
+        {now && (
+          <>
+            <LifeButtons name={name} state={now.state} onDone={line.again} />
+            <a class="button" href={hashOf("graph", name)}>
+              Graph
+            </a>
+            <a class="button" href={hashOf("slices", name)}>
+              Slices
+            </a>
+            <a class="button" href={hashOf("editor", "", { write: alertTemplate(name) })}>
+              Alert
+            </a>
+            <a class="button" href={hashOf("editor", "", { replace: name })}>
+              Replace
+            </a>
+            <Drop name={name} onDrop={onDrop} />
+          </>
+        )}
       </div>
       <Problem text={line.error.value} />
       {now && now.state !== "running" && <LifeNotice name={name} state={now.state} />}
       {now && (
         <>
-          <div class={`card slim ${now.cause?.attention === 3 ? "bad" : ""}`}>
-            <div class="cause row">
-              <Cause line={now} />
+          {/* Why it does not run is told above. */}
+          {now.state !== "restarting" && now.state !== "failed" && (
+            <div class={`card slim ${now.cause?.attention === 3 ? "bad" : ""}`}>
+              <div class="cause row">
+                <Cause line={now} />
+              </div>
             </div>
-          </div>
+          )}
           <Figures now={now} />
         </>
       )}
+      {now && <About name={name} tab={tab} />}
+    </>
+  );
+}
+
+function About({ name, tab }: { name: string; tab: Tab }) {
+  return (
+    <>
       <div class="tabs" role="tablist" aria-label={`About ${name}`}>
         {(Object.keys(TABS) as Tab[]).map((one) => (
           <button type="button" role="tab" aria-selected={one === tab} onClick={() => go("query", name, one === "now" ? {} : { tab: one })}>

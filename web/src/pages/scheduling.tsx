@@ -3,8 +3,8 @@ import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { api, type MillHistory, type PlanAnswer, type Policies } from "../api/client";
 import { Chart } from "../components/chart";
-import { Empty, Problem, Scroll } from "../components/small";
-import { clock, count, milliseconds, percent, span, times } from "../format";
+import { Empty, Problem, Scroll, StartHere } from "../components/small";
+import { clock, count, microseconds, milliseconds, percent, span, times } from "../format";
 import { byPolicy } from "../state/before-after";
 import { token } from "../state/connection";
 import { usePolling } from "../state/polling";
@@ -174,7 +174,7 @@ function Priorities({ found }: { found: Policies }) {
                 <td class="number">{unit.priority === null ? "–" : count(Number(unit.priority.toPrecision(3)))}</td>
                 <td class="small">{unit.why}</td>
                 <td class="number">{milliseconds(unit.overhead_ms)}</td>
-                <td class="number">{count(Number(unit.row_us.toPrecision(2)))} µs</td>
+                <td class="number">{microseconds(unit.row_us)}</td>
                 <td class="number">{count(Number(unit.per_row.toPrecision(2)))}</td>
                 <td class="number">{percent(unit.cpu)}</td>
               </tr>
@@ -182,6 +182,11 @@ function Priorities({ found }: { found: Policies }) {
           </tbody>
         </table>
       </Scroll>
+      {found.units.length === 0 && (
+        <Empty>
+          <StartHere />
+        </Empty>
+      )}
       {found.units.length > 100 && <div class="legend">the first 100 of {count(found.units.length)}</div>}
     </section>
   );

@@ -44,8 +44,8 @@ export function Slices() {
           </h2>
           <ChainPicture chain={chain} />
           <p class="soft small">
-            Darker boxes hold more rows. The strips in a box are its masks: how many of its rows are for each query, in the
-            colour of its name. Dashed lines are cuts; below, each query reaches as far back as its window does.
+            The stronger its colour, the more rows a box holds. The strips in it are its masks: how many of its rows are for
+            each query, in the colour of its name. Dashed lines are cuts; below, each query reaches as far back as its window does.
           </p>
           <div class="columns">
             <Cells chain={chain} />

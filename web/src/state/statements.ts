@@ -31,3 +31,10 @@ export function alertTemplate(query: string): string {
   WHEN p99 > INTERVAL 2 SECONDS FOR 1 MINUTE REPEAT EVERY 1 HOUR
   WEBHOOK 'https://example.org/alerts';`;
 }
+
+/** A query over what came too late for a stream, to be changed and run. */
+export function lateTemplate(stream: string): string {
+  return `CREATE QUERY ${quoted(`${stream}_too_late`)} FROM BEGINNING AS
+  SELECT * FROM ${quoted(`${stream}_late`)};
+`;
+}

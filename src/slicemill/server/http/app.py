@@ -47,7 +47,8 @@ from slicemill.server.http.protection import (
 )
 from slicemill.server.http.protocol import chunked
 from slicemill.server.listings import state_of
-from slicemill.server.live import LiveResults
+from slicemill.server.live import LiveResults, recent_epoch
+from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService, NotThere
 from slicemill.server.user_session import UserSession
@@ -78,7 +79,9 @@ QueryName = Annotated[str, Path(description="The name of a query", max_length=10
 Since = Annotated[int, Query(ge=0, le=2**62, description="The first epoch that is wanted")]
 
 
-def create_app(service: MillService, live: LiveResults, sampler: Sampler, access: Access) -> FastAPI:
+def create_app(
+    service: MillService, live: LiveResults, sampler: Sampler, cuts: SliceWatch, access: Access
+) -> FastAPI:
     """The application over a service, for those who have access."""
     app = FastAPI(
         title="slicemill",
@@ -93,7 +96,7 @@ def create_app(service: MillService, live: LiveResults, sampler: Sampler, access
     _add_catalog(app)
     _add_results(app, live)
     _add_state(app, service, live)
-    add_console_data(app, service, sampler, access)
+    add_console_data(app, service, sampler, cuts, access)
     add_console_files(app)
     return app
 
@@ -328,8 +331,11 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         session: CurrentSession,
         since: Annotated[int | None, Query(ge=0, le=2**62)] = None,
         last_event_id: Annotated[str | None, Header()] = None,
+        recent: Annotated[int, Query(ge=0, le=10_000)] = 0,
     ) -> StreamingResponse:
         """Results as they are committed, as server-sent events; without `since`, those from now on.
+
+        Before those come the epochs with the newest rows that are kept, about as many rows as `recent` says.
 
         An event `rows` has rows, its epoch and the `next` one, which is the event's id: a client that comes
         back with it as Last-Event-ID goes on where it was.
@@ -341,7 +347,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
                     "Last-Event-ID is not the id of an event; leave it out to begin with now"
                 )
             since = int(last_event_id)
-        start = query.log.head + 1 if since is None else since
+        start = since if since is not None else await _call(lambda: recent_epoch(query.log, recent))
 
         async def events() -> AsyncIterator[bytes]:
             connection = chunked(request.scope)

@@ -80,13 +80,15 @@ _SORTS: dict[str, Callable[[QuerySample], Any]] = {
 }
 
 
-def add_console_data(app: FastAPI, service: MillService, sampler: Sampler, access: Access) -> None:
+def add_console_data(
+    app: FastAPI, service: MillService, sampler: Sampler, cuts: SliceWatch, access: Access
+) -> None:
     """Add the console's routes to an application."""
     _add_overview(app, sampler)
     _add_graph(app, service, sampler)
     _add_preview(app, service)
     _add_words(app)
-    _add_slices(app, service)
+    _add_slices(app, service, cuts)
     _add_scheduling(app, service, sampler)
     _add_models(app, service)
     _add_tokens(app, access)
@@ -224,9 +226,7 @@ def _add_words(app: FastAPI) -> None:
         return EditorWords.model_validate(asdict(await _call(lambda: words_for(session))))
 
 
-def _add_slices(app: FastAPI, service: MillService) -> None:
-    watch = SliceWatch(service.mill)
-
+def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
     @app.get("/v1/slices", responses=_REFUSED, tags=["console"])
     async def chains(session: CurrentSession) -> list[SliceChain]:
         """The chains of slices of all joins, without their slices."""

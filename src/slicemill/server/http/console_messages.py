@@ -25,6 +25,7 @@ class StreamFigures(BaseModel):
     bad: int
     error: str | None
     watermark_us: int | None
+    ended: bool
 
 
 class QueryLine(BaseModel):

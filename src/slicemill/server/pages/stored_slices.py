@@ -1,13 +1,16 @@
 """The chains of slices of joins, as of their last checkpoints, and how their cuts have moved.
 
-A checkpoint is read once, however many pages ask. Moves are those that were seen: nobody reads checkpoints
-while no page shows them.
+A checkpoint is read once, however many pages ask. Whether or not somebody looks, one thread reads those of
+units with joins, so that moves of cuts are known: every ten seconds at most, and never for more than a
+five-hundredth of the time.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +24,13 @@ from slicemill.operators.multijoin.spec import SharedMultiJoin
 from slicemill.operators.streams.spec import Source
 from slicemill.time import US, wall_clock_us
 
+_LOGGER = logging.getLogger("slicemill")
 _MOVES = 400
+_READ_EVERY_S = 10.0
+_READING_SHARE = 500  # of so many seconds, one is for reading
+
+
+_JOINS = (SharedJoin, SharedMultiJoin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,39 @@ class SliceWatch:
         self._read: dict[str, tuple[object, StoredChain]] = {}
         self._moves: dict[str, deque[CutMove]] = {}
         self._reading = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="cuts", daemon=True)
+
+    def start(self) -> None:
+        """Remember moves from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+
+    def _loop(self) -> None:
+        wait_s = _READ_EVERY_S
+        while not self._stop.wait(wait_s):
+            began = time.thread_time()
+            try:
+                self.chains(self._joining())
+            except Exception:  # a home that changes under the reader; the next look finds it as it is then
+                _LOGGER.debug("cuts were not looked at", exc_info=True)
+            wait_s = max(_READ_EVERY_S, _READING_SHARE * (time.thread_time() - began))
+
+    def _joining(self) -> set[str]:
+        """The units that keep chains of slices."""
+        graph = self._mill.graph
+        return {
+            unit.id
+            for unit in self._mill.dispatcher.running.units
+            if any(
+                node in graph.nodes and isinstance(graph[node].operator, _JOINS)
+                for node in unit.plan.unit.nodes
+            )
+        }
 
     def chains(self, units: Iterable[str] | None = None) -> list[StoredChain]:
         """The chains of some units, or of all, that have slices."""
@@ -86,7 +128,7 @@ def reaches_of(mill: Mill, unit: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for node in running.plan.unit.nodes if running is not None else ():
         operator = mill.graph[node].operator if node in mill.graph.nodes else None
-        if isinstance(operator, (SharedJoin, SharedMultiJoin)):
+        if isinstance(operator, _JOINS):
             for member in operator.members:
                 extent_us = longest_us(member.windows)
                 if extent_us is not None:

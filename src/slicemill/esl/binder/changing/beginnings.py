@@ -55,12 +55,19 @@ def beginning_us(
     forgotten = sorted({one.name for one in read if not _is_retained(one)})
     if forgotten:
         is_told = "is" if len(forgotten) == 1 else "are"
+        declared = all_of(_declared(forgotten, catalog))
         raise Mistake(
             f"{all_of(forgotten)} {is_told} not retained, so there is no past to begin in",
             span_of(node),
-            f"declare {all_of(forgotten)} with RETAIN, as in RETAIN 7 DAYS; or leave FROM out",
+            f"declare {declared} with RETAIN, as in RETAIN 7 DAYS; or leave FROM out",
         )
     return begins
+
+
+def _declared(names: list[str], catalog: Catalog) -> list[str]:
+    """What has the RETAIN that counts for these: late and bad rows are kept as long as their stream's."""
+    owners = {name: catalog.owner_of(name) for name in names}
+    return sorted({name if (owner := owners[name]) is None else owner.name for name in names})
 
 
 def _changes(relation: Relation) -> bool:
