@@ -28,7 +28,7 @@ ACTIVE_PERSONS = 1000
 ACTIVE_AUCTIONS = 100
 
 # So many events where an end is needed and none is given.
-FINITE_EVENTS = 100_000
+FINITE_EVENTS = 10_000
 
 STREAMS = ("person", "auction", "bid")
 

@@ -96,17 +96,14 @@ class QueryLives:
 
     def change(self, statement: LifeChange, by: str) -> None:
         """Do what a statement says; what is so already stays so."""
-        writers = [one.name for one in self.running.catalog.writers_for(statement.name)]
+        names = [statement.name, *(one.name for one in self.running.catalog.writers_for(statement.name))]
         with self.running.dispatcher.paused():
             if statement.action is LifeAction.RESTART:
-                failed = [name for name in writers if self._has_failed(name)]
-                for name in [
-                    *failed,
-                    *([] if failed and not self._has_failed(statement.name) else [statement.name]),
-                ]:
+                # A query whose writing has failed alone is restarted by that.
+                for name in [name for name in names if self._has_failed(name)] or names[:1]:
                     self._restart_now(name, statement.kind)
                 return
-            for name in (statement.name, *writers):
+            for name in names:
                 if statement.action is LifeAction.PAUSE:
                     self._pause(name, by)
                 else:
