@@ -112,7 +112,10 @@ def run_units(
     With a folder for `checkpoints`, every unit goes on from one after each of its runs.
     """
     logs = _run(catalog, events, tables, seed, cells, checkpoints)
-    return {query: [(timed.ts, timed.row) for timed, _, _ in logs[query]] for query in catalog.queries}
+    return {
+        key: [(timed.ts, timed.row) for timed, _, _ in logs[query.name]]
+        for key, query in catalog.queries.items()
+    }
 
 
 def run_logs(
@@ -130,7 +133,7 @@ def run_logs(
 def run_arrivals(catalog: Catalog, events: Sequence[Event]) -> dict[str, list[int]]:
     """What the rows of all queries say of their arrivals."""
     logs = _run(catalog, events, {}, 0, 1, None)
-    return {query: [arrival for _, _, arrival in logs[query]] for query in catalog.queries}
+    return {key: [arrival for _, _, arrival in logs[query.name]] for key, query in catalog.queries.items()}
 
 
 def _run(
