@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from slicemill.columns import numbered
 from slicemill.columns.numbered import GrowingRows, RowsByNumber, grown, touched
+from slicemill.operators.group_changes.running import RunningCount
+from slicemill.storage.state_size import state_bytes
 from support.stored import stored
 
 runs = st.lists(st.dictionaries(st.integers(0, 12), st.integers(0, 99), min_size=1), max_size=12)
@@ -64,6 +66,13 @@ def test_figures_that_grow_are_written_in_place_until_their_room_is_used_up() ->
     assert figures.tolist() == list(range(1, 10_000))
     assert copies < 20
     assert grown(figures, 5) is figures
+
+
+def test_the_room_behind_figures_is_memory_too() -> None:
+    figures = grown(np.zeros(0, np.int64), 1_000)
+    assert isinstance(figures.base, np.ndarray)
+    counts = RunningCount(grown(figures, 1_001))
+    assert state_bytes({"": counts}) >= figures.base.nbytes > figures.nbytes
 
 
 def test_the_numbers_of_a_run_come_in_their_order() -> None:

@@ -45,7 +45,8 @@ def _own_bytes(value: Any) -> int:
     if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray)):
         return int(value.nbytes)
     if isinstance(value, np.ndarray):
-        return int(value.nbytes) + _ARRAY
+        # Of a part of an array all of it is there, such as room behind figures that grow.
+        return _ARRAY if isinstance(value.base, np.ndarray) else int(value.nbytes) + _ARRAY
     if isinstance(value, Slice):
         return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
     # Definitions of queries are small, and not looked into.
@@ -58,7 +59,9 @@ def _parts(value: Any) -> Iterator[tuple[Any, float]]:
     if isinstance(value, (str, bytes, Slice, pa.Table, pa.Array, pa.ChunkedArray)):
         return
     if isinstance(value, np.ndarray):
-        if value.dtype == np.object_:
+        if isinstance(value.base, np.ndarray):
+            yield value.base, 1.0
+        elif value.dtype == np.object_:
             yield from _sampled(value.ravel().tolist())
     elif isinstance(value, Mapping):
         yield from _sampled(value.keys())
