@@ -25,7 +25,19 @@ TESTS = Path(__file__).parent
 
 # Folders whose tests run beside the session; the others, and a long part of one, fill the second process.
 _WITH_SPARK = frozenset(
-    ("aggregate", "bench", "connectors", "engine", "ingest", "metrics", "recovery", "simulator", "storage")
+    (
+        "aggregate",
+        "bench",
+        "connectors",
+        "engine",
+        "ingest",
+        "lab",
+        "metrics",
+        "recovery",
+        "server",
+        "simulator",
+        "storage",
+    )
 )
 _APART = TESTS / "engine" / "changing"
 
