@@ -13,6 +13,7 @@ from console.browser import PHONE
 CTRL = 2  # as a modifier of the DevTools protocol
 BIG = 2.4  # cores
 LAST = "() => addEventListener('pointerdown', event => (window.last = event.pointerId))"
+TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 LIFT = "() => dispatchEvent(new PointerEvent('pointerup', { pointerId: window.last }))"
 
 
@@ -24,8 +25,13 @@ def box_of(page: Page) -> FloatRect:
 
 
 def touch(session: CDPSession, kind: str, *points: tuple[float, float]) -> None:
+    """Send a touch event and wait until the page has handled it.
+
+    Browsers deliver moves with the next animation frame, after the protocol has answered.
+    """
     fingers = [{"x": x, "y": y, "id": number} for number, (x, y) in enumerate(points)]
     session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+    session.send("Runtime.evaluate", {"expression": TWO_FRAMES, "awaitPromise": True})
 
 
 def touched(page: Page, url: str) -> CDPSession:
