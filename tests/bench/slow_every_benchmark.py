@@ -1,0 +1,33 @@
+"""Every benchmark runs once at small scale through its command, and what it counts is right.
+
+Claims about measured time are printed and not checked: they need a quiet machine.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from slicemill_lab.bench.benchmark import NAMES
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-c", "from slicemill.cli import main; main()", "bench")
+LIMIT_S = 1_800
+CLAIMS_FAILED = 1  # the exit status that the help text of `slicemill bench` names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_benchmark_runs_to_its_end(name: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, name, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert done.returncode in (0, CLAIMS_FAILED), done.stderr
+    (result,) = map(json.loads, done.stdout.splitlines())
+    assert result["figures"]
+    failed = [claim for claim in result["claims"] if not claim["holds"]]
+    print(f"{name}: timed claims that do not hold: {[one for one in failed if one.get('timed')]}")
+    assert [claim for claim in failed if not claim.get("timed")] == []
