@@ -33,7 +33,7 @@ def test_tuples_within_the_slack_are_put_in_order_and_the_newest_held_back() -> 
 
 def test_the_end_of_a_stream_admits_what_is_held() -> None:
     kept = run(external(slack=5), [9, 5, 12, 6, 11], [])
-    kept.keep(kept.open().flush())
+    kept.keep(kept.open().flush(0))
     assert [ts for ts, *_ in kept.admitted] == [5, 9, 11, 12]
     assert kept.progress["ended"] and "held_from" not in kept.progress
 
@@ -122,7 +122,7 @@ def test_held_rows_that_lack_a_column_come_out_with_null_in_it() -> None:
     intake = Intake(external(slack=5), {})
     intake.admit("", rows([1]).select(["at"]), 1, BEGINNING, 1)
     intake.admit("", rows([2]), 1, BEGINNING, 1)
-    assert tuples(intake.flush().rows, "_ts", "n") == [(1, None), (2, 0)]
+    assert tuples(intake.flush(0).rows, "_ts", "n") == [(1, None), (2, 0)]
 
 
 def test_progress_is_small_and_plain_json() -> None:

@@ -22,6 +22,7 @@ from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
 SECOND = 1_000_000
 BEGAN = 1_700_000_000 * SECOND
+STREAMS = "abcdef"
 SLACK, SKEW = 2 * SECOND, 1 * SECOND
 
 SCRIPT = """
@@ -30,10 +31,12 @@ CREATE STREAM b (k int, v int, sent bigint, ts timestamp) ORDER BY ts;
 CREATE STREAM c (k int, v int, sent bigint) ORDER BY current_time;
 CREATE STREAM d (k int, v int, sent bigint, ts timestamp) ORDER BY ts SKEW 1 SECOND;
 CREATE STREAM e (k int, v int, sent bigint, ts timestamp) ORDER BY ts SLACK 2 SECONDS;
+CREATE STREAM f (k int, v int, sent bigint, ts timestamp, since timestamp) ORDER BY ts;
 CREATE STREAM few AS SELECT k, v, sent, ts FROM a WHERE v > 7;
 CREATE STREAM both AS SELECT k, v, sent FROM a UNION ALL SELECT k, v, sent FROM b;
 CREATE STREAM counted AS
   SELECT count(*) AS n, window_end() AS at FROM a [RANGE 1 SECOND SLIDE 1 SECOND];
+CREATE STREAM shuffled AS SELECT k, sent, since FROM f ORDER BY since SLACK 2 SECONDS;
 CREATE TABLE history (k int, v int, high boolean);
 CREATE CLASSIFIER levels ON a(v) PARTITION BY k LEARN high FROM history EVERY 1 SECOND WITH (capacity = 2);
 CREATE AGGREGATE newest(next bigint) : bigint {
@@ -93,6 +96,7 @@ RELEASED: Mapping[str, tuple[str, str, Release]] = {
     "merged_window": (COUNT.format("both"), "ab", its_end),
     "window_of_windows": ("SELECT n, at FROM counted WHERE n > 1", "a", its_end),
     "slot": (f"SELECT sum(v) OVER (PARTITION BY k {SLOT}) AS s FROM a", "a", end_of_slot),
+    "reordered": ("SELECT sent FROM shuffled", "f", lambda ts, _: ts + SLACK + 1),
     "classified": ("SELECT k, time AS at FROM levels", "a", its_end),
     "coalesced": ("SELECT R.v FROM a(v) AS R RANGE 4 SECONDS SLIDES 2 SECONDS PARTITION BY k", "a", own_time),
 }
@@ -102,16 +106,22 @@ RELEASED: Mapping[str, tuple[str, str, Release]] = {
 class Outside:
     """What is known of tuples: when each was sent, with which timestamp; and when all streams had ended."""
 
-    sent: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: {name: [] for name in "abcde"})
+    sent: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: {name: [] for name in STREAMS})
     ended: float = math.inf
 
     def due(self, streams: str, at: int) -> float:
         """When time came to a moment, in the first of these streams."""
         return min(self.ended, *(self._came(stream, at) for stream in streams))
 
+    def after_slack(self, ts: int) -> float:
+        """Return when the SLACK of stream e was over for a tuple with this timestamp."""
+        return min(self.ended, self._came("e", ts))
+
     def _came(self, stream: str, at: int) -> float:
         if stream == "c":
             return at
+        if stream == "e":
+            at += SLACK
         tuples = self.sent[stream]
         first = min((sent for sent, ts in tuples if ts >= at), default=math.inf)
         if stream != "d":
@@ -176,18 +186,19 @@ class World:
             ts = max(latest - behind, 0)
             before = max(before, ts)
             values = (self.chance.randint(0, 4), self.chance.randint(0, 10), self.clock.now)
-            rows.append(values if stream == "c" else (*values, ts))
+            since = ts - self.chance.randint(0, SECOND)
+            rows.append({"c": values, "f": (*values, ts, since)}.get(stream, (*values, ts)))
             self.outside.sent[stream].append((self.clock.now, self.clock.now if stream == "c" else ts))
         feed_rows(self.mill, stream, rows)
 
     def live(self, steps: int) -> None:
-        for stream in "abcde":
+        for stream in STREAMS:
             self.send(stream)
         self.mill.dispatcher.run_all()  # the warm-up
         self.clock.now += 1_000
         for _ in range(steps):
             self.clock.now += self.chance.choice([1_000, 40_000, 300_000, 900_000])
-            for stream in self.chance.sample("abcde", self.chance.randint(0, 3)):
+            for stream in self.chance.sample(STREAMS, self.chance.randint(0, 3)):
                 self.send(stream)
             feed_rows(self.mill, "d", [])  # a source that is asked and has nothing is silent
             happens = self.chance.random()
@@ -203,6 +214,8 @@ class World:
         for ts, row, at, ideal in self.results[name]:
             if name in CAUSED:
                 due = float(row["sent"])
+                if name == "in_order":
+                    due = max(due, self.outside.after_slack(ts))
             else:
                 _, streams, release = RELEASED[name]
                 due = self.outside.due(streams, release(ts, row))

@@ -26,7 +26,7 @@ from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import ERROR_SCHEMA, ERRORS, HELD, LATE, Catalog, Stream
 from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.columns import check_columns, checked_table
-from slicemill.ingest.intake import ONLY
+from slicemill.ingest.intake import ONLY, slack_line
 from slicemill.ingest.stream import Announced, HandedRows, StreamPlan
 from slicemill.ingest.watermarks import (
     ENDED,
@@ -173,8 +173,7 @@ class RunningStream:
         self._asks = supply is Supply.READER  # it is known to be silent only as far as it has been asked
         self._seen_us: int | None = None  # nothing had come to Spark by then that was not handed over
         self._announced = Announced()
-        skew_us = stream.skew_us
-        self._line = TimeLine(None if skew_us is None else max(skew_us, stream.slack_us))
+        self._line = slack_line(stream)
         self._side_line = TimeLine()
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()

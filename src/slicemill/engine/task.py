@@ -260,7 +260,7 @@ class Worker:
         began, clock = time.process_time(), [time.perf_counter()]
         stream = self._opened(item)
         if item.flush:
-            found = stream.flush()
+            found = stream.flush(item.now_us)
         elif item.replay is not None:
             found = stream.replay(item.replay, item.announced)
         elif item.handed is not None:

@@ -20,6 +20,8 @@ nothing depends on where batches end:
   tuples by (`_ts`, `_seq`) is that by `_seq` alone. In the held log and in the late stream, `_seq` counts
   arrivals.
 - Rows that no query wants move time like others: who is interested in a stream changes no tuple's fate.
+- A SLACK is a delay that the user asked for. So the arrival (`_arr`) of a tuple that it held back is the
+  moment at which the slack was over, and response times count from there.
 - Tuples of streams that are not external, and late and bad rows, are stamped with their arrival, or with the
   watermark that was announced, if that is later.
 """
@@ -48,7 +50,7 @@ from slicemill.ingest.watermarks import (
     watermark_by_data,
     watermark_by_silence,
 )
-from slicemill.metrics.due import moments_of
+from slicemill.metrics.due import TimeLine, TimeMoments, moments_of
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.time import BEGINNING
 
@@ -110,6 +112,10 @@ class Intake:
         self._side_stamp: int = progress.get(SIDE_STAMP, BEGINNING)
         self._restores_from: int | None = progress.get(HELD_FROM)
         self._held = _HeldTuples()
+        self._slack_line = slack_line(stream)
+        for part in sorted(known.values(), key=lambda one: one.arrival_us or 0):
+            if part.max_ts is not None and part.arrival_us is not None:
+                self._slack_line.arrived(part.max_ts - stream.slack_us, part.arrival_us)
         self._nothing = with_system_columns(to_arrow(stream.schema)).empty_table()
         self._no_errors = with_system_columns(to_arrow(ERROR_SCHEMA)).empty_table()
 
@@ -167,9 +173,15 @@ class Intake:
             times = passed.times if passed is not None else self._times(rows)
             is_late = self._find_late(times, was.max_ts)
             self._partitions[partition] = _moved(now, times, arrivals, is_late)
-            moments = moments_of(times[~is_late], arrivals[~is_late])
+            moments = moments_of(times[~is_late] - self.stream.slack_us, arrivals[~is_late])
+            if self.stream.skew_us is not None:  # silence moves its time, too
+                self._slack_line.passed(self._watermark, seen_us)
+            known, announced = self._slack_line.after(BEGINNING), self._watermark
+            for ts, at_us in moments:
+                self._slack_line.arrived(ts, at_us)
             fresh = _chosen(rows, passed, times, seqs, arrivals) if count else None
             admitted, late, held = self._sort_out(fresh, _wanted(is_late, passed), side)
+            admitted = self._after_slack(admitted, known, announced)
         elif count:
             stamps = _stamps(arrivals, max(watermark, self._stamp))
             self._stamp = int(stamps[-1])
@@ -182,11 +194,12 @@ class Intake:
                 self._side_stamp = max(self._side_stamp, table.column(TS)[-1].as_py())
         return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False), moments)
 
-    def flush(self) -> Admitted:
-        """The stream has ended: admit what is held back."""
+    def flush(self, now_us: int) -> Admitted:
+        """Admit what is held back: the stream has ended."""
         self._watermark = max(self._watermark, self._held.greatest)
         rows = in_order(self._held.release(self._watermark), self._nothing)
-        rows = self._numbered(rows)
+        arrivals = np.maximum(_integers(rows.column(ARRIVAL)), now_us)
+        rows = self._numbered(rows.set_column(2, _FIELDS[2], pa.array(arrivals)))
         return Admitted(rows, self._nothing, self._nothing, self._no_errors, self._progress(ended=True), [])
 
     def _times(self, rows: pa.Table | None) -> Integers:
@@ -230,6 +243,19 @@ class Intake:
                 self._held.add(held)
         # A single run is in order already.
         return ready[0] if len(ready) == 1 else in_order(ready, self._nothing), late, held
+
+    def _after_slack(self, rows: pa.Table, known: TimeMoments, announced: int) -> pa.Table:
+        """Count the arrival of admitted tuples from the end of their SLACK.
+
+        What was announced has let tuples pass by the time that was known before this batch.
+        """
+        if not self.stream.slack_us or not rows.num_rows:
+            return rows
+        times, arrivals = _integers(rows.column(TS)), _integers(rows.column(ARRIVAL))
+        now = self._slack_line.after(BEGINNING)
+        over = np.where(times <= announced, known.reached(times), now.reached(times))
+        over[over == np.iinfo(np.int64).max] = BEGINNING
+        return rows.set_column(2, _FIELDS[2], pa.array(np.maximum(arrivals, over)))
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
         """Tuples that come out, with their numbers in the stream."""
@@ -293,6 +319,12 @@ class _HeldTuples:
                 kept.append((times[upto:], run.slice(upto)))
         self._runs = kept
         return out
+
+
+def slack_line(stream: Stream) -> TimeLine:
+    """Return an empty record of when the time of a stream, less its SLACK, got where."""
+    skew_us, slack_us = stream.skew_us, stream.slack_us
+    return TimeLine(None if skew_us is None else max(skew_us - slack_us, 0))
 
 
 def in_order(tables: Sequence[pa.Table], nothing: pa.Table) -> pa.Table:

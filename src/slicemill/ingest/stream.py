@@ -164,7 +164,7 @@ class OpenStream:
             batch = reader.read(offsets.get(partition), limit_rows)
             self._take(partition, batch, announced, began_us, found)
         if found.ended:
-            found.admitted.append(self._intake.flush())
+            found.admitted.append(self._intake.flush(self.clock()))
         return found
 
     def take(self, handed: HandedRows, announced: Announced) -> StreamRead:
@@ -192,9 +192,10 @@ class OpenStream:
         bad = pa.concat_tables(errors) if errors else None
         return SourceBatch(table, bad, handed.offset, handed.arrival_us, more=more, again_us=None)
 
-    def flush(self) -> StreamRead:
-        """The stream has ended: admit what is held back."""
-        return StreamRead([self._intake.flush()], {}, ended=True)
+    def flush(self, now_us: int | None) -> StreamRead:
+        """Admit what is held back: the stream has ended."""
+        self._now_us = now_us
+        return StreamRead([self._intake.flush(self.clock())], {}, ended=True)
 
     def _take(
         self, partition: str, batch: SourceBatch, announced: Announced, seen_us: int, found: StreamRead

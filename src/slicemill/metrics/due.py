@@ -13,8 +13,9 @@ the stream, it had to wait:
     window ends at 60       tuples   57      59      64
     result at 60            arrive   57.2    59.1    64.3       due at 64.3, not at 59.1
 
-What a union, a join or a SLACK holds back counts from its own arrival: holding it back is part of the
-response. Before results are stored, they get the moments at which they were due as arrivals (`dated`), so
+A SLACK is a delay that the user asked for: a tuple that it holds back arrives when the slack is over, and the
+time of a stream is its greatest timestamp less the slack (`Intake`). What a union or a join holds back counts
+from its own arrival: holding it back is part of the response. Before results are stored, they get the moments at which they were due as arrivals (`dated`), so
 that what is made of them later counts from there.
 
 A declared stream knows when its time got where (`TimeLine`), from all its tuples, also those that nobody

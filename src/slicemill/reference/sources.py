@@ -129,7 +129,8 @@ class ReferenceSource:
             self.frontier = ts
             return [item]
         heapq.heappush(self._held, (ts, next(self._sequence), item))
-        return self.pass_time(self._last_ts - self.spec.slack_us)
+        # What the slack held counts from now: a delay that the user asked for is no part of the response.
+        return [(timed, at) for timed, _ in self.pass_time(self._last_ts - self.spec.slack_us)]
 
     def _release(self, ts: int) -> list[Item]:
         out = []

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.columns.pieces import kept
+from slicemill.metrics.due import released_by_time
 from slicemill.operators.context import StepContext
 from slicemill.operators.reorder.spec import Reorder
 from slicemill.scalar.vectors import numbers
@@ -63,9 +64,8 @@ class ReorderStep:
         column = table.column(self._column).combine_chunks()
         own, new = table.column(TS).to_numpy(), numbers(column)
         taken = column.is_valid().to_numpy(zero_copy_only=False) & (new >= own - self._slack)
-        arrivals = table.column(ARRIVAL).to_numpy()
-        # What time released, it released at the row's own time.
-        arrivals = np.where(arrivals == 0, -np.maximum(own, 1), arrivals)
+        # The SLACK is a delay that the user asked for: rows are due when time has passed it.
+        arrivals = released_by_time(new + self._slack + 1)
         for name, values in ((TS, new), (ARRIVAL, arrivals)):
             table = table.set_column(table.column_names.index(name), name, pa.array(values))
         return table.filter(pa.array(taken))
