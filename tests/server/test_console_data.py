@@ -100,6 +100,17 @@ def test_the_graph_is_read_whole_by_query_and_folded(client: httpx.Client, servi
     assert client.get("/v1/graph", params={"query": "nobody"}).status_code == 404
 
 
+def test_a_folded_query_has_no_operators_after_it(client: httpx.Client, service: MillService) -> None:
+    declare(
+        service,
+        "CREATE QUERY top3 AS SELECT item, sum(price) AS total FROM bid [RANGE 4 SECONDS SLIDE 2 SECONDS] "
+        "GROUP BY item ORDER BY total DESC LIMIT 3",
+    )
+    graph = get(client, "/v1/graph", fold="tails")
+    assert not any(arc["source"] == "top3" for arc in graph["arcs"])
+    assert sum(arc["target"] == "top3" for arc in graph["arcs"]) == 1
+
+
 def test_a_thousand_queries_are_read_in_parts(client: httpx.Client, service: MillService) -> None:
     texts = (f"CREATE QUERY many{n} AS SELECT item FROM bid WHERE price > {n}" for n in range(1000))
     declare(service, "; ".join(texts))

@@ -217,10 +217,18 @@ class LiveGraphReader:
         return tails
 
     def _tails(self, chosen: Iterable[str]) -> dict[str, str]:
-        """The stateless nodes of one query alone are folded into its results."""
+        """Fold the stateless nodes of one query into its results, from the results up to the first state.
+
+        A stateless node in front of a state stays: folded, the query would precede its own operators.
+        """
         index, found = self._index, {}
-        for node in chosen:
-            if index.is_private(node) and role_of(index.graph[node]) in (Role.STATELESS, Role.SINK):
+        consumers: dict[str, list[str]] = {}
+        for node in index.graph:
+            for source in node.inputs:
+                consumers.setdefault(source, []).append(node.id)
+        for node in reversed(list(chosen)):
+            foldable = index.is_private(node) and role_of(index.graph[node]) in (Role.STATELESS, Role.SINK)
+            if foldable and all(consumer in found for consumer in consumers.get(node, ())):
                 found[node] = index.names(index.needed_by[node])[0] if index.needed_by[node] else node
         return found
 
