@@ -15,8 +15,8 @@ the stream, it had to wait:
 
 A SLACK is a delay that the user asked for: a tuple that it holds back arrives when the slack is over, and the
 time of a stream is its greatest timestamp less the slack (`Intake`). What a union or a join holds back counts
-from its own arrival: holding it back is part of the response. Before results are stored, they get the moments at which they were due as arrivals (`dated`), so
-that what is made of them later counts from there.
+from its own arrival: holding it back is part of the response. Before results are stored, they get the moments
+at which they were due as arrivals (`dated`), so that what is made of them later counts from there.
 
 A declared stream knows when its time got where (`TimeLine`), from all its tuples, also those that nobody
 wants and that no log has. So when a result was due depends neither on how tuples were cut into runs nor on
