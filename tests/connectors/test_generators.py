@@ -20,6 +20,8 @@ from slicemill.esl.types.catalog import Stream
 from slicemill.ingest.reader import SourceBatch, SourceReader
 
 BID = "auction bigint, bidder bigint, price bigint, channel varchar, ts timestamp"
+NOW_US = 1_790_000_000_000_000
+DAY_US = 86_400_000_000
 READING = "reader int, tag bigint, at timestamp"
 ROAD = "segment int, at timestamp, speed double, jam boolean"
 
@@ -35,8 +37,8 @@ def declared(source: str, columns: str = BID, time: str = "ts") -> Stream:
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now_us = 1_000_000
+    def __init__(self, now_us: int = 1_000_000) -> None:
+        self.now_us = now_us
 
     def __call__(self) -> int:
         return self.now_us
@@ -83,7 +85,7 @@ def test_an_event_appears_when_the_clock_has_come_to_it() -> None:
     clock = Clock()
     reader = opened(declared("nexmark://bid?rate=10&events=35"), clock)
     start = reader.read(None, 1_000)
-    assert start.table is None and start.offset == {"event": 0, "since_us": 1_000_000} and not start.more
+    assert start.table is None and start.offset["event"] == 0 and not start.more
     # Events 0 to 3 are a person and three auctions.
     assert start.again_us == 500_001
     clock.now_us += 500_000
@@ -97,6 +99,33 @@ def test_an_event_appears_when_the_clock_has_come_to_it() -> None:
     clock.now_us += 100_000_000
     batch = reader.read(batch.offset, 1_000)
     assert batch.offset["event"] == 35 and batch.ended and not batch.more
+
+
+@pytest.mark.parametrize(
+    ("source", "expected_us"),
+    [
+        ("nexmark://bid?rate=10", NOW_US + 400_000),
+        ("nexmark://bid?rate=10&start=5000000", 5_400_000),
+        ("nexmark://bid?rate=10&speed=as-fast-as-possible", 400_000),
+        ("highway://road?segments=1", NOW_US - NOW_US % DAY_US),
+    ],
+)
+def test_a_live_stream_starts_at_the_present_unless_told_otherwise(source: str, expected_us: int) -> None:
+    clock = Clock(NOW_US)
+    name = source.partition(":")[0]
+    columns = {"nexmark": "ts timestamp", "highway": "at timestamp"}[name]
+    reader = opened(declared(source, columns, columns.split()[0]), clock)
+    start = reader.read(None, 100)
+    clock.now_us += 1_000_000
+    batch = start if start.table is not None else reader.read(start.offset, 100)
+    assert batch.table is not None
+    assert batch.table.column(columns.split()[0]).cast(pa.int64())[0].as_py() == expected_us
+
+
+def test_the_offset_of_an_older_home_keeps_its_timestamps() -> None:
+    clock = Clock(NOW_US)
+    batch = opened(declared("nexmark://bid?rate=10"), clock).read({"event": 4, "since_us": NOW_US - 10**6}, 100)
+    assert rows_of(batch)[0][-1] == 400_000
 
 
 def test_a_fast_stream_is_asked_every_five_milliseconds_and_limited_by_its_option() -> None:

@@ -6,7 +6,8 @@ appear together when it is over.
 
 Options of all: `speed` (`rate-limited` or `as fast as possible`), `maxEventsPerTrigger`, `partitions` (tasks
 of a read through Spark). NEXMark: `stream` (person, auction, bid), `events` (how many, of all three streams
-together; none: endless), `rate` (events per second), `start` (event time of the first, µs), `seed`. RFID:
+together; none: endless), `rate` (events per second), `start` (event time of the first, µs), `seed`. Without
+`start`, a live stream that is limited by its rate begins at the present, any other one in 1970. RFID:
 `tags` (new ones per second), `repeats`, `gap` (between two readings of a tag, ms), `noise` (share of
 readings), `readers`, `seconds` (how long tags come), `seed`, `start`. The highway: `segments`, `days`,
 `first` (the first day), `seed`, `start`; a slot of five minutes takes a tenth of a second.
@@ -113,18 +114,29 @@ class Generator:
     columns: Callable[[int, int], Columns]
     numbers: Callable[[Columns, int, int], Numbers]  # the event of each row
     following: Callable[[int], int]  # the first event from a number on that may have rows
+    starts_now: bool = False  # timestamps of a live stream begin at the present
+    start_unit_us: int = 1  # a present start is rounded down to this unit
 
-    def rows(self, first: int, last: int) -> tuple[pa.Table, Numbers]:
-        """The rows of events first <= n < last, and the event of each."""
+    def rows(self, first: int, last: int, later_us: int = 0) -> tuple[pa.Table, Numbers]:
+        """Return the rows of events first <= n < last, and the event of each; times are moved by `later_us`."""
         columns = self.columns(first, last)
-        arrays = [pa.array(columns[field.name]).cast(field.type) for field in self.fields]
+        arrays = [
+            pa.array(columns[field.name] + later_us if field.type == _INSTANT else columns[field.name])
+            for field in self.fields
+        ]
+        arrays = [array.cast(field.type) for array, field in zip(arrays, self.fields, strict=True)]
         return pa.table(arrays, schema=self.fields), self.numbers(columns, first, last)
+
+    def present_start_us(self, now_us: int) -> int:
+        """Return the event time of the first event of a live stream that begins now."""
+        return now_us - now_us % self.start_unit_us if self.starts_now else 0
 
 
 def generator_of(form: str, given: Mapping[str, str]) -> Generator:
     """The generator of a format; names of options are not case-sensitive."""
     options = {key.lower(): str(value) for key, value in given.items()}
-    return GENERATORS[form](options)
+    generator = GENERATORS[form](options)
+    return replace(generator, starts_now=generator.pace.limited and "start" not in options)
 
 
 def _nexmark(options: Mapping[str, str]) -> Generator:
@@ -216,6 +228,7 @@ def _highway(options: Mapping[str, str]) -> Generator:
         columns=road.rows,
         numbers=lambda _, first, last: np.repeat(np.arange(first, last), road.segments),
         following=lambda number: number,
+        start_unit_us=highway.SLOTS_PER_DAY * highway.SLOT_US,
     )
 
 

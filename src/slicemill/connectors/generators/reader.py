@@ -1,7 +1,8 @@
 """The reader of generators: rows appear by the clock, or as fast as they are read.
 
-An offset is `{"event": n, "since_us": t}`: events below n are out, and the clock began at t. After a stop,
-all events that the clock has passed meanwhile appear at once.
+An offset is `{"event": n, "since_us": t, "start_us": s}`: events below n have been read, the clock began at t,
+and the timestamps of events are moved by s. Offsets of older homes have no s; their timestamps are not moved.
+After a stop, all events that the clock has passed meanwhile appear at once.
 """
 
 from __future__ import annotations
@@ -40,13 +41,15 @@ class GeneratorReader:
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
         now_us = self.clock()
-        offset = {"event": 0, "since_us": now_us} if offset is None else offset
+        if offset is None:
+            start_us = self.generator.present_start_us(now_us)
+            offset = {"event": 0, "since_us": now_us, "start_us": start_us}
         first, since_us = offset["event"], offset["since_us"]
         available = self._available(since_us, now_us)
         last = max(first, min(available, first + self._most(limit_rows)))
-        batch = SourceBatch(None, None, {"event": last, "since_us": since_us}, now_us, last < available, None)
+        batch = SourceBatch(None, None, {**offset, "event": last}, now_us, last < available, None)
         if first < last:
-            table, numbers = self.generator.rows(first, last)
+            table, numbers = self.generator.rows(first, last, offset.get("start_us", 0))
             parsed = checked_table(table, self.wanted)
             batch.table = parsed.table if parsed.table.num_rows else None
             batch.errors = parsed.errors
