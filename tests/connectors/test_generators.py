@@ -124,7 +124,9 @@ def test_a_live_stream_starts_at_the_present_unless_told_otherwise(source: str, 
 
 def test_the_offset_of_an_older_home_keeps_its_timestamps() -> None:
     clock = Clock(NOW_US)
-    batch = opened(declared("nexmark://bid?rate=10"), clock).read({"event": 4, "since_us": NOW_US - 10**6}, 100)
+    batch = opened(declared("nexmark://bid?rate=10"), clock).read(
+        {"event": 4, "since_us": NOW_US - 10**6}, 100
+    )
     assert rows_of(batch)[0][-1] == 400_000
 
 

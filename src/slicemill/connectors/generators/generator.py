@@ -118,7 +118,7 @@ class Generator:
     start_unit_us: int = 1  # a present start is rounded down to this unit
 
     def rows(self, first: int, last: int, later_us: int = 0) -> tuple[pa.Table, Numbers]:
-        """Return the rows of events first <= n < last, and the event of each; times are moved by `later_us`."""
+        """Return the rows of events first <= n < last, `later_us` later, and the event of each."""
         columns = self.columns(first, last)
         arrays = [
             pa.array(columns[field.name] + later_us if field.type == _INSTANT else columns[field.name])

@@ -1,8 +1,8 @@
 """The reader of generators: rows appear by the clock, or as fast as they are read.
 
-An offset is `{"event": n, "since_us": t, "start_us": s}`: events below n have been read, the clock began at t,
-and the timestamps of events are moved by s. Offsets of older homes have no s; their timestamps are not moved.
-After a stop, all events that the clock has passed meanwhile appear at once.
+An offset is `{"event": n, "since_us": t, "start_us": s}`: events below n have been read, the clock began at
+t, and the timestamps of events are moved by s. Offsets of older homes have no s: their timestamps are not
+moved. After a stop, all events that the clock has passed meanwhile appear at once.
 """
 
 from __future__ import annotations
