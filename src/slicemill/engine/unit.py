@@ -209,10 +209,10 @@ class RunningUnit:
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
     def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
-        """The watermark of an output: time jumps over a unit that waits for nothing and holds nothing (M23).
+        """Return the watermark of an output. It passes an idle unit that holds no rows without a run (M23).
 
-        All that a run would give then is the least watermark of its inputs, which `given` returns. Where they
-        have ended it still has to run: it may have last words.
+        A run would only return the least watermark of the inputs, which `given` returns, minus the SLACK of
+        the unit's operators. At the end of input the unit must run: it may emit more rows.
         """
         own = self.watermark(log)
         inputs = self._read_by[log]
@@ -222,7 +222,14 @@ class RunningUnit:
         if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
             return own
         least = min(map(given, inputs))
-        return least if own < least < END else own
+        return own if least == END else max(own, least - self._slack_us[log])
+
+    @cached_property
+    def _slack_us(self) -> dict[str, int]:
+        """By output log, how far its watermark stays behind those of the unit's inputs."""
+        unit, graph = self.plan.unit, self.plan.graph
+        slack = {id_: kind_of(graph[id_].operator).slack_us(graph[id_].operator) for id_ in unit.nodes}
+        return {log: sum(slack.get(id_, 0) for id_ in graph.ancestors(root)) for root, log in unit.outputs}
 
     @property
     def due(self) -> Dues:

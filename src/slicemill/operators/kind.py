@@ -97,6 +97,7 @@ class OperatorKind(Generic[S]):
     | `label`, `shared_label` | its name in node ids: of a query's own node, and of one for all |
     | `for_all` | does the same to a tuple whenever a query came, so that queries share the node |
     | `refer` | the operator with the ids of other nodes in it replaced |
+    | `slack_us` | how far its output watermark stays behind that of its inputs |
     | `waits_for_time` | is idle-waiting-prone (IWP, M21), given the kind of its inputs' timestamps |
     | `fed_by` | the nodes whose tuples its step takes, in order |
     | `alias`, `looked_up` | what it calls an input; whether that brings rows to look up |
@@ -129,6 +130,7 @@ class OperatorKind(Generic[S]):
     shared_label: Callable[[S], str] | None = None
     for_all: Callable[[S, Node, QueryGraph], bool] = lambda *_: False
     refer: Callable[[S, Callable[[str], str]], S] | None = None
+    slack_us: Callable[[S], int] = lambda _: 0
     waits_for_time: Callable[[S, TimestampKind], bool] = lambda *_: False
     fed_by: Callable[[S, Node, QueryGraph], tuple[str, ...]] = _its_inputs
     alias: Callable[[S, int], str] = lambda *_: ""

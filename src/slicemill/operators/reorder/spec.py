@@ -31,6 +31,7 @@ KINDS = (
         role=Role.STATEFUL,
         words=lambda operator, *_: _words(operator),
         label=lambda _: "order",
+        slack_us=lambda operator: operator.slack_us,
         waits_for_time=lambda *_: True,
         columns_read=lambda operator, _, read: ColumnsRead((), {*read, operator.column}),
         history_us=lambda operator, *_: operator.slack_us,
