@@ -5,7 +5,8 @@ script can be checked without NumPy and Arrow. Names, meanings and types are Spa
 itself). Only functions whose value depends on nothing but their arguments are here: a replay after a crash
 must give the same rows.
 
-`number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE; `any` and
+`number` is INT, BIGINT, DECIMAL or DOUBLE; `integer` is INT or BIGINT; `time` is TIMESTAMP or DATE,
+`moment` is one of these or a text; `any` and
 `value` are anything but a list, `plain` is anything but that and a PERIOD; `[x]` may be left out; `x...` may
 be repeated.
 Results: a type, or `same` (the first argument's), `common` (of all arguments that are `any` or `plain`),
@@ -28,12 +29,14 @@ from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Expr, Literal
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.date_patterns import reader, writers
+from slicemill.scalar.json_path import json_path
 from slicemill.scalar.regular_expressions import java_pattern, like_pattern
 from slicemill.scalar.values import ExpressionError
 
 _LIBRARY = """
 # arithmetic
 abs(number) -> same
+mod(number, number) -> remainder
 pmod(number, number) -> remainder
 
 # bits
@@ -153,6 +156,7 @@ trunc(time, string{long unit}) -> date
 unix_micros(timestamp) -> bigint
 unix_millis(timestamp) -> bigint
 unix_seconds(timestamp) -> bigint
+unix_timestamp(moment, [string{read date}]) -> bigint
 weekday(time) -> int
 weekofyear(time) -> int
 year(time) -> int
@@ -172,6 +176,9 @@ element_at(list, integer{any}) -> element
 size(list) -> int
 split(string, string{pattern}, [integer{any}]) -> strings
 try_element_at(list, integer{any}) -> element
+
+# JSON
+get_json_object(string, string{json path}) -> string
 
 # hashing
 crc32(string) -> bigint
@@ -194,7 +201,7 @@ UNREPEATABLE = dict.fromkeys(
 # Functions and columns that other systems have, and what to write instead.
 _CLOCK = "for the clock's time, declare the stream (…, current_time timestamp) ORDER BY current_time"
 _RANKED = "ranks of all rows change with each one; ask for percentile(x, 0.9) OVER (ROWS 99 PRECEDING)"
-_COLUMNS_OF_JSON = "declare what the JSON has as columns: CREATE STREAM s (a int, b varchar) SOURCE 's.json'"
+_COLUMNS_OF_JSON = "write get_json_object(x, '$.a'), or declare the columns: CREATE STREAM s (a int, b varchar) SOURCE 's.json'"
 _WINDOWED = "group by a window: GROUP BY window(ts, '15 minutes')"
 ELSEWHERE = {
     "ucase": "write upper(x)",
@@ -207,7 +214,7 @@ ELSEWHERE = {
     **dict.fromkeys(("count_distinct", "approx_count_distinct"), "write count(DISTINCT x), which is exact"),
     **dict.fromkeys(("percentile_approx", "approx_percentile"), "write percentile(x, 0.5), which is exact"),
     **dict.fromkeys(("percentile_cont", "percentile_disc"), "write percentile(x, 0.5)"),
-    **dict.fromkeys(("json_value", "json_query", "get_json_object", "from_json"), _COLUMNS_OF_JSON),
+    **dict.fromkeys(("json_value", "json_query", "from_json"), _COLUMNS_OF_JSON),
     **dict.fromkeys(("date_bin", "time_bucket", "time_slice"), _WINDOWED),
     **dict.fromkeys(("ntile", "percent_rank", "cume_dist"), _RANKED),
     **dict.fromkeys(("proctime", "proc_time", "processing_time"), _CLOCK),
@@ -237,6 +244,7 @@ _FITS = {
     "boolean": {Kind.BOOLEAN},
     "time": {Kind.TIMESTAMP, Kind.DATE},
     "timestamp": {Kind.TIMESTAMP},
+    "moment": {Kind.TIMESTAMP, Kind.DATE, Kind.VARCHAR},
     "period": {Kind.PERIOD},
     "list": {Kind.LIST},
     "element": set(Kind) - {Kind.PERIOD, Kind.MONTHS, Kind.LIST, Kind.CHANGE},
@@ -315,6 +323,7 @@ _NAMED_RANGES = {
     "pattern": _REGULAR,
     "written date": _pattern("a pattern such as 'yyyy-MM-dd HH:mm'", writers),
     "read date": _pattern("a pattern such as 'yyyy-MM-dd HH:mm'", reader),
+    "json path": _pattern("a path such as '$.a.b[0]'", json_path),
 }
 
 SCALARS: dict[str, Signature] = {

@@ -13,6 +13,7 @@ from slicemill.scalar.functions.bits import BITS
 from slicemill.scalar.functions.casts import converter
 from slicemill.scalar.functions.comparison import COMPARISON
 from slicemill.scalar.functions.hashing import HASHES
+from slicemill.scalar.functions.json import JSON
 from slicemill.scalar.functions.lists import LISTS
 from slicemill.scalar.functions.logic import ABBREVIATIONS, LOGIC
 from slicemill.scalar.functions.maths import MATHS
@@ -30,6 +31,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     **BITS,
     **COMPARISON,
     **HASHES,
+    **JSON,
     **LISTS,
     **LOGIC,
     **MATHS,

@@ -265,7 +265,12 @@ def _bind_inputs(
                 raise Mistake("a table has no window", span_of(child(entry, "frame")), "leave the window out")
             if join is not None and child(join, "side") not in (None, "CROSS"):
                 side = child(join, "side")
-                raise Mistake(f"{side} JOIN joins a stream with others", span_of(join), "use JOIN")
+                raise Mistake(
+                    f"{side} JOIN of tables is not part of a query that is stored",
+                    span_of(join),
+                    "ask it instead (slicemill sql, or any client); a stored query may use JOIN, which drops "
+                    "rows without a match",
+                )
             if isinstance(entry.this, nodes.ListElements):
                 raise Mistake(
                     "UNNEST goes along with a stream",

@@ -360,9 +360,9 @@ def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
         return special
     name = node.name.lower()
     signature = SCALARS.get(name)
+    if name in UNREPEATABLE and (signature is None or not node.expressions):
+        raise Mistake(f"{node.name}() differs at every run", span_of(node), UNREPEATABLE[name])
     if signature is None:
-        if name in UNREPEATABLE:
-            raise Mistake(f"{node.name}() differs at every run", span_of(node), UNREPEATABLE[name])
         hint = ELSEWHERE.get(name) or did_you_mean(name, [*SCALARS, *env.call_names()])
         raise Mistake(f"there is no function {node.name}", span_of(node), hint)
     if child(node, "distinct") or any(isinstance(a, exp.Star) for a in node.expressions):

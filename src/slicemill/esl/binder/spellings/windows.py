@@ -142,7 +142,7 @@ def _from_groups(select: exp.Select, context: Context) -> None:
     streams[0].set("frame", _frame(kind, lengths, span_of(call)))
     rest = [part for part in parts if part is not call]
     group.set("expressions", rest)
-    _read_bounds(select, lambda node: _spark_field(node) or _bound_column(node, _own_alias(streams[0])))
+    _read_bounds(select, lambda node: _spark_field(node, call) or _bound_column(node, _own_alias(streams[0])))
 
 
 def _own_alias(entry: nodes.StreamInput) -> str:
@@ -159,8 +159,10 @@ def _is_window(part: exp.Expression) -> bool:
     )
 
 
-def _spark_field(node: exp.Expression) -> str:
-    """`window.start`, `window.end`, `session_window.start`: columns as Spark has them."""
+def _spark_field(node: exp.Expression, call: exp.Anonymous) -> str:
+    """Return the bound that `window.start`, `session_window.end` or `window(ts, …).start` reads, or ''."""
+    if isinstance(node, exp.Dot) and node.this == call:
+        return {"start": _START, "end": _END}.get(node.expression.name.lower(), "")
     if isinstance(node, exp.Column) and node.table.lower() in ("window", "session_window"):
         return {"start": _START, "end": _END}.get(node.name.lower(), "")
     if isinstance(node, exp.Column) and node.name.lower() in ("window", "session_window") and not node.table:

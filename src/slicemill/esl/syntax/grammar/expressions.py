@@ -152,7 +152,35 @@ def _comparison(c: Cursor, left: exp.Expression) -> exp.Expression:
         return at(node, span_of(left).to(span_of(right)))
     _reject_foreign_operator(c)
     kind = _COMPARISONS[c.advance().text]
+    if c.word() in ("ANY", "SOME", "ALL") and c.word(1) == "(":
+        return _quantified(c, left, kind)
     return _binary(kind, left, _operators(c))
+
+
+def _quantified(c: Cursor, left: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
+    """`x = ANY(list)` is `array_contains(list, x)`; `x <> ALL(list)` is its negation."""
+    start = c.span()
+    word = c.advance().text.upper()
+    if kind is not (exp.NEQ if word == "ALL" else exp.EQ):
+        raise Mistake(
+            f"{word} compares with {'<>' if word == 'ALL' else '='} only",
+            start,
+            "compare with each value: x > 1 OR x > 2",
+        )
+    c.expect("(")
+    if c.word() in ("SELECT", "WITH"):
+        node: exp.Expression = exp.In(this=left, query=exp.Subquery(this=c.nested(lambda: queries.query(c))))
+    else:
+        values = expression(c)
+        literal = isinstance(values, exp.Anonymous) and values.name.lower() == "array"
+        node = (
+            exp.In(this=left, expressions=values.expressions)
+            if literal
+            else exp.Anonymous(this="array_contains", expressions=[values, left])
+        )
+    c.expect(")")
+    node = at(node, c.span_from(span_of(left)))
+    return at(exp.Not(this=node), span_of(node)) if word == "ALL" else node
 
 
 def _is(c: Cursor, left: exp.Expression) -> exp.Expression:
@@ -247,7 +275,7 @@ def _postfix(c: Cursor) -> exp.Expression:
             c.check_depth(nodes.height(node) + 1)
             node = at(exp.Cast(this=node, to=type_name(c)), c.span_from(span_of(node)))
         elif isinstance(node, exp.Anonymous | nodes.Over) and c.take("."):
-            field = c.name("a column")
+            field = c.name("a column", RESERVED - {"END"})  # window(ts, '1 minute').end
             node = at(exp.Dot(this=node, expression=field), c.span_from(span_of(node)))
         else:
             return node

@@ -145,8 +145,18 @@ def _partition(c: Cursor) -> list[exp.Expression] | None:
         return keys
     if not c.accept("PARTITION", "BY"):
         return None
-    # A comma ends the list: behind it the next argument follows.
-    return [_column(c)]
+    keys = [_column(c)]
+    while c.looking_at(",") and _at_another_key(c):
+        c.advance()
+        keys.append(_column(c))
+    return keys
+
+
+def _at_another_key(c: Cursor) -> bool:
+    """Return True if the name after this comma is a key: another argument follows before the length."""
+    if not c.at_name(1) or c.word(1) == "DESCRIPTOR" or c.word(2) != ",":
+        return False
+    return c.at_name(3) and c.word(3) != "INTERVAL"
 
 
 def _column(c: Cursor) -> exp.Expression:

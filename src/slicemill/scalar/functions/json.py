@@ -1,0 +1,79 @@
+"""Functions of JSON texts, as in Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+from slicemill.scalar.function import ScalarFunction, plain
+from slicemill.scalar.json_path import json_path
+from slicemill.scalar.values import double_text
+
+
+class _Number(str):
+    """A number of a JSON text, as Spark prints it."""
+
+    __slots__ = ()
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _first_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Keep the first of the fields with one name."""
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        fields.setdefault(name, value)
+    return fields
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=lambda text: _Number(int(text) if len(text) < 4_000 else text),
+    parse_float=lambda text: _Number(double_text(float(text))),
+    parse_constant=_not_json,
+    object_pairs_hook=_first_fields,
+    strict=False,
+)
+_ESCAPED = re.compile(r'[\x00-\x1f"\\]')
+_SHORT = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
+
+
+def get_json_object(text: str, path: str) -> str | None:
+    """Return what stands at a path of a JSON text; None where there is nothing, or the text is no JSON."""
+    steps = json_path(path)
+    try:
+        value, _ = _DECODER.raw_decode(text.lstrip(" \t\r\n"))
+    except (ValueError, RecursionError):
+        return None
+    for step in steps:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, dict) else None
+        else:
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+        if value is None:
+            return None
+    return value if type(value) is str else None if value is None else _printed(value)
+
+
+def _printed(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, _Number):
+        return str(value)
+    if isinstance(value, str):
+        return f'"{_ESCAPED.sub(_escape, value)}"'
+    if isinstance(value, list):
+        return f"[{','.join(map(_printed, value))}]"
+    fields = (f"{_printed(name)}:{_printed(one)}" for name, one in value.items())
+    return f"{{{','.join(fields)}}}"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}"
+
+
+JSON: dict[str, ScalarFunction] = {"get_json_object": ScalarFunction(row=plain(get_json_object))}
