@@ -431,6 +431,13 @@ def _event(case: Case, catalog: Catalog, written: WrittenRow) -> Event:
     return Event(written.at_us, stream.name, ts_us, row)
 
 
+def sent_row(stream: Stream, row: Row) -> Row:
+    """Return the values that a source sends. The system fills a `current_time` column."""
+    return tuple(
+        value for column, value in zip(stream.schema, row, strict=True) if column.name != stream.stamp_column
+    )
+
+
 def _table(case: Case, catalog: Catalog, name: str, section: Section) -> tuple[Row, ...]:
     table = catalog.relation(name)
     if not isinstance(table, Table):

@@ -16,7 +16,7 @@ from slicemill.engine.workers.sharing import HANDLER
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.rows import Timed
 from slicemill.storage.arrow_schema import is_system_column
-from support.corpus import Event, Runnable, TimedRow
+from support.corpus import Event, Runnable, TimedRow, sent_row
 
 
 class Clock:
@@ -34,8 +34,8 @@ def inline_pool(workers: int = 2) -> InlinePool:
 
 
 def rows_as_table(mill: Mill, stream: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
-    """Rows in the types of a declared stream."""
-    schema = mill.streams[stream].stream.schema
+    """Return rows in the types that the source of a declared stream sends."""
+    schema = mill.streams[stream].stream.sent
     table = to_table([Timed(0, row) for row in rows], schema, [0] * len(rows))
     return table.drop_columns([name for name in table.column_names if is_system_column(name)])
 
@@ -64,7 +64,8 @@ def finish(mill: Mill) -> None:
 
 def admit(mill: Mill, stream: str, events: Sequence[Event]) -> None:
     """Let tuples of a case in; they arrive now."""
-    rows = [event.row for event in events if event.row is not None and event.ts_us is not None]
+    declared = mill.streams[stream].stream
+    rows = [sent_row(declared, e.row) for e in events if e.row is not None and e.ts_us is not None]
     if rows:
         feed_rows(mill, stream, rows)
     for event in events:

@@ -251,7 +251,12 @@ class RunningStream:
 
     def feed(self, table: pa.Table, now: int) -> None:
         """Hand over rows of a program, checked like those of any source."""
-        check_columns(self.stream.schema, table.column_names)
+        check_columns(self.stream.sent, table.column_names)
+        stamp = self.stream.stamp_column
+        if stamp is not None and stamp.lower() in (name.lower() for name in table.column_names):
+            raise SlicemillError(
+                f"column {stamp} of {self.name} is filled when rows arrive; feed rows without it"
+            )
         checked = checked_table(table, WantedColumns.of(self.stream, self.stream.schema.names))
         offset = (self._inbox[-1].offset if self._inbox else self._offset(ONLY)) + 1
         writer = SegmentWriter(self.handed_folder, unique_name())

@@ -183,7 +183,7 @@ class Intake:
             admitted, late, held = self._sort_out(fresh, _wanted(is_late, passed), side)
             admitted = self._after_slack(admitted, known, announced)
         elif count:
-            stamps = _stamps(arrivals, max(watermark, self._stamp))
+            stamps = self.stamps(count, arrival_us, watermark)
             self._stamp = int(stamps[-1])
             admitted = _chosen(rows, passed, stamps, seqs, arrivals)
         else:
@@ -193,6 +193,11 @@ class Intake:
             if table.num_rows:
                 self._side_stamp = max(self._side_stamp, table.column(TS)[-1].as_py())
         return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False), moments)
+
+    def stamps(self, count: int, arrival_us: int | Integers, watermark: int) -> Integers:
+        """Return the timestamps that the next `count` rows of an internal stream get."""
+        arrivals = np.broadcast_to(np.asarray(arrival_us, np.int64), count)
+        return _stamps(arrivals, max(watermark, self._stamp))
 
     def flush(self, now_us: int) -> Admitted:
         """Admit what is held back: the stream has ended."""

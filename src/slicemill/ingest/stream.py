@@ -56,7 +56,7 @@ class StreamPlan:
     def read(self) -> list[str]:
         """The columns that are read: what is stored, the timestamp, and what the condition looks at."""
         wanted = {*self.stored, self.stream.time_column, *self.need.read}
-        return [name for name in self.stream.schema.names if name in wanted]
+        return [name for name in self.stream.sent.names if name in wanted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +203,7 @@ class OpenStream:
         rows, passed = batch.table, None
         if rows is not None and rows.num_rows:
             found.rows += rows.num_rows
+            rows = self._stamped(rows, batch, announced)
             rows, passed = self._needed(rows)
             found.unneeded += len(passed.wanted) - rows.num_rows
         found.admitted.append(
@@ -224,6 +225,15 @@ class OpenStream:
         found.ended &= batch.ended
         if batch.again_us is not None:
             found.again_us = batch.again_us if found.again_us is None else min(found.again_us, batch.again_us)
+
+    def _stamped(self, rows: pa.Table, batch: SourceBatch, announced: Announced) -> pa.Table:
+        """Add the stamp column of an internal stream that declares one."""
+        name = self.plan.stream.stamp_column
+        if name is None:
+            return rows
+        stamps = self._intake.stamps(rows.num_rows, batch.arrival_us, announced.rows)
+        field = to_arrow(self.plan.stream.schema).field(name)
+        return rows.append_column(field, pa.array(stamps).cast(field.type))
 
     def _needed(self, table: pa.Table) -> tuple[pa.Table, BatchTimestamps]:
         """The rows that some query wants, or all of a batch that has few others: a query looks for itself."""

@@ -88,8 +88,8 @@ class ScriptFeed:
 
 
 def _stamped(row: Row, place: int | None, at: int) -> Row:
-    """An internal timestamp is also the value of the column it is declared with."""
-    return row if place is None else (*row[:place], at, *row[place + 1 :])
+    """Insert the stamp of an internal stream as the value of the column that declares it."""
+    return row if place is None else (*row[:place], at, *row[place:])
 
 
 def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000) -> RunResult:

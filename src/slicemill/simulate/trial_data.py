@@ -41,7 +41,7 @@ def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:
         ) from None
     if not sample:
         raise SlicemillError(f"no rows of {stream.name} to measure with: its source holds none")
-    return to_table(sample, stream.schema, [0] * len(sample)).drop_columns([TS, SEQ, ARRIVAL])
+    return to_table(sample, stream.sent, [0] * len(sample)).drop_columns([TS, SEQ, ARRIVAL])
 
 
 def _is_good(row: object) -> bool:
@@ -81,7 +81,7 @@ class TrialStream:
 
 def _moved(table: pa.Table, stream: Stream, times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
     """Rows at other times: the column that orders them gets these, other timestamps move as far."""
-    if stream.time_column is None:
+    if stream.time_column is None or stream.stamp_column is not None:
         return table
     column = table.column(stream.schema.index(stream.time_column))
     by = pc.subtract(pa.array(times), column.cast(pa.int64()))

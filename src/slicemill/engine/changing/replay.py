@@ -91,7 +91,7 @@ def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, 
 def parser_of(stream: Stream, folder: Path) -> LineParser:
     """Reads the texts that are kept of a stream's bad rows: lines as they came, or records as JSON."""
     wanted = WantedColumns.of(stream, stream.schema.names)
-    names = stream.schema.names
+    names = stream.sent.names
     if stream.source == SourceSpec():
         return LineParser(wanted, JSON, csv_format(names, {}))
     origin = origin_of(stream.source, stream.name, folder)

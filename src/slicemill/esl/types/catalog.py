@@ -66,9 +66,19 @@ class Stream:
     retain_us: int | None = None
 
     @property
+    def stamp_column(self) -> str | None:
+        """The declared `current_time` column, which the intake fills when a row arrives."""
+        return self.time_column if self.kind is TimestampKind.INTERNAL else None
+
+    @property
+    def sent(self) -> Schema:
+        """The columns that the source sends: all but the stamp column."""
+        return Schema(tuple(column for column in self.schema if column.name != self.stamp_column))
+
+    @property
     def written(self) -> Schema:
-        """The columns as the source writes them: a time may be a number of some unit."""
-        return self.schema.with_units(self.units)
+        """The sent columns as the source writes them: a time may be a number of some unit."""
+        return self.sent.with_units(self.units)
 
     @property
     def sides(self) -> tuple[str, ...]:

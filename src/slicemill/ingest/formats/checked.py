@@ -42,8 +42,10 @@ class WantedColumns:
 
     @staticmethod
     def of(stream: Stream, columns: Sequence[str]) -> WantedColumns:
+        """Return the wanted ones of `columns` that the source sends."""
         time = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
-        return WantedColumns.of_schema(stream.written, columns, time)
+        sent = [name for name in columns if name != stream.stamp_column]
+        return WantedColumns.of_schema(stream.written, sent, time)
 
     @staticmethod
     def of_schema(schema: Schema, columns: Sequence[str], time: str | None = None) -> WantedColumns:

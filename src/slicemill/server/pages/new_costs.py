@@ -97,4 +97,4 @@ def _retained(mill: Mill, stream: Stream) -> pa.Table:
         place = found.schema.get_field_index(stream.time_column)
         kind = found.schema.field(place)
         found = found.set_column(place, kind, found.column(TS).cast(kind.type))
-    return found.drop_columns([TS, SEQ, ARRIVAL])
+    return found.drop_columns([name for name in (TS, SEQ, ARRIVAL, stream.stamp_column) if name is not None])
