@@ -15,6 +15,33 @@ if TYPE_CHECKING:
     from slicemill.esl import Bound, SourceText
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
+Packages = Annotated[
+    str | None,
+    typer.Option(
+        metavar="G:A:V,…", help="Maven packages that Spark loads, such as those of its Kafka source."
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A setting of the Spark session; may be given several times."),
+]
+
+
+def spark_settings(packages: str | None, conf: list[str] | None) -> dict[str, str]:
+    """Return the settings of a Spark session that the options --packages and --conf give.
+
+    >>> spark_settings("org.example:source:1.0", ["spark.driver.memory=4g"])
+    {'spark.jars.packages': 'org.example:source:1.0', 'spark.driver.memory': '4g'}
+    """
+    settings = {} if packages is None else {"spark.jars.packages": packages}
+    for given in conf or ():
+        key, equals, value = given.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise SlicemillError(f"{given!r} is no setting; write it as in --conf spark.driver.memory=4g")
+        if key == "spark.master":
+            raise SlicemillError("the master is given with --master, not with --conf")
+        settings[key] = value
+    return settings
 
 
 def read(file: Path) -> SourceText:

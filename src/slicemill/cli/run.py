@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slicemill.cli.common import File, read, seconds_of, tell_warnings
+from slicemill.cli.common import Conf, File, Packages, read, seconds_of, spark_settings, tell_warnings
 from slicemill.errors import SlicemillError
 from slicemill.scheduling.policies.policy_registry import POLICIES, policy_named
 
@@ -44,6 +44,8 @@ def run(
     ] = None,
     home: Annotated[Path | None, typer.Option(help="Keep logs and state here, and go on from them.")] = None,
     master: Annotated[str | None, typer.Option(help="A Spark master; this machine if left out.")] = None,
+    packages: Packages = None,
+    conf: Conf = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -80,6 +82,7 @@ def run(
     if policy is not None:
         policy_named(policy)
     seconds = seconds_of(duration)
+    settings = spark_settings(packages, conf)
     if metrics is not None:
         _check_writable(metrics)
     if engine is EngineName.reference:
@@ -97,7 +100,7 @@ def run(
 
     check_declared(catalog)
     # The JVM starts while the engine is imported.
-    spark = begin_session(master)
+    spark = begin_session(master, settings)
     from slicemill.engine.console import RunOptions, run_on_spark
 
     options = RunOptions(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slicemill.cli.common import read, seconds_of
+from slicemill.cli.common import Conf, Packages, read, seconds_of, spark_settings
 from slicemill.errors import SlicemillError
 
 
@@ -24,6 +24,8 @@ def serve(
         typer.Option(min=0, max=65535, help="Listen for psql and other clients of PostgreSQL here too."),
     ] = None,
     master: Annotated[str | None, typer.Option(help="A Spark master; this machine if left out.")] = None,
+    packages: Packages = None,
+    conf: Conf = None,
     duration: Annotated[
         str | None, typer.Option("--for", metavar="30s", help="End by itself after this time.")
     ] = None,
@@ -57,6 +59,7 @@ def serve(
     from slicemill.server.permissions import Allowed
 
     seconds = seconds_of(duration)
+    settings = spark_settings(packages, conf)
     source = read(file) if file is not None else None
     # What can be found out at once is told before Spark starts.
     if source is not None:
@@ -72,7 +75,7 @@ def serve(
     tls = Certificate(str(certificate), str(key)) if certificate is not None else None
     check_address(host, Access(home))
     listening = Listening(host, port, postgres_port, tls)
-    spark = begin_session(master)
+    spark = begin_session(master, settings)
     from slicemill.server.serve import ServeOptions, run_server
 
     allowed = Allowed(

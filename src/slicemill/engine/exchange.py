@@ -1,4 +1,4 @@
-"""The exchange (shuffle): a cell reads the rows of its keys, and no others.
+"""The exchange (shuffle): a cell reads the rows of its keys, and no others (S26).
 
     rows as stored             _order_4c…  _cell_4c…       part of cell 1: rows 1, 4, in the order of time
     0  12:00:01  k = 7             0           0

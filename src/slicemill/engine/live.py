@@ -36,6 +36,11 @@ class RowRates:
         return self._rates.get(name, 0.0)
 
 
+def sources_polled(mill: Mill) -> bool:
+    """Return True once every source has been asked for rows."""
+    return all(stream.asked for stream in mill.streams.values())
+
+
 def watch(
     mill: Mill, seconds: float | None, console: Console, print_new: Callable[[], None] | None = None
 ) -> None:
@@ -53,7 +58,7 @@ def watch(
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while True:
             now = time.monotonic()
-            if asked_s is None and (mill.dispatcher.problem or all(s.asked for s in mill.streams.values())):
+            if asked_s is None and (mill.dispatcher.problem or sources_polled(mill)):
                 asked_s = now
             if print_new is not None:
                 print_new()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from slicemill.engine.java import ensure_java_home
@@ -35,6 +36,8 @@ _JAVA_OPTIONS = (
     "-Djdk.lang.Process.launchMechanism=VFORK",
     f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}",
 )
+
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 _QUIET = {
     "spark.ui.enabled": "false",
@@ -87,12 +90,14 @@ def configure(spark: SparkSession) -> None:
         spark.conf.set(key, value)
 
 
-def session(master: str | None = None, name: str = "slicemill") -> SparkSession:
-    """A session on a cluster; without a master, on this machine."""
+def session(
+    master: str | None = None, name: str = "slicemill", settings: Mapping[str, str] = NO_SETTINGS
+) -> SparkSession:
+    """Start, or find, a session on a cluster; without a master, on this machine."""
     if master is None:
-        return local_session(name=name)
+        return local_session(name=name, settings=settings)
     check_master(master)
-    return _started(master, name, {})
+    return _started(master, name, settings)
 
 
 def check_master(master: str) -> None:
@@ -118,13 +123,15 @@ def _why_silent(address: str) -> str | None:
     return None
 
 
-def begin_session(master: str | None = None) -> Future[SparkSession]:
-    """A session that starts beside other work: most of the time is the JVM's."""
+def begin_session(
+    master: str | None = None, settings: Mapping[str, str] = NO_SETTINGS
+) -> Future[SparkSession]:
+    """Start a session in the background: most of the time is the JVM's. `settings` go before our own."""
     found: Future[SparkSession] = Future()
 
     def start() -> None:
         try:
-            found.set_result(session(master))
+            found.set_result(session(master, settings=settings))
         except BaseException as problem:
             found.set_exception(problem)
 
@@ -133,7 +140,10 @@ def begin_session(master: str | None = None) -> Future[SparkSession]:
 
 
 def local_session(
-    cores: int | None = None, name: str = "slicemill", memory: str | None = None
+    cores: int | None = None,
+    name: str = "slicemill",
+    memory: str | None = None,
+    settings: Mapping[str, str] = NO_SETTINGS,
 ) -> SparkSession:
     """Start, or find, a session on this machine. All times are UTC. `memory` is for the JVM, such as 4g.
 
@@ -150,6 +160,7 @@ def local_session(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         **({} if memory is None else {"spark.driver.memory": memory}),
+        **settings,
     }
     return _started(f"local[{cores + max(2, cores)},{_ATTEMPTS}]", name, local)
 

@@ -201,7 +201,10 @@ UNREPEATABLE = dict.fromkeys(
 # Functions and columns that other systems have, and what to write instead.
 _CLOCK = "for the clock's time, declare the stream (…, current_time timestamp) ORDER BY current_time"
 _RANKED = "ranks of all rows change with each one; ask for percentile(x, 0.9) OVER (ROWS 99 PRECEDING)"
-_COLUMNS_OF_JSON = "write get_json_object(x, '$.a'), or declare the columns: CREATE STREAM s (a int, b varchar) SOURCE 's.json'"
+_COLUMNS_OF_JSON = (
+    "write get_json_object(x, '$.a'), or declare the columns: "
+    "CREATE STREAM s (a int, b varchar) SOURCE 's.json'"
+)
 _WINDOWED = "group by a window: GROUP BY window(ts, '15 minutes')"
 ELSEWHERE = {
     "ucase": "write upper(x)",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from slicemill.engine.live import sources_polled
 from slicemill.engine.mill import Mill
 from slicemill.esl import SourceText
 from slicemill.server.access import Access
@@ -103,9 +104,10 @@ def _watch(
 ) -> None:
     """Tell of each problem once, try again what waits, until it is time to end.
 
-    A mill that has stopped by itself ends the server with its error: who supervises it starts it again.
+    A mill that has stopped by itself ends the server with its error: a supervisor starts it again. `seconds`
+    count from when every source has been polled.
     """
-    ends = None if seconds is None else time.monotonic() + seconds
+    ends: float | None = None
     told: list[str] = []
     tried = time.monotonic()
     while not ended.is_set() and (ends is None or time.monotonic() < ends):
@@ -117,6 +119,8 @@ def _watch(
             note_event("recovered", "all is well again")
         told = found
         service.mill.check()
+        if seconds is not None and ends is None and (found or sources_polled(service.mill)):
+            ends = time.monotonic() + seconds
         if time.monotonic() - tried > _TRY_AGAIN_S:
             for declared in waiting.try_again():
                 note_event("statement", f"{declared}: done, after waiting")

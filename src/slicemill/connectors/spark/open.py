@@ -157,13 +157,12 @@ def _explained(problem: Exception, form: str, options: Mapping[str, str]) -> Exc
     text = str(problem)
     if "KAFKA_DATA_SOURCE_NOT_ENABLED" in text:
         return SlicemillError(
-            "Spark's Kafka connector is not on the classpath; start the session with the package "
-            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__} (setting spark.jars.packages, "
-            "or --packages of spark-submit)"
+            "Spark's Kafka connector is not loaded; start with --packages "
+            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
         )
     if "DATA_SOURCE_NOT_FOUND" in text:
         return SlicemillError(
-            f"Spark knows no format {form}; correct the name, or add its package (spark.jars.packages)"
+            f"Spark knows no format {form}; correct the name, or load its package with --packages"
         )
     if "PATH_NOT_FOUND" in text:
         return SlicemillError(f"there is no file or folder {options.get('path')}")

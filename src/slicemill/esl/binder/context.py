@@ -74,7 +74,12 @@ class Context:
         self.refuse_later(identifier.name, span_of(identifier))
         names = [relation.name for relation in self.catalog.relations.values()]
         hint = did_you_mean(identifier.name, [*names, *self.local])
-        if not hint:
+        if name in self.catalog.queries:
+            hint = (
+                f"{identifier.name} is a query; to read its results here, declare it as a stream: "
+                f"CREATE STREAM {identifier.name} AS SELECT …"
+            )
+        elif not hint:
             hint = f"known are {one_of(names)}" if names else "declare it with CREATE STREAM first"
         raise Mistake(f"there is no stream or table {identifier.name}", span_of(identifier), hint)
 
