@@ -53,6 +53,18 @@ FLOWS = {
     "Ac[concat] · P[reverse]": CoreKind.BLOCKING,
     "A[max] · T[x^2]": CoreKind.AUX_MEMORY,
     "A[first x > 0]": CoreKind.AUX_MEMORY,
+    "A[max] · P[sort]": CoreKind.AUX_MEMORY,
+    "A[median] · P[reverse]": CoreKind.AUX_MEMORY,
+    "A[max] · F[rest 1]": CoreKind.BLOCKING,
+    "A[first x > 0] · P[sort]": CoreKind.BLOCKING,
+    "A[argmax] · P[sort]": CoreKind.BLOCKING,
+    "A[first] · F[rest 1] · P[sort]": CoreKind.BLOCKING,
+    "A[max] · T[x; 2*x; …]": CoreKind.BLOCKING,
+    "Ac[+] · T[i*x]": CoreKind.SHIFT_INCREMENTAL,
+    "Ac[+] · T[x/i]": CoreKind.BLOCKING,
+    "Ac[+] · T[i*x] · P[sort]": CoreKind.BLOCKING,
+    "Ac[+] · T[i*x] · F[where x > 0]": CoreKind.BLOCKING,
+    "A[max] · T[i*x]": CoreKind.BLOCKING,
 }
 MISTAKES = {
     "sum(": "expected a number, a column or a function at the end",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from slicemill.model.classify import Classification, CoreKind, CoreMethod, classify
+from slicemill.model.classify import Classification, CoreKind, CoreMethod, classify, worst
+from slicemill.model.collect import collect
 from slicemill.model.core import Core
 from slicemill.model.flow import Flow, FlowInput, FlowStep
 from slicemill.model.graphs.graph import Op
-from slicemill.model.operators import ACCUMULATORS, SEARCHES
+from slicemill.model.operators import ACCUMULATORS, RANKED, SEARCHES
+from slicemill.model.parse import parse
 from slicemill.model.rules.fuse_transforms import composed
-from slicemill.model.terms import Expr, ModelError, Parameter
+from slicemill.model.terms import PI, Expr, ModelError, Parameter, Symbol, walk
 
 
 def classify_flow(of: Flow) -> Classification:
@@ -22,26 +24,46 @@ def classify_flow(of: Flow) -> Classification:
     if isinstance(of, FlowInput) or of.op not in (Op.AC, Op.A):
         raise ModelError(f"{of} has neither an accumulator nor a search, whose value could be kept")
     core, pre = of, _before(of.inputs[0])
-    if core.op is Op.A:
-        return _search(core)
-    accumulator = core.accumulator
-    if any(step.op is Op.P for step in pre) and not accumulator.commutative:
-        return _blocking(f"P changes the order, and {accumulator.symbol} is not commutative")
-    function: Expr = Parameter("x")
-    for step in reversed(pre):
+    reordered = any(step.op is Op.P for step in pre)
+    if reordered and not _ignores_order(core):
+        return _blocking(f"P changes the order, on which {core.op}[{core.text}] depends")
+    for step in pre:
         if step.op is Op.M or step.by_index:
             return _blocking(f"{step.op}[{step.text}] takes elements by their place in the window")
         if step.op is Op.T and not step.uniform:
             return _blocking("T not uniform: its functions differ from place to place")
-        if step.op is Op.T:
-            function = composed(step.functions[0], function)
-    names = [name for name, known in ACCUMULATORS.items() if known is accumulator]
-    if names:
-        return classify(Core(names[0], function))
+    transforms = [step for step in pre if step.op is Op.T]
+    function: Expr = Parameter("x")
+    for step in reversed(transforms):
+        function = composed(step.functions[0], function)
+    name = _name_of(core)
+    if any(isinstance(part, Symbol) and part != PI for part in walk(function)):
+        if name is None or len(transforms) < len(pre):
+            return _blocking(f"T not uniform: {function} depends on the place of an element")
+        return worst([classify(core) for core in collect(parse(f"{name}({function})")).cores])
+    if name is not None:
+        return classify(Core(name, function if core.op is Op.AC else Parameter("x")))
+    if core.op is Op.A:
+        reason = "a search cannot be undone; keeps a queue of the elements that match"
+        return Classification(CoreKind.AUX_MEMORY, reason, CoreMethod.QUEUE, per_element=1)
+    accumulator = core.accumulator
     if accumulator.associative:
         reason = f"uniform, but {accumulator.symbol} cannot be undone; it is associative"
         return Classification(CoreKind.TWO_STACK, reason, CoreMethod.TWO_STACK, state=1, per_element=1)
     return _blocking(f"{accumulator.symbol} can neither be undone nor be put together from parts")
+
+
+def _name_of(core: FlowStep) -> str | None:
+    """Return the name by which expressions call a core; None if they have none."""
+    if core.op is Op.A:
+        return core.text if core.text in SEARCHES else None
+    return next((name for name, known in ACCUMULATORS.items() if known is core.accumulator), None)
+
+
+def _ignores_order(core: FlowStep) -> bool:
+    if core.op is Op.AC:
+        return core.accumulator.commutative
+    return core.text in SEARCHES and (SEARCHES[core.text].ordered or SEARCHES[core.text].structure == RANKED)
 
 
 def _before(of: Flow) -> list[FlowStep]:
@@ -50,13 +72,6 @@ def _before(of: Flow) -> list[FlowStep]:
         steps.append(of)
         of = of.inputs[0]
     return steps
-
-
-def _search(core: FlowStep) -> Classification:
-    if core.text in SEARCHES:
-        return classify(Core(core.text, Parameter("x")))
-    reason = "a search cannot be undone; keeps a queue of the elements that match"
-    return Classification(CoreKind.AUX_MEMORY, reason, CoreMethod.QUEUE, per_element=1)
 
 
 def _blocking(reason: str) -> Classification:
