@@ -170,6 +170,20 @@ def test_what_each_way_would_cost() -> None:
     assert rows["two stacks"][1] == "≤ 30"
 
 
+@pytest.mark.parametrize(
+    ("text", "ways"),
+    [
+        ("sum(x/i)", ["blocking"]),
+        ("max(x)", ["blocking"]),
+        ("gcd(x)", ["blocking", "two stacks"]),
+        ("sum(i*x)", ["blocking", "shifted, 2 values"]),
+    ],
+)
+def test_ways_that_a_model_cannot_use_are_not_listed(text: str, ways: list[str]) -> None:
+    kinds = {found.kind for found in expression(text).classes}
+    assert [row[0] for row in ways_table(100, 1, kinds)][1:] == ways
+
+
 def test_ways() -> None:
     assert [found.way for found in expression("max(x) + gcd(x) + sum(x) + first(x)").classes] == [
         CoreMethod.DEQUE, CoreMethod.TWO_STACK, CoreMethod.DELTA, CoreMethod.QUEUE,

@@ -75,8 +75,8 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         lines += _table(cost_table(model, use.n, use.d))
         lines += ["", f"nanoseconds in a slide, {_origin(costs)}"]
         lines += _table(priced_table(model, use.n, use.d, costs))
-        lines += ["", "what each way of keeping one sum would take"]
-        lines += _table(ways_table(use.n, use.d))
+        lines += ["", "what each possible way of keeping one sum would take"]
+        lines += _table(ways_table(use.n, use.d, {found.kind for found in model.classes}))
     return "\n".join(lines) + "\n"
 
 

@@ -7,6 +7,7 @@ count of additions for a blocking sum is 1; it is n - 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from slicemill.model.centring import centred
@@ -151,21 +152,22 @@ def priced_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[s
     return rows
 
 
-def ways_table(n: int, d: int = 1, degree: int = 2) -> list[tuple[str, ...]]:
-    """What each way of keeping one sum would cost, in calls and in what is stored."""
-    d = min(d, n)
-    images = f"{n} images, 1 value"
-    return [
+def ways_table(
+    n: int, d: int = 1, kinds: Collection[CoreKind] = (CoreKind.INCREMENTAL, CoreKind.SHIFT_INCREMENTAL)
+) -> list[tuple[str, ...]]:
+    """Return what each way of keeping a sum of these kinds takes, in calls and in what is stored."""
+    d, degree = min(d, n), 2
+    once, twice, elements = str(d), str(2 * d), f"{n} elements"
+    rows = [
         ("way", "T", "⊕", "inverse", "stored"),
-        ("blocking", str(n), str(max(n - 1, 0)), "0", f"{n} elements"),
-        ("incremental", str(2 * d), str(2 * d), str(d), f"{n} elements, 1 value"),
-        ("incremental, images stored", str(d), str(2 * d), str(d), images),
-        ("two stacks", str(d), f"≤ {3 * d}", "0", f"{n} elements, ≤ {n} partial sums"),
-        (
-            f"shifted, {degree} values",
-            str(2 * d),
-            f"about {degree**2 * d}",
-            "0",
-            f"{n} elements, {degree} values",
-        ),
+        ("blocking", str(n), str(max(n - 1, 0)), "0", elements),
     ]
+    if CoreKind.INCREMENTAL in kinds:
+        rows.append(("incremental", twice, twice, once, f"{elements}, 1 value"))
+        rows.append(("incremental, images stored", once, twice, once, f"{n} images, 1 value"))
+    if CoreKind.INCREMENTAL in kinds or CoreKind.TWO_STACK in kinds:
+        rows.append(("two stacks", once, f"≤ {3 * d}", "0", f"{elements}, ≤ {n} partial sums"))
+    if CoreKind.SHIFT_INCREMENTAL in kinds:
+        stored = f"{elements}, {degree} values"
+        rows.append((f"shifted, {degree} values", twice, f"about {degree**2 * d}", "0", stored))
+    return rows
