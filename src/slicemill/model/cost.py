@@ -158,7 +158,7 @@ def ways_table(
     """Return what each way of keeping a sum of these kinds takes, in calls and in what is stored."""
     d, degree = min(d, n), 2
     once, twice, elements = str(d), str(2 * d), f"{n} elements"
-    rows = [
+    rows: list[tuple[str, ...]] = [
         ("way", "T", "⊕", "inverse", "stored"),
         ("blocking", str(n), str(max(n - 1, 0)), "0", elements),
     ]

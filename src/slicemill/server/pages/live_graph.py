@@ -221,14 +221,15 @@ class LiveGraphReader:
 
         A stateless node in front of a state stays: folded, the query would precede its own operators.
         """
-        index, found = self._index, {}
+        index = self._index
+        found: dict[str, str] = {}
         consumers: dict[str, list[str]] = {}
-        for node in index.graph:
-            for source in node.inputs:
-                consumers.setdefault(source, []).append(node.id)
+        for consumer in index.graph:
+            for source in consumer.inputs:
+                consumers.setdefault(source, []).append(consumer.id)
         for node in reversed(list(chosen)):
             foldable = index.is_private(node) and role_of(index.graph[node]) in (Role.STATELESS, Role.SINK)
-            if foldable and all(consumer in found for consumer in consumers.get(node, ())):
+            if foldable and all(reader in found for reader in consumers.get(node, ())):
                 found[node] = index.names(index.needed_by[node])[0] if index.needed_by[node] else node
         return found
 
