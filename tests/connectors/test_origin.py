@@ -22,7 +22,7 @@ SCHEMA = Schema((Column("sensor", Type("VARCHAR")), Column("temp", Type("DOUBLE"
         ("nexmark://bid?rate=5", "nexmark", {"stream": "bid", "rate": "5"}),
         ("kafka://h:1/t", "kafka", {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}),
         ("rate://?rowsPerSecond=5", "rate", {"rowsPerSecond": "5"}),
-        ("file:///a%20b/c.csv?header=true", "csv", {"path": "/a b/c.csv", "header": "true"}),
+        ("file:///a%20b/c.csv?header=true", "csv", {"path": "file:///a%20b/c.csv", "header": "true"}),
         ("c.json.gz", "json", {"path": "c.json.gz"}),
         ("folder?format=parquet", "parquet", {"path": "folder"}),
     ],
@@ -30,6 +30,29 @@ SCHEMA = Schema((Column("sensor", Type("VARCHAR")), Column("temp", Type("DOUBLE"
 def test_urls(url: str, form: str, options: dict[str, str]) -> None:
     origin = origin_of(SourceSpec(url=url), "s")
     assert (origin.format, dict(origin.options)) == (form, options)
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ("a#b%20c.csv", "/in/a#b%20c.csv"),
+        ("/a/#/x.csv", "/a/#/x.csv"),
+        ("file:a%23b.csv", "/in/a#b.csv"),
+        ("FILE:///a%20b/#/c.csv", "/a b/#/c.csv"),
+        ("file://localhost/a.csv", "/a.csv"),
+        ("s3a://bucket/a.csv", None),
+    ],
+)
+def test_a_path_is_the_same_in_a_source_and_in_options(text: str, file: str | None) -> None:
+    for spec in (SourceSpec(url=text), SourceSpec(format="csv", options=(("path", text),))):
+        found = origin_of(spec, "s", Path("/in"))
+        assert found.file == (None if file is None else Path(file))
+
+
+@pytest.mark.parametrize("text", ["file://elsewhere/a.csv", "a\tb.csv", "file:a%00b.csv", "tcp://[::1"])
+def test_a_place_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(SlicemillError):
+        origin_of(SourceSpec(url=text), "s")
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def _check_table(table: Table, folder: Path) -> None:
     try:
         origin = origin_of(table.source, table.name, folder)
         if origin.format in (*LINES_IN_FILES, "parquet"):
-            opened = opened_format(origin, WantedColumns.of_schema(table.schema, table.schema.names), folder)
+            opened = opened_format(origin, WantedColumns.of_schema(table.schema, table.schema.names))
             if opened is not None:
                 opened[1].close()
     except SlicemillError as problem:

@@ -65,13 +65,13 @@ def _records(spec: SourceSpec, schema: Schema, folder: Path) -> Iterator[Entry]:
         options = origin.without("stream")
         return _GENERATORS[origin.format](origin.options["stream"], options)
     if origin.format in _FORMATS:
-        return _files(origin, schema, folder)
+        return _files(origin, schema)
     readable = ", ".join((*_FORMATS, *(f"{name}://" for name in _GENERATORS)))
     raise SlicemillError(f"cannot read {spec.url or origin.format} without Spark, only {readable}")
 
 
-def _files(origin: SourceOrigin, schema: Schema, folder: Path) -> Iterator[Entry]:
-    path = origin.path(folder)
+def _files(origin: SourceOrigin, schema: Schema) -> Iterator[Entry]:
+    path = origin.needed_file()
     if path is None:
         raise SlicemillError(f"cannot read {origin.option('path')} without Spark: it is not on this machine")
     if not path.exists():

@@ -8,26 +8,34 @@ A source is a URL (`tcp://host:port`, `port4445`, `rate://?rowsPerSecond=5`, `ne
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from slicemill.connectors.places import local_path, scheme_of
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import SourceSpec
+from slicemill.secrets import redacted
 
 LINES_IN_FILES = ("csv", "json", "jsonl", "ndjson")
 TYPED_FILES = ("parquet", "orc", "avro")
+GUESSED = ""  # the format of files that do not say it; their names do
 
 _PORT = re.compile(r"port(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOrigin:
-    """A format and its options, in lower case where Spark does not care."""
+    """A format with its options, as it is opened.
+
+    `file` is the file, folder or pattern on this machine that the option `path` names. It is None if there is
+    no such option, or if the path has another scheme.
+    """
 
     format: str
     options: Mapping[str, str]
+    file: Path | None = None
 
     def option(self, name: str) -> str | None:
         return {key.lower(): value for key, value in self.options.items()}.get(name.lower())
@@ -35,43 +43,81 @@ class SourceOrigin:
     def without(self, *names: str) -> dict[str, str]:
         return {key: value for key, value in self.options.items() if key.lower() not in names}
 
-    def path(self, folder: Path) -> Path | None:
-        """The file or folder on this machine that is named, taken from `folder`; None if it is elsewhere."""
-        given = self.option("path")
-        if given is None:
+    def needed_file(self) -> Path | None:
+        """Return `file`; raise if no path is given."""
+        if self.option("path") is None:
             raise SlicemillError(f"USING {self.format} needs OPTIONS (path '…')")
-        if urlsplit(given).scheme not in ("", "file"):
-            return None
-        return folder / (urlsplit(given).path if given.startswith("file:") else given)
+        return self.file
 
 
 def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
-    """The origin that a source clause names; `name` is what is declared with it."""
+    """Return what a source clause opens; `name` is what is declared with it, and paths begin at `folder`."""
+    found = place_of(spec, name, folder)
+    if found.format != GUESSED:
+        return found
+    assert found.file is not None or found.option("path") is not None, "only files may leave their format out"
+    return replace(found, format=_format_of(found.file or Path(found.option("path") or "")))
+
+
+def place_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
+    """Return what a source clause opens, without a look at files: their format may be GUESSED."""
     if spec.format is not None:
-        return SourceOrigin(spec.format.lower(), dict(spec.options))
+        return _origin(spec.format.lower(), spec.options, folder)
     if spec.url is None:
         raise SlicemillError(f"{name} has no SOURCE, so there is nothing to read; rows are fed by a program")
     port = _PORT.fullmatch(spec.url)
-    url = urlsplit(f"tcp://localhost:{port[1]}" if port else spec.url)
-    options = dict(parse_qsl(url.query))
-    if url.scheme == "tcp":
-        return SourceOrigin(
-            "tcp", {"host": url.hostname or "", "port": url.netloc.rpartition(":")[2], **options}
-        )
-    if url.scheme in ("highway", "nexmark", "rfid"):
-        return SourceOrigin(url.scheme, {"stream": url.netloc or url.path.strip("/"), **options})
-    if url.scheme == "kafka":
-        return SourceOrigin(
-            "kafka", {"kafka.bootstrap.servers": url.netloc, "subscribe": url.path.strip("/"), **options}
-        )
-    if url.scheme == "rate":
-        return SourceOrigin("rate", options)
-    path = unquote(url.path) if url.scheme == "file" else spec.url.partition("?")[0]
-    return SourceOrigin(options.pop("format", "") or _format_of(folder / path), {"path": path, **options})
+    text = f"tcp://localhost:{port[1]}" if port else spec.url.strip()
+    scheme = scheme_of(text)
+    if scheme in _ADDRESSES:
+        url = _split(text)
+        options = parse_qsl(url.query)
+        return _origin(scheme, [*_ADDRESSES[scheme](url), *options], folder)
+    path, _, query = text.partition("?")
+    given = dict(parse_qsl(query))
+    form = given.pop("format", GUESSED).lower()
+    return _origin(form, [("path", path), *given.items()], folder)
+
+
+def _split(text: str) -> SplitResult:
+    try:
+        url = urlsplit(text)
+        _ = url.hostname
+    except ValueError as problem:
+        raise SlicemillError(f"'{redacted(text)}' is no address: {problem}") from None
+    return url
+
+
+def _tcp(url: SplitResult) -> list[tuple[str, str]]:
+    return [("host", url.hostname or ""), ("port", url.netloc.rpartition(":")[2])]
+
+
+def _generated(url: SplitResult) -> list[tuple[str, str]]:
+    return [("stream", url.netloc or url.path.strip("/"))]
+
+
+def _kafka(url: SplitResult) -> list[tuple[str, str]]:
+    return [("kafka.bootstrap.servers", url.netloc), ("subscribe", url.path.strip("/"))]
+
+
+_ADDRESSES = {
+    "tcp": _tcp,
+    "highway": _generated,
+    "nexmark": _generated,
+    "rfid": _generated,
+    "kafka": _kafka,
+    "rate": lambda _: list[tuple[str, str]](),
+}
+
+
+def _origin(form: str, options: Iterable[tuple[str, str]], folder: Path) -> SourceOrigin:
+    """Return an origin whose options have one value each: names differ in more than case."""
+    last = {name.lower(): (name, value) for name, value in options}
+    path = last.get("path")
+    return SourceOrigin(form, dict(last.values()), None if path is None else local_path(path[1], folder))
 
 
 def _format_of(path: Path) -> str:
-    """By a file's name, or that of a file in the folder."""
+    """Return the format that the name of a file has, or the name of a file in the folder."""
     inside = sorted(path.glob("[!._]*")) if path.is_dir() else []
     for entry in (path, *inside):
         for suffix in entry.suffixes:
@@ -83,7 +129,7 @@ def _format_of(path: Path) -> str:
 
 
 def is_socket(spec: SourceSpec) -> bool:
-    """Do lines come to it, which nobody could read a second time?"""
+    """Return True for lines from a socket, which cannot be read a second time."""
     if spec.format is not None:
         return spec.format.lower() == "tcp"
-    return spec.url is not None and bool(_PORT.fullmatch(spec.url) or urlsplit(spec.url).scheme == "tcp")
+    return spec.url is not None and bool(_PORT.fullmatch(spec.url) or scheme_of(spec.url.strip()) == "tcp")

@@ -39,7 +39,7 @@ def open_readers(
     wanted = WantedColumns.of(stream, columns)
     reader: SourceReader | None = None
     if origin.format in (*LINES_IN_FILES, "parquet"):
-        reader = open_files(origin, wanted, folder, spool, clock)
+        reader = open_files(origin, wanted, spool, clock)
     elif origin.format == "tcp":
         reader = open_tcp(origin, wanted, spool, notify, clock)
     elif origin.format in GENERATORS:

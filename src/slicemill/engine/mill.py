@@ -214,6 +214,11 @@ class Mill:
         return self._spark
 
     @property
+    def folder(self) -> Path:
+        """The folder at which relative paths of sources and sinks begin."""
+        return self._folder
+
+    @property
     def catalog(self) -> Catalog:
         """All that is declared."""
         return self._running.catalog

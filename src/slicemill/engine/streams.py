@@ -41,6 +41,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
+from slicemill.secrets import redacted
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL, unique_name
@@ -420,8 +421,8 @@ class RunningStream:
             self.next_read_us = 0
 
     def source_failed(self, error: str, now: int) -> None:
-        """Its source has failed, whoever reads it."""
-        self.error = error
+        """Note that the source has failed, and when to try it again."""
+        self.error = redacted(error)
         self._asked = True
         self.retry_us = now + min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self.failures, _DOUBLINGS))
         self.failures += 1

@@ -32,8 +32,24 @@ def as_query(view: View) -> QueryDefinition:
     return QueryDefinition(view.name, view.query, QueryOptions(), "")
 
 
+def relations_named(catalog: Catalog, what: object) -> set[str]:
+    """Return the names in FROM of some content, and of the bodies of all aggregates that it calls.
+
+    A call of a function is bound as its body, so what functions read is a part of the content. What is
+    behind a view is left out.
+    """
+    writer = ContentWriter()
+    writer.written(what)
+    called: set[str] = set()
+    while new_calls := writer.called - called:
+        called |= new_calls
+        for name in new_calls:
+            writer.written([version for version in catalog.declared_versions(name) if version is not None])
+    return {name for name in writer.relations if catalog.relation(name) is not None}
+
+
 def relations_read(catalog: Catalog, what: object, *names: str) -> set[str]:
-    """All relations that some content, or relations of these names, are made of, by their declared names."""
+    """Return all relations that some content, or relations of these names, are made of."""
     writer = ContentWriter()
     writer.written(what)
     writer.relations.update(names)

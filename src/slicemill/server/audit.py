@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from slicemill.secrets import redacted
 from slicemill.server.logs import note_event
 from slicemill.storage.files import PRIVATE_FOLDER
 from slicemill.time import wall_clock_us
@@ -29,6 +30,7 @@ class AuditLog:
 
     def note(self, who: str | None, way: str, what: str, outcome: str) -> None:
         """`way` says how it came in (http, postgres), `outcome` what became of it."""
+        what = redacted(what)
         note_event("statement", f"{what[:_SHOWN]!r}: {outcome}", by=who, way=way, outcome=outcome)
         if self._file is None:
             return

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from importlib.metadata import distributions
 
 from slicemill import __version__
+from slicemill.engine.changing.statements import shown
+from slicemill.secrets import redacted
 from slicemill.server.service import MillService
 
 
@@ -22,7 +24,7 @@ def support_bundle(service: MillService) -> bytes:
         "statements.esl": lambda: ";\n\n".join(
             entry["text"].rstrip("; \n") for entry in service.statements()
         ),
-        "history.json": lambda: _json(mill.home.statements),
+        "history.json": lambda: _json([shown(entry) for entry in mill.home.statements]),
         "plan.txt": service.explain,
         "plan.json": service.explain_json,
         "metrics.json": lambda: _json(mill.metrics().plain()),
@@ -34,7 +36,7 @@ def support_bundle(service: MillService) -> bytes:
             try:
                 text = make()
             except Exception as problem:  # what is broken is why somebody asks
-                text = f"{type(problem).__name__}: {problem}"
+                text = redacted(f"{type(problem).__name__}: {problem}")
             bundle.writestr(f"slicemill/{name}", text)
     return content.getvalue()
 

@@ -19,6 +19,7 @@ from slicemill.esl.types.command import ShownKind
 from slicemill.esl.types.schema import Schema
 from slicemill.explain.statements import describe
 from slicemill.metrics.query_metrics import QueryMetrics
+from slicemill.secrets import redacted
 from slicemill.server.questions.errors import UnknownName
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -170,7 +171,7 @@ def alerts_listed(alerts: Iterable[AlertStatus]) -> pa.Table:
 
 def _statements(mill: Mill) -> pa.Table:
     rows = [
-        (entry["at"], entry.get("by", ""), entry.get("kind", "drop"), entry["name"], entry["text"])
+        (entry["at"], entry.get("by", ""), entry.get("kind", "drop"), entry["name"], redacted(entry["text"]))
         for entry in mill.home.statements
     ]
     columns = {"at": _INSTANT, "by": _TEXT, "kind": _TEXT, "name": _TEXT, "text": _TEXT}
@@ -202,7 +203,7 @@ def statement_of(mill: Mill, name: str, kind: str | None = None) -> str:
     }
     wanted = None if kind is None else kinds.get(kind, ("relation",))
     texts: list[str] = [
-        entry["text"]
+        redacted(entry["text"])
         for (declared, named), entry in in_force(mill.home.statements).items()
         if named == name.lower() and (wanted is None or declared in wanted)
     ]

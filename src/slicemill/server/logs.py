@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from slicemill.secrets import redacted
+
 _LOGGER = logging.getLogger("slicemill.server")
 _EVENT, _FIELDS = "slicemill_event", "slicemill_fields"
 
@@ -42,7 +44,7 @@ class TextLogLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         event = getattr(record, _EVENT, record.levelname.lower())
         line = f"{_at(record)} {event}: {record.getMessage()}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return redacted(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 class JsonLogLines(logging.Formatter):
@@ -53,11 +55,11 @@ class JsonLogLines(logging.Formatter):
             "at": _at(record),
             "level": record.levelname.lower(),
             "event": getattr(record, _EVENT, "message"),
-            "message": record.getMessage(),
+            "message": redacted(record.getMessage()),
             **getattr(record, _FIELDS, {}),
         }
         if record.exc_info:
-            entry["trace"] = self.formatException(record.exc_info)
+            entry["trace"] = redacted(self.formatException(record.exc_info))
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 

@@ -1,17 +1,28 @@
 """What statements that come over the network may do: names, code, files and addresses.
 
-The operator of a server says which folders and schemes statements may name, and whether they may run code in
-Python. What the operator writes into the script of `slicemill serve` is not asked.
+The administrator of a server says with options of `slicemill serve` which folders and schemes statements may
+name, and whether they may run code in Python. The script of `slicemill serve` is not checked.
+
+What a source or sink opens is decided by `place_of` and `sink_target`; the check takes their result, and
+readers and sinks open the same. Formats and options that are not known here are refused, since any option
+may name a file, a host or a class of the JVM.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl
 
-from slicemill.connectors.origin import origin_of
+from slicemill.connectors.files.listing import GLOB
+from slicemill.connectors.files.options import BY_SPARK, CSV_ONLY, LISTING, WITHOUT_EFFECT
+from slicemill.connectors.generators.generator import GENERATORS
+from slicemill.connectors.origin import GUESSED, LINES_IN_FILES, TYPED_FILES, SourceOrigin, place_of
+from slicemill.connectors.places import climbs, scheme_of
+from slicemill.connectors.sinks.registry import POSTGRES_SINKS, SinkTarget, sink_target
 from slicemill.connectors.webhook import host_and_port
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.alert import Alert
@@ -30,12 +41,74 @@ from slicemill.esl.types.catalog import (
 )
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.function import FunctionDefinition
-from slicemill.plan.reads import relations_read
+from slicemill.esl.types.schema import Schema
+from slicemill.esl.types.table_change import TableChange, relations_asked
+from slicemill.plan.reads import relations_named
+from slicemill.secrets import redacted
 from slicemill.server.access import Denied
 
-_FILES = frozenset(("", "file", "csv", "json", "jsonl", "parquet", "arrow"))
-# Rows that are made here, by formula: no file is read and nobody is asked.
-MADE_HERE = frozenset(("nexmark", "rfid", "highway", "rate", "memory", "console"))
+_FILES = (GUESSED, *LINES_IN_FILES, *TYPED_FILES)
+# Rows that are made here, by formula, and results that stay here: no file and no address is opened.
+_SOURCES_HERE = (*GENERATORS, "rate")
+_SINKS_HERE = ("memory", "console")
+
+# Options that let Spark move or delete the files that it has read.
+_MOVING = frozenset(("cleansource", "sourcearchivedir"))
+_LINES = CSV_ONLY | {"lines"}
+# The options of each format, in lower case; those of generators and tcp are checked when they are opened.
+_OPTIONS = {
+    **dict.fromkeys(_FILES, (LISTING | WITHOUT_EFFECT | CSV_ONLY | BY_SPARK) - _MOVING),
+    "rate": frozenset(("rowspersecond", "rampuptime", "numpartitions")) | _LINES,
+    "kafka": frozenset(
+        (
+            "kafka.bootstrap.servers",
+            "kafka.client.id",
+            "kafka.group.id",
+            "kafka.security.protocol",
+            "subscribe",
+            "subscribepattern",
+            "assign",
+            "startingoffsets",
+            "startingoffsetsbytimestamp",
+            "startingtimestamp",
+            "endingoffsets",
+            "endingoffsetsbytimestamp",
+            "endingtimestamp",
+            "failondataloss",
+            "groupidprefix",
+            "includeheaders",
+            "maxoffsetspertrigger",
+            "minoffsetspertrigger",
+            "maxtriggerdelay",
+            "minpartitions",
+        )
+    )
+    | _LINES,
+}
+# Of Postgres: no files (passfile, sslkey, service, …), from which a server could be made to read.
+_POSTGRES_OPTIONS = frozenset(
+    (
+        "host",
+        "hostaddr",
+        "port",
+        "dbname",
+        "user",
+        "password",
+        "table",
+        "sslmode",
+        "connect_timeout",
+        "application_name",
+        "channel_binding",
+        "client_encoding",
+        "keepalives",
+        "options",
+        "target_session_attrs",
+    )
+)
+_OPTION_REFUSED = (
+    "{} has the option {}, which statements over the network may not have; leave it out, or declare this in "
+    "the script of the server"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +120,13 @@ class Allowed:
     python: bool = False
     webhooks: frozenset[str] = frozenset()
 
-    def check(self, statements: Iterable[Statement]) -> None:
-        """Raise Denied if one of some statements does what is not allowed."""
+    def check(self, statements: Iterable[Statement], folder: Path = Path(), home: Path | None = None) -> None:
+        """Raise Denied if one of some statements does what is not allowed.
+
+        Relative paths begin at `folder`. The `home` of the mill is never allowed: it has the hashes of tokens
+        and the rows of all streams.
+        """
+        folder = Path(os.path.realpath(folder))
         for statement in statements:
             if (code := _code(statement)) is not None and not self.python:
                 raise Denied(
@@ -56,11 +134,13 @@ class Allowed:
                 )
             if isinstance(statement, Alert):
                 self._check_webhook(statement)
-            for place in _places(statement):
-                self._check_place(place, statement.name)
+            if isinstance(statement, (Stream, Table)) and statement.source != SourceSpec():
+                self._check_source(place_of(statement.source, statement.name, folder), statement.name, home)
+            if (sink := _sink_named(statement)) is not None:
+                self._check_sink(sink_target(sink, statement.name, folder), statement.name, home)
 
     def _check_webhook(self, alert: Alert) -> None:
-        """A host is named without a port for the usual one of its scheme, with a port for that one."""
+        """Check an alert's host: named without a port it means the usual one of its scheme."""
         host, port = host_and_port(alert.url)
         shown = f"[{host}]" if ":" in host else host
         usual = port == (443 if alert.url.lower().startswith("https:") else 80)
@@ -68,33 +148,94 @@ class Allowed:
             needed = shown if usual else f"{shown}:{port}"
             raise Denied(f"{alert.name} tells {needed}; start the server with --allow-webhook {needed}")
 
-    def _check_place(self, place: str, name: str) -> None:
-        scheme, colon, rest = place.partition(":")
-        scheme = scheme.lower() if colon else ""
-        if scheme in MADE_HERE or scheme in self.schemes:
+    def _check_source(self, origin: SourceOrigin, name: str, home: Path | None) -> None:
+        """Check the format, then the place, then every option."""
+        form = origin.format
+        if form not in (*_FILES, *_SOURCES_HERE):
+            self._require_scheme(form, name)
+        path = origin.option("path")
+        if origin.file is not None:
+            self._check_path(origin.file, path or "", name, home)
+        elif path is not None:  # another file system, which Spark reads
+            self._require_scheme(scheme_of(path), name)
+        known = _OPTIONS.get(form)
+        for option in origin.options:
+            if option.lower() == "paths" or (known is not None and option.lower() not in known):
+                raise Denied(_OPTION_REFUSED.format(name, option))
+
+    def _check_sink(self, target: SinkTarget, name: str, home: Path | None) -> None:
+        if target.path is not None:
+            self._check_path(target.path, target.url.partition(":")[2], name, home)
             return
-        parts = urlsplit(place)
-        if scheme in _FILES:
-            path = unquote(parts.path if scheme == "file" else (rest if colon else place).partition("?")[0])
-            if any(_is_below(Path(path), folder) for folder in self.folders):
-                return
-            raise Denied(f"{name} names {path}; start the server with --allow-folder for a folder above it")
-        raise Denied(f"{name} names {scheme}:…; start the server with --allow-scheme {scheme}")
+        if target.scheme not in _SINKS_HERE:
+            self._require_scheme(target.scheme, name)
+        if target.scheme in POSTGRES_SINKS:
+            query = target.url.partition("?")[2]
+            for option, _ in parse_qsl(query, keep_blank_values=True):
+                if option not in _POSTGRES_OPTIONS:
+                    raise Denied(_OPTION_REFUSED.format(f"the sink of {name}", option))
+
+    def _require_scheme(self, scheme: str, name: str) -> None:
+        if scheme not in self.schemes:
+            raise Denied(f"{name} names {scheme}:…; start the server with --allow-scheme {scheme}")
+
+    def _check_path(self, path: Path, given: str, name: str, home: Path | None) -> None:
+        """Check a file, folder or pattern: below an allowed folder, outside of the home, links followed."""
+        shown = redacted(given)
+        if climbs(path):
+            raise Denied(f"{name} names {shown}; write the path without ..")
+        if not all(self._holds(place) for place in _places_behind(path)):
+            raise Denied(f"{name} names {shown}; start the server with --allow-folder for a folder above it")
+        if home is not None and any(_overlap(place, _real(home)) for place in _places_behind(path)):
+            raise Denied(f"{name} names {shown}, where the home of the server is; use another folder")
+
+    def _holds(self, place: Path) -> bool:
+        return any(place.is_relative_to(_real(folder)) for folder in self.folders)
 
 
-def _is_below(path: Path, folder: Path) -> bool:
-    """With links followed: a link out of the folder leads out of it."""
-    return path.resolve().is_relative_to(folder.resolve())
+def _real(path: Path) -> Path:
+    """Return an absolute path with links resolved, also in a part that does not exist yet."""
+    return Path(os.path.realpath(path))
+
+
+def _overlap(place: Path, home: Path) -> bool:
+    return place.is_relative_to(home) or home.is_relative_to(_fixed(place))
+
+
+def _fixed(path: Path) -> Path:
+    """Return the folder above the first wildcard of a pattern; of another path, the path itself."""
+    first = next((number for number, part in enumerate(path.parts) if GLOB.search(part)), None)
+    return path if first is None or path.exists() else Path(*path.parts[:first])
+
+
+def _places_behind(path: Path) -> Iterator[Path]:
+    """Yield where a path leads, and where all links lead that may be met on the way from there."""
+    waiting, known = [_real(path)], set[Path]()
+    while waiting:
+        place = waiting.pop()
+        if place in known:
+            continue
+        known.add(place)
+        yield place
+        for folder, folders, files in os.walk(_fixed(place)):
+            links = (Path(folder, entry) for entry in (*folders, *files))
+            waiting += [_real(link) for link in links if link.is_symlink()]
 
 
 def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
-    """The names in FROM of what a statement declares, and the tables that it writes.
+    """Yield the relations that a statement reads, and the tables that it writes.
 
-    Of an alert it is what the alert is on, * where that is anything.
+    What aggregates and functions read counts for the statement that calls them. A view is read under its own
+    name: what is behind it, its owner has allowed. An alert reads what it is on, * where that is anything.
     """
-    if isinstance(statement, AggregateDefinition):  # who calls it sees what its body reads
-        yield from sorted(relations_read(catalog, statement))
+    yield from sorted(relations_named(catalog, _content(statement)))
+    if isinstance(statement, AggregateDefinition):
         yield from (one.into for one in statement.written if one.into is not None)
+    if isinstance(statement, FunctionDefinition) and isinstance(statement.returns, Schema):
+        words = set(re.findall(r"\w+", (statement.body or "").lower()))
+        yield from (
+            one.name for name, one in catalog.relations.items() if set(re.findall(r"\w+", name)) <= words
+        )
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from relations_of(statement.query)
     written = statement.after if isinstance(statement, AlteredQuery) else statement
@@ -108,27 +249,33 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
         yield from (*(entry.stream for entry in statement.inputs), statement.training)
 
 
+def relations_changed(change: TableChange, catalog: Catalog) -> set[str]:
+    """Return the relations that a change of rows reads, also in the aggregates that it calls."""
+    return {*relations_asked(change), *relations_named(catalog, change)}
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
+
+
+def _content(statement: Statement) -> object:
+    """Return the part of a statement in which relations are read and aggregates called."""
+    if isinstance(statement, (DerivedStream, View, QueryDefinition)):
+        return statement.query
+    return statement if isinstance(statement, AggregateDefinition) else None
+
+
 def _code(statement: Statement) -> str | None:
     if isinstance(statement, (AggregateDefinition, FunctionDefinition)):
         return statement.external
     return statement.options.observe if isinstance(statement, Classifier) else None
 
 
-def _places(statement: Statement) -> Iterator[str]:
-    """What a statement names outside of the mill: sources and sinks, as scheme:rest."""
-    if isinstance(statement, AlteredQuery) and statement.after.options.sink != statement.before.options.sink:
-        yield from _places(statement.after)
+def _sink_named(statement: Statement) -> str | None:
+    """Return the sink of a query that writes no table; of an ALTER QUERY, a sink that is new."""
+    if isinstance(statement, AlteredQuery):
+        same = statement.after.options.sink == statement.before.options.sink
+        return None if same else _sink_named(statement.after)
     if isinstance(statement, QueryDefinition) and statement.options.table is None:
-        yield from [statement.options.sink] if statement.options.sink is not None else []
-    if isinstance(statement, (Stream, Table)) and statement.source != SourceSpec():
-        spec = statement.source
-        if spec.format is None and spec.url is not None and urlsplit(spec.url).scheme in ("", "file"):
-            yield f"file:{urlsplit(spec.url).path}"
-            return
-        origin = origin_of(spec, statement.name)
-        path = origin.option("path")
-        if path is None:
-            yield f"{origin.format}:"
-        else:
-            scheme = urlsplit(path).scheme
-            yield path if scheme not in ("", "file") else f"file:{urlsplit(path).path}"
+        return statement.options.sink
+    return None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from slicemill.columns.rows import plain_table
-from slicemill.engine.changing.statements import Entry, in_force
+from slicemill.engine.changing.statements import Entry, in_force, shown
 from slicemill.engine.changing.versions import shown_after, version_at
 from slicemill.engine.live import problems
 from slicemill.engine.mill import Mill
@@ -25,6 +25,7 @@ from slicemill.explain.placements import placed_units
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
+from slicemill.secrets import redacted
 from slicemill.server.audit import AuditLog
 from slicemill.server.listings import unknown
 from slicemill.server.permissions import Allowed
@@ -86,7 +87,8 @@ class MillService:
 
     def problems(self) -> list[str]:
         """What does not work and is tried again, and queries that stopped; empty if all is well."""
-        return [*problems(self.mill), *(one for others in self.other_problems for one in others())]
+        found = [*problems(self.mill), *(one for others in self.other_problems for one in others())]
+        return [redacted(one) for one in found]
 
     def query(self, name: str) -> Query:
         """The handle of a continuous query."""
@@ -122,8 +124,8 @@ class MillService:
         return explain_svg(self.graph(name))
 
     def statements(self) -> list[Entry]:
-        """The statements in force, with who and when."""
-        return list(in_force(self.mill.home.statements).values())
+        """Return the statements in force, with user and time, and without passwords."""
+        return [shown(entry) for entry in in_force(self.mill.home.statements).values()]
 
     def relation(self, name: str) -> AskedRelation:
         """What a question reads under a name: rows as they are now; of a stream or query, those retained.

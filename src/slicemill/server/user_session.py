@@ -21,7 +21,7 @@ from slicemill.engine.changing.statements import Entry
 from slicemill.engine.query import Query
 from slicemill.errors import SlicemillError, counted
 from slicemill.esl import EslError, SourceText
-from slicemill.esl.binder import bind_script
+from slicemill.esl.binder import Bound, bind_script
 from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.syntax.grammar.commands import STARTS, read_command
 from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
@@ -39,13 +39,12 @@ from slicemill.esl.types.command import (
 )
 from slicemill.esl.types.lives import LifeChange
 from slicemill.esl.types.replay import Replay
-from slicemill.esl.types.table_change import relations_asked
 from slicemill.explain.statements import describe
 from slicemill.server.access import OWNER, Denied, Principal, UserRole
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.listings import alerts_listed, columns_of, listing, statement_of, versions
 from slicemill.server.parameters import guessed, with_values
-from slicemill.server.permissions import relations_read_by
+from slicemill.server.permissions import relations_changed, relations_read_by
 from slicemill.server.questions.asking import ask
 from slicemill.server.questions.rows import AskedRelation
 from slicemill.server.service import MillService, RelationShape, ResultPage
@@ -95,6 +94,7 @@ class UserSession:
                 bound = bind_script(piece.alone(), catalog, imports=False)
                 catalog = bound.catalog
                 found += bound.diagnostics
+                self._require_names(bound)
         if found:
             self._require_names_in(text)
             raise EslError(source, found)
@@ -123,20 +123,14 @@ class UserSession:
         with self._noted(piece):
             self.principal.require(UserRole.OPERATOR, "changing rows")
             if self.principal.names:
-                for name in self._names_in_changes(source):
-                    self.principal.require_name(name)
+                bound = bind_script(source, self.service.mill.catalog, imports=False)
+                if bound.diagnostics:
+                    self._require_names_in(source.text)
+                    raise EslError(source, bound.diagnostics)
+                self._require_names(bound)
             count = self.service.change_rows(source, self.principal.name)
         tag, done = _CHANGED[piece.words[0]]
         return StatementAnswer(tag.format(count), f"{counted(count, 'row')} {done}")
-
-    def _names_in_changes(self, source: SourceText) -> Iterator[str]:
-        bound = bind_script(source, self.service.mill.catalog, imports=False)
-        if bound.diagnostics:
-            self._require_names_in(source.text)
-            raise EslError(source, bound.diagnostics)
-        for change, _ in bound.changes:
-            yield change.table
-            yield from relations_asked(change)
 
     def _declare(self, piece: StatementPiece) -> list[Statement]:
         with self._noted(piece):
@@ -168,9 +162,18 @@ class UserSession:
             raise EslError(piece.source, bound.diagnostics)
         statements = [statement for statement, _ in bound.statements]
         if allowed is not None:
-            allowed.check(statements)
-        for name in names_used(statements, bound.catalog):
+            allowed.check(statements, self.service.mill.folder, self.service.mill.home.folder)
+        self._require_names(bound)
+
+    def _require_names(self, bound: Bound) -> None:
+        """Raise Denied if statements declare, drop, change or read what the principal may not name."""
+        if not self.principal.names:
+            return
+        for name in names_used((statement for statement, _ in bound.statements), bound.catalog):
             self.principal.require_name(name)
+        for change, _ in bound.changes:
+            for name in (change.table, *sorted(relations_changed(change, bound.catalog))):
+                self.principal.require_name(name)
 
     def _require_names_in(self, text: str) -> None:
         """Before a mistake is told: its message may tell columns of what has a name of somebody else."""
@@ -205,6 +208,11 @@ class UserSession:
         """The alerts that somebody may see: by their names, and by those of what they are on."""
         may = self.principal.may_name
         return [one for one in self.service.mill.alerts.status() if may(one.name) and may(one.on)]
+
+    def check_trial(self, text: str) -> None:
+        """Raise unless statements may be declared: a trial opens what they name and runs their code."""
+        self.principal.require(UserRole.OPERATOR, "measuring a new query")
+        self._check_allowed(StatementPiece(SourceText(text), TextSpan(0, len(text)), ("", "")))
 
     def _explain_replace(self, command: ExplainReplace) -> StatementAnswer:
         source = SourceText(command.statement)

@@ -39,6 +39,10 @@ class Server:
         """End all its processes at once, as a kill does; the next start recovers from the journal."""
         self._control("-m", "immediate", "stop")
 
+    def reload(self) -> None:
+        """Let it read its configuration again."""
+        self._control("reload")
+
     def create(self) -> None:
         arguments = ["--auth=trust", "--encoding=utf8", "--no-sync", "-U", "postgres"]
         self._run("initdb", *arguments, "-D", str(self.folder / "data"))

@@ -216,3 +216,48 @@ def test_a_user_without_the_right_to_create_tables_needs_none_where_they_are(
     finally:
         database.execute("DROP OWNED BY guest")
         database.execute("DROP ROLE guest")
+
+
+@pytest.fixture
+def guarded(server: Server, database: psycopg.Connection) -> Iterator[str]:
+    """The address of the server for a user that needs a password, which is not in it."""
+    access = server.folder / "data" / "pg_hba.conf"
+    before = access.read_text()
+    access.write_text(f"local all ada scram-sha-256\n{before}")
+    server.reload()
+    database.execute("CREATE ROLE ada LOGIN SUPERUSER PASSWORD 'p@ss:w/ü%'")
+    yield f"postgres://ada{{}}@/postgres?host={server.folder}"
+    database.execute("DROP TABLE IF EXISTS q, slicemill_cursors")
+    database.execute("DROP ROLE ada")
+    access.write_text(before)
+    server.reload()
+
+
+@pytest.mark.parametrize(
+    ("password", "option"),
+    [(":${SLICEMILL_SECRET_SHOP}", ""), ("", "&password=${SLICEMILL_SECRET_SHOP}")],
+)
+def test_a_password_is_taken_from_the_environment_when_the_sink_is_opened(
+    password: str,
+    option: str,
+    guarded: str,
+    database: psycopg.Connection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home, url = numbers_home(tmp_path), f"{guarded.format(password)}{option}"
+    monkeypatch.delenv("SLICEMILL_SECRET_SHOP", raising=False)
+    assert "SLICEMILL_SECRET_SHOP is not set" in deliver(home, url)[0]
+    monkeypatch.setenv("SLICEMILL_SECRET_SHOP", "wrong")
+    assert "password authentication failed" in deliver(home, url)[0]
+    monkeypatch.setenv("SLICEMILL_SECRET_SHOP", "p@ss:w/ü%")
+    assert deliver(home, url) == []
+    assert values(database) == list(range(6))
+
+
+def test_a_password_may_be_in_the_variable_of_the_driver(
+    guarded: str, database: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "p@ss:w/ü%")
+    assert deliver(numbers_home(tmp_path), guarded.format("")) == []
+    assert values(database) == list(range(6))

@@ -48,10 +48,10 @@ _LOOKED_INTO = 3
 
 
 def open_files(
-    origin: SourceOrigin, wanted: WantedColumns, folder: Path, spool: Path, clock: Callable[[], int]
+    origin: SourceOrigin, wanted: WantedColumns, spool: Path, clock: Callable[[], int]
 ) -> FilesReader | None:
-    """The reader of a declaration's files; None if only Spark can read them."""
-    opened = opened_format(origin, wanted, folder)
+    """Return the reader of a declaration's files; None if only Spark can read them."""
+    opened = opened_format(origin, wanted)
     if opened is None:
         return None
     listing, form = opened
@@ -61,11 +61,9 @@ def open_files(
     return FilesReader(listing, form, Ledger(spool), clock, _FILES_AT_ONCE if most is None else int(most))
 
 
-def opened_format(
-    origin: SourceOrigin, wanted: WantedColumns, folder: Path
-) -> tuple[Listing, FileFormat] | None:
-    """Where the files of an origin are, and how they are read; None if only Spark can."""
-    path = origin.path(folder)
+def opened_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, FileFormat] | None:
+    """Return the files of an origin and how they are read; None if only Spark can read them."""
+    path = origin.needed_file()
     if not check_options(origin.format, origin.options) or path is None:
         return None
     if is_true(origin.options, "multiLine"):

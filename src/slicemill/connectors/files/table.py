@@ -25,7 +25,7 @@ def read_table(table: Table, folder: Path) -> pa.Table | None:
     origin = origin_of(table.source, table.name, folder)
     if origin.format not in (*LINES_IN_FILES, "parquet"):
         return None
-    opened = opened_format(origin, wanted, folder)
+    opened = opened_format(origin, wanted)
     if opened is None:
         return None
     listing, form = opened

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from slicemill.connectors.sinks.cursor import SinkCursor
 from slicemill.connectors.sinks.sink import Sink, SinkError, TableSink
+from slicemill.secrets import redacted
 from slicemill.storage.arrow_schema import as_results
 from slicemill.storage.epochs import Epoch
 from slicemill.storage.log import Log
@@ -163,6 +164,6 @@ class SinkDelivery:
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0**self._failures)
         self._failures += 1
         self._retry_at = self._clock() + pause_s
-        before, self._error = self._error, str(problem).strip() or type(problem).__name__
+        before, self._error = self._error, redacted(str(problem).strip()) or type(problem).__name__
         if self._error != before:  # it is tried again and again, and told once
             self._report(f"sink {self.name} of query {self.cursor.log} failed: {self._error}")

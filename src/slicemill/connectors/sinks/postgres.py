@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -24,6 +25,7 @@ from slicemill.columns.changes import table_of_now
 from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.sink import SinkError
 from slicemill.esl.types.schema import TIMESTAMP, Column, Kind, Schema, Type
+from slicemill.secrets import redacted, resolved
 from slicemill.storage.arrow_schema import TS
 
 if TYPE_CHECKING:
@@ -74,7 +76,8 @@ def split_table(url: str) -> tuple[str, str | None]:
     """
     address, _, query = url.partition("?")
     options = parse_qsl(query)
-    rest = urlencode([(name, value) for name, value in options if name != "table"], quote_via=quote)
+    others = [(name, value) for name, value in options if name != "table"]
+    rest = urlencode(others, safe="${}", quote_via=quote)
     return f"{address}?{rest}" if rest else address, dict(options).get("table")
 
 
@@ -88,8 +91,10 @@ def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) ->
     try:
         psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError as problem:
+        # Its message may quote a part of a password.
+        why = f" ({str(problem).strip()})" if address == redacted(address) else ""
         raise SinkError(
-            f"the sink of {query} is no Postgres address ({str(problem).strip()}); "
+            f"the sink of {query} is no Postgres address{why}; "
             "write postgres://user@host:port/database?table=t"
         ) from None
     target = tuple(table.split(".")) if table else (query,)
@@ -128,7 +133,7 @@ class PostgresSink:
         self.close()
         self._owner = owner
         self._connection = psycopg.connect(
-            self._address,
+            resolved(self._address, partial(quote, safe="")),
             autocommit=True,
             connect_timeout=_CONNECT_TIMEOUT_S,
             application_name="slicemill",

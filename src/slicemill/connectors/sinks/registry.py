@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from slicemill.connectors.places import path_below
 from slicemill.connectors.sinks import arrow, json_lines, parquet
 from slicemill.connectors.sinks.callable import CallableSink, Receive
 from slicemill.connectors.sinks.console import DEFAULT_ROWS, ConsoleSink
@@ -17,20 +18,44 @@ from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.types.catalog import TABLE_SINK
 from slicemill.esl.types.schema import Schema
+from slicemill.secrets import redacted
 from slicemill.storage.files import SHARED, FileSystem
+
+FILE_SINKS = ("json", "jsonl", "parquet", "arrow")
+POSTGRES_SINKS = ("postgres", "postgresql")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTarget:
+    """A sink's URL, as it is opened.
+
+    `path` is the folder that a sink of files writes to. With `as_log` changes are written as such, with
+    their operation; `url` is without that option.
+    """
+
+    scheme: str
+    url: str
+    path: Path | None = None
+    as_log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """`as_log`: changes are wanted as such, with what each of them does."""
+    """A target, and the query whose results go there."""
 
-    url: str
+    target: SinkTarget
     query: str
     schema: Schema
-    folder: Path
     files: FileSystem
     durable: bool
-    as_log: bool = False
+
+    @property
+    def url(self) -> str:
+        return self.target.url
+
+    @property
+    def as_log(self) -> bool:
+        return self.target.as_log
 
 
 def open_sink(
@@ -48,16 +73,37 @@ def open_sink(
     """
     if not isinstance(target, str):
         return CallableSink(target)
-    scheme, colon, _ = target.partition(":")
-    opener = _SCHEMES.get(scheme.lower()) if colon else None
-    if opener is None:
+    found = sink_target(target, query, folder)
+    if found.as_log and not schema.changelog:
+        raise SinkError(f"query {query} has results that do not change; leave changelog=true out of its sink")
+    return _SCHEMES[found.scheme](_Request(found, query, schema, files, durable))
+
+
+def sink_target(text: str, query: str, folder: Path = Path()) -> SinkTarget:
+    """Return what the URL of a query's sink opens; relative paths begin at `folder`.
+
+    >>> sink_target("json:out/a%20b", "q", Path("/data")).path
+    PosixPath('/data/out/a b')
+    """
+    scheme, colon, _ = text.partition(":")
+    if not colon or scheme.lower() not in _SCHEMES:
         known = [*(f"{name}:" for name in _SCHEMES), TABLE_SINK]
         hint = did_you_mean(f"{scheme}:", known) or f"a sink is {one_of(known)}"
         raise SinkError(f"query {query}: '{scheme}' is no kind of sink; {hint}")
-    url, as_log = _split_changelog(target, query)
-    if as_log and not schema.changelog:
-        raise SinkError(f"query {query} has results that do not change; leave changelog=true out of its sink")
-    return opener(_Request(url, query, schema, folder, files, durable, as_log))
+    url, as_log = _split_changelog(text, query)
+    path = _folder_of(url, query, folder) if scheme.lower() in FILE_SINKS else None
+    return SinkTarget(scheme.lower(), url, path, as_log)
+
+
+def _folder_of(url: str, query: str, folder: Path) -> Path:
+    scheme, _, rest = url.partition(":")
+    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+    if not path or host or "?" in rest or "#" in rest:
+        raise SinkError(
+            f"query {query}: '{redacted(url)}' should be {scheme.lower()}: and a folder, "
+            f"as in {scheme.lower()}:out/{query}; write ? and # in its name as %3F and %23"
+        )
+    return path_below(folder, unquote(slash + path))
 
 
 def _split_changelog(url: str, query: str) -> tuple[str, bool]:
@@ -122,27 +168,21 @@ def _rows(request: _Request) -> int | None:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     text = options.pop("rows", None)
     if options or parts.netloc or parts.path or (text is not None and not (text.isdecimal() and int(text))):
-        raise SinkError(
-            f"query {request.query}: '{request.url}' should be {parts.scheme}: or {parts.scheme}:?rows=100"
-        )
+        url, scheme = redacted(request.url), parts.scheme
+        raise SinkError(f"query {request.query}: '{url}' should be {scheme}: or {scheme}:?rows=100")
     return None if text is None else int(text)
 
 
 def _folder(suffix: str, encode: Encode) -> Callable[[_Request], Sink]:
     def opened(request: _Request) -> Sink:
-        parts = urlsplit(request.url)
-        path = unquote(parts.path)
+        assert request.target.path is not None, "sinks of files have one"
         if request.schema.changelog and not request.as_log:
+            url = redacted(request.url)
             raise SinkError(
                 f"query {request.query} changes, and a file takes no row back; write its changes with _op "
-                f"('{request.url}?changelog=true'), tell it once (EMIT FINAL), or use a Postgres table"
+                f"('{url}?changelog=true'), tell it once (EMIT FINAL), or use a Postgres table"
             )
-        if not path or parts.netloc or parts.query or parts.fragment:
-            raise SinkError(
-                f"query {request.query}: '{request.url}' should be {parts.scheme}: and a folder, "
-                f"as in {parts.scheme}:out/{request.query}"
-            )
-        return FolderSink(request.folder / path, suffix, encode, request.files, request.durable)
+        return FolderSink(request.target.path, suffix, encode, request.files, request.durable)
 
     return opened
 

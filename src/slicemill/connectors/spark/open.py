@@ -28,6 +28,7 @@ from slicemill.connectors.spark.lines import CSV, EITHER, JSON, LineFormat, line
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Stream, Table
 from slicemill.esl.types.schema import Schema
+from slicemill.secrets import resolved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,14 +45,14 @@ def opened_for_streaming(spark: SparkSession, stream: Stream, folder: Path) -> O
     origin = origin_of(stream.source, stream.name, folder)
     if origin.format == "tcp":
         raise SlicemillError(f"{stream.source} is read by slicemill itself, not through Spark")
-    return _opened(spark, spark.readStream, origin, stream.schema, folder)
+    return _opened(spark, spark.readStream, origin, stream.schema)
 
 
 def opened_for_batch(spark: SparkSession, relation: Stream | Table, folder: Path) -> Opened:
     origin = origin_of(relation.source, relation.name, folder)
     if origin.format in ("tcp", "rate"):
         raise SlicemillError(f"{relation.source} has no end: it can be read as a stream only")
-    return _opened(spark, spark.read, origin, relation.schema, folder)
+    return _opened(spark, spark.read, origin, relation.schema)
 
 
 def _opened(
@@ -59,17 +60,19 @@ def _opened(
     reader: DataFrameReader | DataStreamReader,
     origin: SourceOrigin,
     schema: Schema,
-    folder: Path,
 ) -> Opened:
     form = origin.format
     if form in LINES_IN_FILES:
-        return _lines_of_files(reader, origin, schema, folder)
+        return _lines_of_files(reader, origin, schema)
     if form in TYPED_FILES:
-        return _typed_files(spark, reader, origin, schema, folder), None
+        return _typed_files(spark, reader, origin, schema), None
     if form in GENERATORS:
         generator_of(form, origin.options)
         spark.dataSource.register(SOURCES[form])
-    frame = loaded(reader, form, origin.without("lines"))
+    options = origin.without("lines")
+    if origin.file is not None:
+        options = {**origin.without("lines", "path"), "path": str(origin.file.absolute())}
+    frame = loaded(reader, form, options)
     lines = origin.option("lines") or (EITHER if form == "kafka" else None)
     if lines is None:
         return frame, None
@@ -84,11 +87,10 @@ def _lines_of_files(
     reader: DataFrameReader | DataStreamReader,
     origin: SourceOrigin,
     schema: Schema,
-    folder: Path,
 ) -> Opened:
     if (origin.option("multiLine") or "false").lower() == "true":
         raise SlicemillError("a row is one line; multiLine files cannot be read")
-    options = file_options(origin, folder)
+    options = file_options(origin)
     lines = line_format(CSV if origin.format == CSV else JSON, schema, origin.options)
     if lines.form == CSV and (origin.option("header") or "false").lower() == "true":
         return loaded(reader.schema(WHOLE_FILE), "binaryFile", options), HeadedCsv(origin.options)
@@ -101,9 +103,8 @@ def _typed_files(
     reader: DataFrameReader | DataStreamReader,
     origin: SourceOrigin,
     schema: Schema,
-    folder: Path,
 ) -> DataFrame:
-    options = file_options(origin, folder)
+    options = file_options(origin)
     found = schema_found(spark, origin.format, options, schema)
     return loaded(reader.schema(found), origin.format, options)
 
@@ -131,8 +132,8 @@ def _widest(type_: s.DataType) -> s.DataType:
     return s.DoubleType() if isinstance(type_, s.FloatType) else type_
 
 
-def file_options(origin: SourceOrigin, folder: Path) -> dict[str, str]:
-    path = origin.path(folder)
+def file_options(origin: SourceOrigin) -> dict[str, str]:
+    path = origin.needed_file()
     if path is None:
         return dict(origin.options)
     options = {**origin.without("path"), "path": str(path.absolute())}
@@ -148,7 +149,7 @@ def file_options(origin: SourceOrigin, folder: Path) -> dict[str, str]:
 
 def loaded(reader: DataFrameReader | DataStreamReader, form: str, options: Mapping[str, str]) -> DataFrame:
     try:
-        return reader.format(form).options(**options).load()
+        return reader.format(form).options(**{name: resolved(text) for name, text in options.items()}).load()
     except (AnalysisException, Py4JJavaError) as problem:
         raise _explained(problem, form, options) from None
 

@@ -76,10 +76,10 @@ def _restated(
     before = without.copy()
     before.add(one.before)
     said = declaration(entry)
-    bound = bind_script(SourceText(said), before)
+    bound = bind_script(SourceText(said), before, stored=True)
     text = _written_out(bound)
     for words in (said, text):
-        found = bind_script(SourceText(words), without)
+        found = bind_script(SourceText(words), without, stored=True)
         if found.diagnostics:
             why = found.diagnostics[0].message
         elif parts := changed_parts(user, found.statements[0][0]):

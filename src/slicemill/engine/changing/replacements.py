@@ -102,7 +102,8 @@ def with_users(
             key = key_of(user)
             if key in own or key not in entries or isinstance(user, Table):
                 continue
-            bound = bind_script(SourceText(declaration(entries[key])), without_statement(user, catalog))
+            text = SourceText(declaration(entries[key]))
+            bound = bind_script(text, without_statement(user, catalog), stored=True)
             if bound.diagnostics:
                 problems.append(_unbindable(user, one, bound.diagnostics[0]))
                 continue

@@ -55,6 +55,7 @@ from slicemill.esl.types.service_level import ServiceLevel
 from slicemill.explain.statements import describe
 from slicemill.plan.content import quoted
 from slicemill.plan.meaning import called_by, changed_parts
+from slicemill.secrets import redacted
 
 _LOGGER = logging.getLogger("slicemill")
 
@@ -80,6 +81,11 @@ def in_force(entries: Iterable[Entry]) -> dict[Key, Entry]:
     for entry in entries:
         _take(entry, found)
     return found
+
+
+def shown(entry: Entry) -> Entry:
+    """Return an entry as it may be shown: homes of earlier versions have passwords in statements."""
+    return {**entry, "text": redacted(entry["text"])} if "text" in entry else entry
 
 
 def _take(entry: Entry, found: dict[Key, Entry]) -> None:
@@ -146,7 +152,7 @@ class KeptStatements:
         while bound and waiting:  # one that was replaced may stand before what it is made of
             bound, left = False, []
             for entry in waiting:
-                found = bind_script(SourceText(declaration(entry)), catalog)
+                found = bind_script(SourceText(declaration(entry)), catalog, stored=True)
                 if found.diagnostics:
                     left.append(entry)
                 else:
@@ -257,7 +263,8 @@ class KeptStatements:
             if name not in self.logs:
                 return None
             has = "has" if len(parts) == 1 and not parts[0].endswith("s") else "have"
-            was = " ".join((before.text if isinstance(before, QueryDefinition) else text).split())
+            text = redacted(before.text if isinstance(before, QueryDefinition) else text)
+            was = " ".join(text.split())
             was = was if len(was) <= _SHOWN else f"{was[: _SHOWN - 1]}…"
             message = (
                 f"{kind} {name} is kept in {self.home}, and its {all_of(parts)} {has} changed: it was {was}"

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from slicemill.engine.changing.statements import Entry
+from slicemill.secrets import redacted
 from slicemill.storage.log import Hold
 
 
@@ -47,7 +48,8 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
         if kinds.intersection(entry.get("dropped", ())):
             found = []
         elif entry.get("kind") in kinds and entry.get("altered") and found:
-            found[-1] = replace(found[-1], text=entry["text"])  # with another weight, slo, sink or RETAIN
+            # It has another weight, slo, sink or RETAIN.
+            found[-1] = replace(found[-1], text=redacted(entry["text"]))
         elif entry.get("kind") in kinds:
             found.append(
                 QueryVersion(
@@ -55,7 +57,7 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
                     entry.get("epoch", 0),
                     entry["at"],
                     entry.get("by", ""),
-                    entry["text"],
+                    redacted(entry["text"]),
                     entry.get("because"),
                 )
             )

@@ -22,6 +22,7 @@ from slicemill.esl.binder.lives.adding_columns import bind_added_columns
 from slicemill.esl.binder.lives.altering import bind_alter
 from slicemill.esl.binder.lives.presence import is_there, without_named
 from slicemill.esl.binder.lives.steering import bind_life
+from slicemill.esl.binder.passwords import passwords_in
 from slicemill.esl.binder.problems import Mistakes, Unknowable
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Diagnostic, Mistake
@@ -72,10 +73,12 @@ def bind_script(
     kept: Callable[[], Catalog] | None = None,
     *,
     imports: bool = True,
+    stored: bool = False,
 ) -> Bound:
     """Parse and bind a text against a catalog, which stays as it is; `kept` can only be dropped.
 
-    Without `imports` no code that the text names is run, and classes in Python are taken on trust.
+    Without `imports` no code that the text names is run, and classes in Python are taken on trust. A text
+    that is `stored` in a home was accepted before: it may contain a password.
     """
     known = catalog.copy() if catalog is not None else Catalog()
     parsed, diagnostics = grammar.script(source)
@@ -89,6 +92,8 @@ def bind_script(
     changes: list[tuple[TableChange, TextSpan]] = []
     replacing: set[int] = set()
     for node in parsed:
+        if not stored:
+            diagnostics.extend(passwords_in(node))
         declared = _declared_name(node)
         later[declared] -= 1
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.syntax.source import SourceText, TextSpan
+from slicemill.secrets import masked
 
 MAX_LINE = 140
 
@@ -52,9 +53,12 @@ class EslError(SlicemillError):
 
 
 def render(source: SourceText, diagnostic: Diagnostic) -> str:
-    """The diagnostic as people read it: place, message, the line with the mistake underlined, hint."""
+    """Return the diagnostic as text: place, message, the line with the mistake underlined, hint.
+
+    Passwords in the line are overwritten.
+    """
     line, column = source.position(diagnostic.span.start)
-    text, before = _excerpt(source.line_text(line), column - 1)
+    text, before = _excerpt(SourceText(masked(source.text)).line_text(line), column - 1)
     gutter = f"{line:>4} | "
     width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(text) - before))
     # Tabs keep their width under the line, so that the marks stand where the text stands.

@@ -317,7 +317,7 @@ def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> Non
         """What a load would do to response times and slowdown, by the costs that were measured here."""
         session.require_all_names(None)
         if body.text:
-            session.principal.require(UserRole.OPERATOR, "measuring a new query")
+            await _call(lambda: session.check_trial(body.text))
         verdict, outcomes = await _call(
             lambda: rehearsed(service.mill, body.rates, body.policies, body.cores, body.seconds, body.text)
         )

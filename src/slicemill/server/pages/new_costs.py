@@ -16,6 +16,7 @@ from slicemill.esl import EslError, SourceText
 from slicemill.esl.binder import bind_script
 from slicemill.esl.types.catalog import Catalog, QueryDefinition, Stream
 from slicemill.scheduling.capacity import Costs
+from slicemill.secrets import PREFIX, redacted
 from slicemill.server.permissions import relations_read_by
 from slicemill.simulate.trial import TrialSamples, measure
 from slicemill.simulate.trial_data import read_sample
@@ -41,7 +42,7 @@ def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
         raise SlicemillError("this declares no continuous query: write CREATE QUERY name AS SELECT …")
     needed = _needed(bound.catalog, names)
     before = [
-        entry["text"]
+        redacted(entry["text"], lambda _: f"${{{PREFIX}NONE}}")  # a trial opens no sink
         for entry in in_force(mill.home.statements).values()
         if entry["name"].lower() in needed or entry["kind"] in ("aggregate", "model", "function")
     ]

@@ -1,0 +1,72 @@
+"""Places on this machine: one function turns the text of a source or sink into the path that is opened.
+
+    plain text        readings/1.csv, /data/a#b        every character stands for itself
+    a file: URL       file:///data/a%20b               percent-encoded
+
+The permission check (`server/permissions.py`) and the reader or sink both take the path from here, and
+neither parses the text again.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from slicemill.errors import SlicemillError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# In a pattern, braces and commas separate as well, and a backslash only quotes the next character.
+_PARTS = re.compile(r"[/{},]")
+
+
+def scheme_of(text: str) -> str:
+    """Return the scheme of a URL in lower case; empty for a plain path.
+
+    >>> scheme_of("FILE:/data"), scheme_of("/data/a:b")
+    ('file', '')
+    """
+    found = _SCHEME.match(text)
+    return "" if found is None else found[1].lower()
+
+
+def local_path(text: str, folder: Path) -> Path | None:
+    """Return the path that a plain path or a file: URL names; None for another scheme.
+
+    Relative paths begin at `folder`.
+    """
+    if scheme_of(text) not in ("", "file"):
+        return None
+    return path_below(folder, _local_text(text))
+
+
+def path_below(folder: Path, path: str) -> Path:
+    """Return a path that begins at a folder, unless it is absolute."""
+    if _CONTROL.search(path):
+        raise SlicemillError(f"the path {path!r} has control characters; no file or folder can be named so")
+    return folder / path
+
+
+def _local_text(text: str) -> str:
+    """Return the path that a plain path or a file: URL spells."""
+    if scheme_of(text) != "file":
+        return text
+    rest = text.partition(":")[2]
+    if rest.startswith("//"):
+        host, _, path = rest[2:].partition("/")
+        if host.lower() not in ("", "localhost"):
+            raise SlicemillError(
+                f"'{text}' names the host {host}; write file:///path for a file on this machine"
+            )
+        rest = f"/{path}"
+    return unquote(rest)
+
+
+def climbs(path: Path) -> bool:
+    """Return True if a part of a path, or of an alternative in a pattern, is `..`.
+
+    >>> climbs(Path("/data/../etc")), climbs(Path("/data/{../etc,x}")), climbs(Path("/data/a..b"))
+    (True, True, False)
+    """
+    return ".." in _PARTS.split(str(path).replace("\\", ""))

@@ -1,0 +1,23 @@
+"""Passwords in statements are refused: a statement is stored, listed and copied into support bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from slicemill.esl.syntax import nodes
+from slicemill.esl.syntax.errors import Diagnostic
+from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.secrets import HINT, contains_secret
+
+
+def passwords_in(statement: exp.Expression) -> Iterator[Diagnostic]:
+    """Yield a mistake for each source, sink or option with a password."""
+    for node in statement.find_all(nodes.SourceClause, nodes.Option):
+        value = child(node, "url" if isinstance(node, nodes.SourceClause) else "value")
+        name = node.this.name if isinstance(node, nodes.Option) else ""
+        if isinstance(value, exp.Literal) and contains_secret(value.name, name):
+            what = f"option {name}" if name and name.lower() != "sink" else name or "source"
+            message = f"the {what} contains a password, which a statement would show"
+            yield Diagnostic(message, span_of(value), HINT)

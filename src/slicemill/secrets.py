@@ -1,0 +1,169 @@
+"""Passwords in addresses and options: refuse, mask, and take them from the environment.
+
+A statement is stored and shown, so it contains no password. It names an environment variable instead:
+
+    WITH (sink = 'postgres://ada:${SLICEMILL_SECRET_SHOP}@db/shop')
+
+The reference is stored; its value is looked up when the connection is opened. Only variables whose names
+begin with `SLICEMILL_SECRET_` can be referred to: other variables of the server's process stay private.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import unquote
+
+from slicemill.errors import SlicemillError
+
+PREFIX = "SLICEMILL_SECRET_"
+HINT = (
+    f"write a reference such as ${{{PREFIX}NAME}} in its place, and set that environment variable for the "
+    "process of slicemill"
+)
+
+_REFERENCE = re.compile(rf"\$\{{({PREFIX}\w+)\}}", re.ASCII)
+_SECRET_NAME = re.compile(
+    r"password|passwd|(?:^|[._-])pwd$|secret|token|credential|api_?key|access[._-]?key|account[._-]?key"
+    r"|shared[._-]?key|private[._-]?key",
+    re.IGNORECASE,
+)
+_PLACE_NAME = re.compile(
+    r"(?:url|uri|endpoint|location|path|file|provider|class|type|algorithm)$", re.IGNORECASE
+)
+# Without one of these a text contains no password.
+_POSSIBLE = re.compile(rf"@|{_SECRET_NAME.pattern}|\bpwd\b|%[0-9a-f]{{2}}", re.IGNORECASE)
+
+# What precedes the password of an address; `scott/tiger@host` is how Oracle's driver writes it.
+_USER = re.compile(r"://[^:@/]*:|jdbc:oracle:\w{1,9}:[^/@]{1,99}/", re.IGNORECASE)
+_PARAMETER = re.compile(r"([?&;,\s\"'(]|^)([\w.%-]+)(\s*=\s*)(\"[^\"]*\"|'[^']*'|[^&;,\s\"')]*)")
+_LITERAL = re.compile(r"'(?:[^']|'')*'|[‘’][^‘’]*’")
+_OPTIONS = re.compile(rf"\bOPTIONS\b[^('‘]{{0,200}}\((?:[^()'‘’]|{_LITERAL.pattern})*\)?", re.IGNORECASE)
+_OPTION = re.compile(rf"((?:[\w.\"`]+|{_LITERAL.pattern})\s*(?:=\s*)?)({_LITERAL.pattern})", re.DOTALL)
+_WORD = re.compile(r"\S+")
+
+Mask = Callable[[str], str]
+
+
+def names_secret(name: str) -> bool:
+    """Return True for the name of an option whose value is a password.
+
+    >>> names_secret("kafka.ssl.key.password"), names_secret("path")
+    (True, False)
+    """
+    return _SECRET_NAME.search(name) is not None and not _PLACE_NAME.search(name)
+
+
+def contains_secret(value: str, name: str = "") -> bool:
+    """Return True if the value of an option, or an address, contains a password.
+
+    >>> contains_secret("postgres://ada:pw@db/shop"), contains_secret("x", "password")
+    (True, True)
+    >>> contains_secret("postgres://ada:${SLICEMILL_SECRET_SHOP}@db/shop")
+    False
+    """
+    return _value_masked(value, name, lambda _: "") != value
+
+
+def redacted(text: str, mask: Mask = lambda _: "***") -> str:
+    """Return a statement, an address or a message with a mask in place of each password.
+
+    >>> redacted("CREATE QUERY q WITH (sink = 'postgres://ada:pw@db/shop') AS SELECT 1")
+    "CREATE QUERY q WITH (sink = 'postgres://ada:***@db/shop') AS SELECT 1"
+    >>> redacted("USING jdbc OPTIONS (url 'jdbc:x', password 'pw')")
+    "USING jdbc OPTIONS (url 'jdbc:x', password '***')"
+    """
+    if not _POSSIBLE.search(text):
+        return text
+    text = _OPTIONS.sub(lambda found: _options_masked(found[0], mask), text)
+    parts: list[str] = []
+    end = 0
+    for literal in _LITERAL.finditer(text):
+        parts += (_words_masked(text[end : literal.start()], mask), _literal_masked(literal[0], "", mask))
+        end = literal.end()
+    return "".join((*parts, _words_masked(text[end:], mask)))
+
+
+def masked(text: str) -> str:
+    """Return a text in which each password is overwritten; all other characters keep their places."""
+    return redacted(text, _stars)
+
+
+def resolved(text: str, convert: Callable[[str], str] = str, environ: Mapping[str, str] | None = None) -> str:
+    """Return a text with the values of the environment variables that it refers to.
+
+    >>> resolved("u:${SLICEMILL_SECRET_A}", environ={"SLICEMILL_SECRET_A": "pw"})
+    'u:pw'
+    """
+    known = os.environ if environ is None else environ
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in known:
+            raise SlicemillError(f"the environment variable {found[1]} is not set; set it for this process")
+        return convert(known[found[1]])
+
+    return _REFERENCE.sub(value, text)
+
+
+def _stars(secret: str) -> str:
+    return re.sub(r"\S", "*", secret)
+
+
+def _masked_unless_reference(secret: str, mask: Mask) -> str:
+    quote = secret[:1] if secret[:1] in ('"', "'") and secret[-1:] == secret[:1] and len(secret) > 1 else ""
+    inner = secret[len(quote) : len(secret) - len(quote)]
+    return secret if not inner or _REFERENCE.fullmatch(inner) else f"{quote}{mask(inner)}{quote}"
+
+
+def _value_masked(value: str, name: str, mask: Mask) -> str:
+    """Mask the value of an option, or of an address if it has no name."""
+    if "jaas" in name.lower():  # it is a list of parameters, one of which is the password
+        return _parameters_masked(value, mask)
+    if names_secret(name):
+        return _masked_unless_reference(value, mask)
+    return _parameters_masked(_user_masked(value, mask), mask)
+
+
+def _user_masked(text: str, mask: Mask) -> str:
+    """Mask the password of an address, up to the last @: it may contain any character by mistake."""
+    found = _USER.search(text)
+    if found is None:
+        return text
+    reference = _REFERENCE.match(text, found.end())
+    if reference is not None and text[reference.end() : reference.end() + 1] == "@":
+        return text[: reference.end()] + _user_masked(text[reference.end() :], mask)
+    end = text.rfind("@", found.end())
+    return text if end <= found.end() else text[: found.end()] + mask(text[found.end() : end]) + text[end:]
+
+
+def _parameters_masked(text: str, mask: Mask) -> str:
+    def of(found: re.Match[str]) -> str:
+        if not names_secret(unquote(found[2])):
+            return found[0]
+        return f"{found[1]}{found[2]}{found[3]}{_masked_unless_reference(found[4], mask)}"
+
+    return _PARAMETER.sub(of, text)
+
+
+def _options_masked(text: str, mask: Mask) -> str:
+    def of(found: re.Match[str]) -> str:
+        name = found[1].strip(" \t\r\n='‘’\"`").replace('"', "").replace("`", "")
+        return found[1] + _literal_masked(found[2], name, mask)
+
+    return _OPTION.sub(of, text)
+
+
+def _literal_masked(literal: str, name: str, mask: Mask) -> str:
+    value = _value_masked(literal[1:-1].replace("''", "'"), name, mask)
+    return literal[0] + (value.replace("'", "''") if literal[0] == "'" else value) + literal[-1]
+
+
+def _words_masked(text: str, mask: Mask) -> str:
+    """Mask addresses in text that is no literal: each ends at a blank."""
+
+    def of(found: re.Match[str]) -> str:
+        is_address = "://" in found[0] or _USER.search(found[0]) is not None
+        return _value_masked(found[0], "", mask) if is_address else found[0]
+
+    return _WORD.sub(of, text)
