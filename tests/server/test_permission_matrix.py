@@ -344,6 +344,7 @@ CREATE TABLE other_t (k int, v int);
 CREATE TABLE sales_t (k int, v int);
 CREATE VIEW sales_shared AS SELECT k, v FROM other_t;
 CREATE STREAM sales_s (k int, ts timestamp micros) ORDER BY ts;
+CREATE STREAM sales (k int, ts timestamp micros) ORDER BY ts;
 CREATE STREAM other_s (k int, ts timestamp micros) ORDER BY ts;
 CREATE QUERY other_q AS SELECT k FROM other_s;
 CREATE QUERY sales_q AS SELECT k FROM sales_s;
@@ -371,6 +372,10 @@ OTHERS_READ = [
     "CREATE VIEW sales_n AS SELECT k FROM sales_t s WHERE EXISTS (SELECT 1 FROM other_t o WHERE o.k = s.k)",
     "CREATE OR REPLACE QUERY sales_q AS SELECT sales_calls(k) AS v FROM sales_s",
     "CREATE QUERY sales_n AS SELECT k FROM other_s",
+    "CREATE QUERY sales_n AS SELECT k FROM sales",
+    "CREATE QUERY sales_n AS SELECT k FROM sales_late",
+    "CREATE QUERY sales_n AS SELECT raw FROM sales_errors",
+    "REPLAY sales_errors",
     "CREATE QUERY sales_n AS SELECT s.k FROM sales_s s, other_t o WHERE o.k = s.k",
     "CREATE QUERY sales_n AS SELECT k FROM sales_s UNION ALL SELECT k FROM other_s",
     "CREATE QUERY sales_n WITH (sink = 'table:other_t') AS SELECT k, k AS v FROM sales_s",
@@ -400,6 +405,7 @@ OTHERS_READ = [
 ]
 OWN_READ = [
     "CREATE QUERY sales_n AS SELECT sales_reads(k) AS v FROM sales_s",
+    "CREATE QUERY sales_n AS SELECT k FROM sales_s_late",
     "CREATE STREAM sales_n AS SELECT sales_reads(k) AS v FROM sales_s",
     "CREATE QUERY sales_n AS SELECT s.k, v.v FROM sales_s s, sales_shared v WHERE v.k = s.k",
     "CREATE VIEW sales_n AS SELECT sales_reads(k) AS v FROM sales_t",
@@ -415,6 +421,9 @@ LOOKS = [
     "SELECT * FROM other_q",
     "SELECT * FROM other_s",
     "SELECT * FROM other_s_late",
+    "SELECT * FROM sales_late",
+    "SELECT * FROM sales_errors",
+    "DESCRIBE sales_late",
     "SELECT (SELECT max(v) FROM other_t) AS m",
     "WITH o AS (SELECT * FROM other_t) SELECT * FROM o",
     "SELECT * FROM sales_t UNION ALL SELECT * FROM other_t",

@@ -99,13 +99,17 @@ def _kafka(url: SplitResult) -> list[tuple[str, str]]:
     return [("kafka.bootstrap.servers", url.netloc), ("subscribe", url.path.strip("/"))]
 
 
+def _rate(_: SplitResult) -> list[tuple[str, str]]:
+    return []
+
+
 _ADDRESSES = {
     "tcp": _tcp,
     "highway": _generated,
     "nexmark": _generated,
     "rfid": _generated,
     "kafka": _kafka,
-    "rate": lambda _: list[tuple[str, str]](),
+    "rate": _rate,
 }
 
 

@@ -170,10 +170,17 @@ class UserSession:
         if not self.principal.names:
             return
         for name in names_used((statement for statement, _ in bound.statements), bound.catalog):
-            self.principal.require_name(name)
+            self._require_relation(name, bound.catalog)
         for change, _ in bound.changes:
             for name in (change.table, *sorted(relations_changed(change, bound.catalog))):
-                self.principal.require_name(name)
+                self._require_relation(name, bound.catalog)
+
+    def _require_relation(self, name: str, catalog: Catalog) -> None:
+        """Raise Denied unless the principal may name a relation; late and bad rows belong to their stream."""
+        self.principal.require_name(name)
+        owner = catalog.owner_of(name)
+        if owner is not None:
+            self.principal.require_name(owner.name)
 
     def _require_names_in(self, text: str) -> None:
         """Before a mistake is told: its message may tell columns of what has a name of somebody else."""
@@ -200,7 +207,7 @@ class UserSession:
         if isinstance(command, ExplainReplace):
             return self._explain_replace(command)
         if isinstance(command, Describe):
-            self.principal.require_name(command.name)
+            self._require_relation(command.name, mill.catalog)
             return StatementAnswer("DESCRIBE", table=columns_of(mill, command.name))
         return StatementAnswer("EXPLAIN", table=pa.table({"plan": self.explain(command.name).splitlines()}))
 
@@ -243,8 +250,8 @@ class UserSession:
         return self.service.results(name, since, most_rows)
 
     def relation(self, name: str) -> AskedRelation:
-        """What a question of theirs reads under a name."""
-        self.principal.require_name(name)
+        """Return what a question reads under a name."""
+        self._require_relation(name, self.service.mill.catalog)
         return self.service.relation(name)
 
     def relations(self) -> Iterator[RelationShape]:
