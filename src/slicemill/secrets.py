@@ -37,6 +37,7 @@ _POSSIBLE = re.compile(rf"@|{_SECRET_NAME.pattern}|\bpwd\b|%[0-9a-f]{{2}}", re.I
 
 # What precedes the password of an address; `scott/tiger@host` is how Oracle's driver writes it.
 _USER = re.compile(r"://[^:@/]*:|jdbc:oracle:\w{1,9}:[^/@]{1,99}/", re.IGNORECASE)
+_ADDRESS = re.compile(r"://|\?|\A\s*[a-z][\w+.-]*:", re.IGNORECASE)
 _PARAMETER = re.compile(r"([?&;,\s\"'(]|^)([\w.%-]+)(\s*=\s*)(\"[^\"]*\"|'[^']*'|[^&;,\s\"')]*)")
 _LITERAL = re.compile(r"'(?:[^']|'')*'|[‘’][^‘’]*’")
 _OPTIONS = re.compile(rf"\bOPTIONS\b[^('‘]{{0,200}}\((?:[^()'‘’]|{_LITERAL.pattern})*\)?", re.IGNORECASE)
@@ -122,6 +123,8 @@ def _value_masked(value: str, name: str, mask: Mask) -> str:
         return _parameters_masked(value, mask)
     if names_secret(name):
         return _masked_unless_reference(value, mask)
+    if not _ADDRESS.search(value):
+        return value
     return _parameters_masked(_user_masked(value, mask), mask)
 
 

@@ -203,9 +203,12 @@ def _overlap(place: Path, home: Path) -> bool:
 
 
 def _fixed(path: Path) -> Path:
-    """Return the folder above the first wildcard of a pattern; of another path, the path itself."""
+    """Return the folder above the first wildcard of a pattern; of another path, the path itself.
+
+    Spark takes a name with a wildcard as a pattern even if a file has that name.
+    """
     first = next((number for number, part in enumerate(path.parts) if GLOB.search(part)), None)
-    return path if first is None or path.exists() else Path(*path.parts[:first])
+    return path if first is None else Path(*path.parts[:first])
 
 
 def _places_behind(path: Path) -> Iterator[Path]:
@@ -232,10 +235,8 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
     if isinstance(statement, AggregateDefinition):
         yield from (one.into for one in statement.written if one.into is not None)
     if isinstance(statement, FunctionDefinition) and isinstance(statement.returns, Schema):
-        words = set(re.findall(r"\w+", (statement.body or "").lower()))
-        yield from (
-            one.name for name, one in catalog.relations.items() if set(re.findall(r"\w+", name)) <= words
-        )
+        words = _words(statement.body or "")
+        yield from (one.name for one in catalog.relations.values() if _words(one.name) <= words)
     if isinstance(statement, (DerivedStream, View, QueryDefinition)):
         yield from relations_of(statement.query)
     written = statement.after if isinstance(statement, AlteredQuery) else statement

@@ -15,9 +15,12 @@ from slicemill.secrets import HINT, contains_secret
 def passwords_in(statement: exp.Expression) -> Iterator[Diagnostic]:
     """Yield a mistake for each source, sink or option with a password."""
     for node in statement.find_all(nodes.SourceClause, nodes.Option):
-        value = child(node, "url" if isinstance(node, nodes.SourceClause) else "value")
-        name = node.this.name if isinstance(node, nodes.Option) else ""
+        name, value = "source", child(node, "url")
+        if isinstance(node, nodes.Option):
+            name, value = node.this.name, child(node, "value")
+            if name.lower() != "sink" and node.find_ancestor(nodes.SourceClause) is None:
+                continue  # it says how a query runs
         if isinstance(value, exp.Literal) and contains_secret(value.name, name):
-            what = f"option {name}" if name and name.lower() != "sink" else name or "source"
+            what = name if name.lower() in ("sink", "source") else f"option {name}"
             message = f"the {what} contains a password, which a statement would show"
             yield Diagnostic(message, span_of(value), HINT)
