@@ -49,7 +49,9 @@ def test_a_path_is_the_same_in_a_source_and_in_options(text: str, file: str | No
         assert found.file == (None if file is None else Path(file))
 
 
-@pytest.mark.parametrize("text", ["file://elsewhere/a.csv", "a\tb.csv", "file:a%00b.csv", "tcp://[::1"])
+@pytest.mark.parametrize(
+    "text", ["file://elsewhere/a.csv", "a\tb.csv", "file:a%00b.csv", "a\ud800.csv", "tcp://[::1"]
+)
 def test_a_place_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(SlicemillError):
         origin_of(SourceSpec(url=text), "s")
@@ -86,6 +88,7 @@ def test_relative_paths_start_at_the_script(readings: Path) -> None:
         (SourceSpec(url="x.orc"), "cannot read x.orc without Spark"),
         (SourceSpec(), "this stream has no SOURCE"),
         (SourceSpec(format="csv"), r"USING csv needs OPTIONS \(path"),
+        (SourceSpec(format=""), "the format of this stream is empty"),
         (SourceSpec(format="csv", options=(("path", "s3://b/x.csv"),)), "it is not on this machine"),
     ],
 )

@@ -55,8 +55,10 @@ def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigi
     found = place_of(spec, name, folder)
     if found.format != GUESSED:
         return found
-    assert found.file is not None or found.option("path") is not None, "only files may leave their format out"
-    return replace(found, format=_format_of(found.file or Path(found.option("path") or "")))
+    path = found.option("path")
+    if path is None:
+        raise SlicemillError(f"the format of {name} is empty; write USING csv OPTIONS (path '…'), or another")
+    return replace(found, format=_format_of(found.file or Path(path)))
 
 
 def place_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:

@@ -16,7 +16,8 @@ from urllib.parse import unquote
 from slicemill.errors import SlicemillError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Control characters, and halves of characters that no file name can have.
+_IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
 # In a pattern, braces and commas separate as well, and a backslash only quotes the next character.
 _PARTS = re.compile(r"[/{},]")
 
@@ -43,8 +44,8 @@ def local_path(text: str, folder: Path) -> Path | None:
 
 def path_below(folder: Path, path: str) -> Path:
     """Return a path that begins at a folder, unless it is absolute."""
-    if _CONTROL.search(path):
-        raise SlicemillError(f"the path {path!r} has control characters; no file or folder can be named so")
+    if _IMPOSSIBLE.search(path):
+        raise SlicemillError(f"the path {path!r} has characters that no name of a file or folder can have")
     return folder / path
 
 
