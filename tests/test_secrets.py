@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.secrets import contains_secret, masked, redacted, resolved
+from slicemill.secrets import contains_secret, masked, redacted, redacted_address, resolved
 
 SECRET = "s3cret"
 # Addresses with a password, as users write them, rightly or wrongly.
@@ -58,6 +58,7 @@ HARMLESS = [
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_passwords_of_addresses_are_masked(address: str) -> None:
     assert contains_secret(address)
+    assert SECRET not in redacted_address(address)
     statement = f"CREATE QUERY q WITH (sink = '{address}') AS SELECT 'it''s' FROM s"
     for text in (statement, f"CREATE STREAM s (a int) SOURCE ‘{address}’", f"N'{address}' failed"):
         assert SECRET not in redacted(text)

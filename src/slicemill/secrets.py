@@ -86,6 +86,15 @@ def redacted(text: str, mask: Mask = lambda _: "***") -> str:
     return "".join((*parts, _words_masked(text[end:], mask)))
 
 
+def redacted_address(text: str) -> str:
+    """Return an address with `***` in place of its password, which may contain blanks.
+
+    >>> redacted_address("postgres://ada:p w@db/shop")
+    'postgres://ada:***@db/shop'
+    """
+    return _value_masked(text, "", lambda _: "***")
+
+
 def masked(text: str) -> str:
     """Return a text in which each password is overwritten; all other characters keep their places."""
     return redacted(text, _stars)

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from slicemill.connectors.places import local_path, scheme_of
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import SourceSpec
-from slicemill.secrets import redacted
+from slicemill.secrets import redacted_address
 
 LINES_IN_FILES = ("csv", "json", "jsonl", "ndjson")
 TYPED_FILES = ("parquet", "orc", "avro")
@@ -85,7 +85,7 @@ def _split(text: str) -> SplitResult:
         url = urlsplit(text)
         _ = url.hostname
     except ValueError as problem:
-        raise SlicemillError(f"'{redacted(text)}' is no address: {problem}") from None
+        raise SlicemillError(f"'{redacted_address(text)}' is no address: {problem}") from None
     return url
 
 

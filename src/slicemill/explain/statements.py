@@ -25,7 +25,7 @@ from slicemill.esl.types.model import ModelDefinition, ModelTemplate
 from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.replay import Replay
 from slicemill.esl.types.schema import Schema
-from slicemill.secrets import redacted
+from slicemill.secrets import redacted_address
 from slicemill.time import BEGINNING, format_us
 
 
@@ -151,5 +151,5 @@ def _options(query: QueryDefinition) -> str:
     options = query.options
     parts = [f"weight {options.weight:g}"] if options.weight != 1 else []
     shown = ("slo", "lag", "memory", "shedding", "sink")
-    parts += [redacted(f"{name} {value}") for name in shown if (value := getattr(options, name))]
+    parts += [f"{name} {redacted_address(str(value))}" for name in shown if (value := getattr(options, name))]
     return f"; {', '.join(parts)}" if parts else ""

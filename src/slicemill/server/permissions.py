@@ -44,7 +44,7 @@ from slicemill.esl.types.function import FunctionDefinition
 from slicemill.esl.types.schema import Schema
 from slicemill.esl.types.table_change import TableChange, relations_asked
 from slicemill.plan.reads import relations_named
-from slicemill.secrets import redacted
+from slicemill.secrets import redacted_address
 from slicemill.server.access import Denied
 
 _FILES = (GUESSED, *LINES_IN_FILES, *TYPED_FILES)
@@ -181,7 +181,7 @@ class Allowed:
 
     def _check_path(self, path: Path, given: str, name: str, home: Path | None) -> None:
         """Check a file, folder or pattern: below an allowed folder, outside of the home, links followed."""
-        shown = redacted(given)
+        shown = redacted_address(given)
         if climbs(path):
             raise Denied(f"{name} names {shown}; write the path without ..")
         if not all(self._holds(place) for place in _places_behind(path)):

@@ -25,7 +25,7 @@ from slicemill.columns.changes import table_of_now
 from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.sink import SinkError
 from slicemill.esl.types.schema import TIMESTAMP, Column, Kind, Schema, Type
-from slicemill.secrets import redacted, resolved
+from slicemill.secrets import redacted_address, resolved
 from slicemill.storage.arrow_schema import TS
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) ->
         psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError as problem:
         # Its message may quote a part of a password.
-        why = f" ({str(problem).strip()})" if address == redacted(address) else ""
+        why = f" ({str(problem).strip()})" if address == redacted_address(address) else ""
         raise SinkError(
             f"the sink of {query} is no Postgres address{why}; "
             "write postgres://user@host:port/database?table=t"

@@ -18,7 +18,7 @@ from slicemill.connectors.sinks.sink import Sink, SinkError
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.types.catalog import TABLE_SINK
 from slicemill.esl.types.schema import Schema
-from slicemill.secrets import redacted
+from slicemill.secrets import redacted_address
 from slicemill.storage.files import SHARED, FileSystem
 
 FILE_SINKS = ("json", "jsonl", "parquet", "arrow")
@@ -100,7 +100,7 @@ def _folder_of(url: str, query: str, folder: Path) -> Path:
     host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
     if not path or host or "?" in rest or "#" in rest:
         raise SinkError(
-            f"query {query}: '{redacted(url)}' should be {scheme.lower()}: and a folder, "
+            f"query {query}: '{redacted_address(url)}' should be {scheme.lower()}: and a folder, "
             f"as in {scheme.lower()}:out/{query}; write ? and # in its name as %3F and %23"
         )
     return path_below(folder, unquote(slash + path))
@@ -168,7 +168,7 @@ def _rows(request: _Request) -> int | None:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     text = options.pop("rows", None)
     if options or parts.netloc or parts.path or (text is not None and not (text.isdecimal() and int(text))):
-        url, scheme = redacted(request.url), parts.scheme
+        url, scheme = redacted_address(request.url), parts.scheme
         raise SinkError(f"query {request.query}: '{url}' should be {scheme}: or {scheme}:?rows=100")
     return None if text is None else int(text)
 
@@ -177,7 +177,7 @@ def _folder(suffix: str, encode: Encode) -> Callable[[_Request], Sink]:
     def opened(request: _Request) -> Sink:
         assert request.target.path is not None, "sinks of files have one"
         if request.schema.changelog and not request.as_log:
-            url = redacted(request.url)
+            url = redacted_address(request.url)
             raise SinkError(
                 f"query {request.query} changes, and a file takes no row back; write its changes with _op "
                 f"('{url}?changelog=true'), tell it once (EMIT FINAL), or use a Postgres table"

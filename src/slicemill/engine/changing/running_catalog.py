@@ -44,7 +44,7 @@ from slicemill.plan.needs import needed_together
 from slicemill.plan.partitions import needed_by_log
 from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.reads import views_to_answer
-from slicemill.secrets import redacted
+from slicemill.secrets import redacted_address
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
@@ -331,7 +331,7 @@ class RunningCatalog:
                 continue
             place = known.options.sink
             if query.name in self.sinks and place and lasts_in_one_place(place, query.options.sink):
-                other = redacted(another_place(place, query.name))
+                other = redacted_address(another_place(place, query.name))
                 raise SlicemillError(
                     f"the sink of {query.name} has what it came to so far, and its columns or key would be "
                     f"others; give it another place, as in WITH (sink = '{other}')"

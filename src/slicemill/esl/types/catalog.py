@@ -20,7 +20,7 @@ from slicemill.esl.types.relation import RelationQuery
 from slicemill.esl.types.replay import Replay
 from slicemill.esl.types.schema import VARCHAR, Column, Schema, TimestampUnits
 from slicemill.esl.types.service_level import ServiceLevel
-from slicemill.secrets import redacted
+from slicemill.secrets import redacted_address
 
 CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it, as an aggregate
 LATE = "_late"
@@ -49,7 +49,7 @@ class SourceSpec:
     options: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        return redacted(self.url or "") or self.format or "(fed by a program)"
+        return redacted_address(self.url or "") or self.format or "(fed by a program)"
 
 
 @dataclass(frozen=True, slots=True)
