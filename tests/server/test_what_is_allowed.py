@@ -10,10 +10,17 @@ from pathlib import Path
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from server.conftest import bid
 from slicemill.cli import app
+from slicemill.connectors.files.listing import listing_of
+from slicemill.connectors.origin import origin_of
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.catalog import SourceSpec, Table
+from slicemill.esl.types.schema import VARCHAR, Column, Schema
 from slicemill.server.access import Access, Denied, Principal, UserRole
 from slicemill.server.audit import AuditLog
 from slicemill.server.http.protection import LARGEST_BODY, RateLimit
@@ -153,3 +160,56 @@ def test_tokens_are_kept_from_the_command_line(tmp_path: Path) -> None:
     assert "sales_*" in told("ls")
     told("drop", "ann")
     assert Access(tmp_path).entries() == []
+
+
+PIECES = [
+    "#",
+    "?",
+    "..",
+    ".",
+    "/",
+    "%2e",
+    "%2F",
+    "%23",
+    "{",
+    "}",
+    ",",
+    "*",
+    "\\",
+    "[o]",
+    "in.csv",
+    "link.csv",
+]
+PIECES += ["out", "sub", "file:", "FILE://", "//", "secret.csv", "format=csv", "path="]
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder `data` beside a file, with links to it in some of its folders."""
+    top = tmp_path_factory.mktemp("linked")
+    (top / "secret.csv").write_text("secret\n")
+    for name in ("#", "?", "sub", "out", "{sub", "sub,", "*"):
+        (top / "data" / name).mkdir(parents=True)
+        (top / "data" / name / "in.csv").write_text("x\n")
+    (top / "data" / "in.csv").write_text("x\n")
+    (top / "data" / "out" / "link.csv").symlink_to(top / "secret.csv")
+    (top / "data" / "sub" / "out").symlink_to("../out")
+    return top
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.booleans())
+def test_no_spelling_of_an_allowed_source_reads_a_file_outside(linked: Path, end: str, written: bool) -> None:
+    data = linked / "data"
+    prefix = end.startswith(("file:", "FILE:")) and end.partition(":")[0] + ":"
+    text = f"{prefix or ''}{data}/{end.removeprefix(prefix or '')}"
+    spec = SourceSpec(url=text) if written else SourceSpec(format="csv", options=(("path", text),))
+    table = Table("t", Schema((Column("a", VARCHAR),)), spec)
+    try:
+        Allowed((data,)).check([table], linked)
+        found = origin_of(spec, "t", linked)
+    except SlicemillError:
+        return
+    assert found.file is not None
+    listing = listing_of(found.file.absolute())
+    for file in listing.new(frozenset()):
+        assert (listing.root / file.name).resolve().is_relative_to(data), text
