@@ -16,6 +16,7 @@ import pytest
 
 from server.conftest import bid
 from slicemill.esl.types.catalog import DerivedStream, QueryDefinition, Stream, Table, View
+from slicemill.esl.types.classifier import Classifier
 from slicemill.server.access import Access
 from slicemill.server.network import Listening, serving
 from slicemill.server.permissions import Allowed
@@ -114,6 +115,7 @@ OPTIONS = [
     # Code.
     "CREATE FUNCTION f(x int) RETURNS int LANGUAGE PYTHON AS 'os:getpid'",
     "CREATE OR REPLACE FUNCTION f(x int) RETURNS int LANGUAGE PYTHON AS 'os:getpid'",
+    "CREATE AGGREGATE f(x int) : int LANGUAGE PYTHON AS 'collections:Counter'",
 ]
 ALLOWED = [
     "CREATE STREAM s (a varchar) SOURCE '{data}/in.csv'",
@@ -180,6 +182,7 @@ class Way:
 
     def refuses(self, statement: str) -> str:
         """Run a statement over both protocols; return the message, which is that it is not allowed."""
+        UserSession(self.service).check(statement)  # there is no mistake in it
         before = self.seen()
         answer = self.run(statement)
         assert answer.status_code == 403, (statement, answer.text)
@@ -190,7 +193,14 @@ class Way:
         return message
 
 
-_KINDS = {Stream: "STREAM", DerivedStream: "STREAM", Table: "TABLE", View: "VIEW", QueryDefinition: "QUERY"}
+_KINDS = {
+    Classifier: "CLASSIFIER",
+    Stream: "STREAM",
+    DerivedStream: "STREAM",
+    Table: "TABLE",
+    View: "VIEW",
+    QueryDefinition: "QUERY",
+}
 TOKENS = {
     "operator": ("operator", ()),
     "sales operator": ("operator", ("sales_*",)),
@@ -342,11 +352,17 @@ def test_options_of_postgres_name_no_files(files: Way) -> None:
 OTHERS = """
 CREATE TABLE other_t (k int, v int);
 CREATE TABLE sales_t (k int, v int);
+CREATE TABLE sales_read (k int);
+CREATE VIEW other_v AS SELECT k FROM sales_read;
 CREATE VIEW sales_shared AS SELECT k, v FROM other_t;
 CREATE STREAM sales_s (k int, ts timestamp micros) ORDER BY ts;
 CREATE STREAM sales (k int, ts timestamp micros) ORDER BY ts;
 CREATE STREAM other_s (k int, ts timestamp micros) ORDER BY ts;
+CREATE TABLE other_cases (k int, v double, c boolean);
+CREATE TABLE sales_cases (k int, v double, c boolean);
+CREATE STREAM sales_m (k int, v double, ts timestamp micros) ORDER BY ts;
 CREATE QUERY other_q AS SELECT k FROM other_s;
+CREATE QUERY other_sum AS SELECT k, count(*) AS n FROM other_s GROUP BY k;
 CREATE QUERY sales_q AS SELECT k FROM sales_s;
 CREATE AGGREGATE reads_other (x int) : int {
     INITIALIZE: ITERATE: { INSERT INTO RETURN SELECT o.v FROM other_t AS o WHERE o.k = x; } };
@@ -359,6 +375,8 @@ CREATE AGGREGATE sales_reads (x int) : int {
     INITIALIZE: ITERATE: { INSERT INTO RETURN SELECT s.v FROM sales_t AS s WHERE s.k = x; } };
 CREATE AGGREGATE writes_other (x int) : int {
     INITIALIZE: ITERATE: { INSERT INTO other_t VALUES (x, x); INSERT INTO RETURN VALUES (x); } };
+INSERT INTO other_cases VALUES (1, 1.0, true), (1, 2.0, false);
+INSERT INTO sales_cases VALUES (1, 1.0, true), (1, 2.0, false);
 INSERT INTO other_t VALUES (1, 42); INSERT INTO sales_t VALUES (1, 7);
 """
 OTHERS_READ = [
@@ -385,13 +403,16 @@ OTHERS_READ = [
     "CREATE AGGREGATE sales_n (x int) : int { INITIALIZE: ITERATE: { "
     "INSERT INTO RETURN SELECT reads_other(s.k) FROM sales_t AS s; } }",
     "CREATE FUNCTION sales_n (x int) RETURNS TABLE (v int) AS SELECT v FROM other_t WHERE k = x",
-    "CREATE TABLE sales_n AS MATERIALIZED other_q",
+    "CREATE CLASSIFIER sales_n ON sales_m(v) PARTITION BY k LEARN c FROM other_cases EVERY 1 MINUTE "
+    "WITH (capacity = 1)",
+    "CREATE TABLE sales_n AS MATERIALIZED other_sum",
     "CREATE ALERT sales_n ON other_q WEBHOOK 'http://localhost:1/x'",
     "CREATE QUERY other_n AS SELECT k FROM sales_s",
     "CREATE OR REPLACE QUERY other_q AS SELECT k FROM sales_s",
     "ALTER QUERY other_q SET (weight = 2)",
     "DROP QUERY other_q",
-    "DROP TABLE other_t",
+    "DROP TABLE other_cases",
+    "DROP TABLE sales_read CASCADE",
     "PAUSE QUERY other_q",
     "INSERT INTO sales_t SELECT k, v FROM other_t",
     "INSERT INTO sales_t SELECT reads_other(k), 1 FROM sales_t",
@@ -400,8 +421,8 @@ OTHERS_READ = [
     "UPDATE sales_t SET v = (SELECT reads_other(k) FROM sales_t)",
     "DELETE FROM sales_t WHERE EXISTS (SELECT 1 FROM other_t WHERE v = 42)",
     "TRUNCATE TABLE other_t",
-    "SET policy FOR other_q = 'edf'",
-    "SET policy = 'edf'",
+    "SET policy = 'hnr' FOR other_q",
+    "SET policy = 'hnr'",
 ]
 OWN_READ = [
     "CREATE QUERY sales_n AS SELECT sales_reads(k) AS v FROM sales_s",
@@ -412,6 +433,8 @@ OWN_READ = [
     "CREATE AGGREGATE sales_n (x int) : int { INITIALIZE: ITERATE: { "
     "INSERT INTO RETURN SELECT v FROM sales_shared; } }",
     "CREATE QUERY sales_n WITH (sink = 'table:sales_t') AS SELECT k, k AS v FROM sales_s",
+    "CREATE CLASSIFIER sales_n ON sales_m(v) PARTITION BY k LEARN c FROM sales_cases EVERY 1 MINUTE "
+    "WITH (capacity = 1)",
     "ALTER QUERY sales_q SET (weight = 2)",
     "INSERT INTO sales_t SELECT k + 1, v FROM sales_shared",
     "UPDATE sales_t SET v = 3",
