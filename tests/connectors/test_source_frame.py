@@ -300,3 +300,16 @@ def test_columns_of_bad_rows_cannot_be_declared(spark: SparkSession, tmp_path: P
     schema = Schema((Column("_Raw", t.VARCHAR),))
     with pytest.raises(SlicemillError, match="cannot have a column _raw"):
         streaming_frame(spark, stream_of(using("csv", path=tmp_path), schema, None))
+
+
+def test_options_for_spark_may_refer_to_the_environment(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a#b").write_text("lamp|vase")
+    schema = Schema((Column("value", t.VARCHAR),))
+    source = using("text", path=f"file:{tmp_path}/a%23b", lineSep="${SLICEMILL_SECRET_SEPARATOR}")
+    with pytest.raises(SlicemillError, match="SLICEMILL_SECRET_SEPARATOR is not set"):
+        table_frame(spark, Table("words", schema, source))
+    monkeypatch.setenv("SLICEMILL_SECRET_SEPARATOR", "|")
+    rows = table_frame(spark, Table("words", schema, source)).collect()
+    assert [row.value for row in rows] == ["lamp", "vase"]
