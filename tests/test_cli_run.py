@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The masters with which a session was begun."""
     masters: list[str | None] = []
 
-    def begin(master: str | None) -> Future[Any]:
+    def begin(master: str | None, _settings: Mapping[str, str]) -> Future[Any]:
         masters.append(master)
         return Future()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def run(home: Path, *options: str) -> Exception | None:
 
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(master: str | None) -> None:
+    def start(master: str | None, settings: Mapping[str, str]) -> None:
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(session, "begin_session", start)
@@ -110,7 +111,8 @@ def test_ad_hoc_queries_are_answered_at_the_end_of_a_run(
 def test_options_of_run_reach_the_mill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
 
-    def begin(master: str | None) -> str:
+    def begin(master: str | None, settings: Mapping[str, str]) -> str:
+        given["settings"] = settings
         return f"a session at {master}"
 
     def make(spark: str, home: Path, **options: Any) -> None:
@@ -129,11 +131,16 @@ def test_options_of_run_reach_the_mill(tmp_path: Path, monkeypatch: pytest.Monke
         "3",
         "--master",
         "yarn",
+        "--packages",
+        "org.example:source:1.0",
+        "--conf",
+        "spark.cores.max=4",
     )
     progress = given.pop("progress")
     assert callable(progress)
     assert given == {
         "spark": "a session at yarn",
+        "settings": {"spark.jars.packages": "org.example:source:1.0", "spark.cores.max": "4"},
         "home": tmp_path / "home",
         "execution": "jobs",
         "durability": "machine",
