@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slicemill.columns import numbered
 from slicemill.columns.numbered import GrowingRows, RowsByNumber, grown, touched
-from slicemill.operators.group_changes.running import RunningCount
+from slicemill.operators.over.running import RunningCount
 from slicemill.storage.state_size import state_bytes
 from support.stored import stored
 

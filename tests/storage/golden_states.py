@@ -42,12 +42,13 @@ from slicemill.esl.types.query import FrameUnit, Window
 from slicemill.esl.types.relation import RelationInput, RelationQuery
 from slicemill.operators.coalesce.rows_accuracy import AccuracyPartition, Newest
 from slicemill.operators.drop.step import DropState
-from slicemill.operators.group_changes.running import RunningDistinct, RunningSum
 from slicemill.operators.join.spec import AgeLimit, JoinMember
 from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import QueryBits
 from slicemill.operators.over.calls import WindowState
 from slicemill.operators.over.events import Events
+from slicemill.operators.over.running import RunningDistinct, RunningSum
+from slicemill.operators.over.running_moments import RunningMoments
 from slicemill.operators.panes.state import MemberState, PaneState
 from slicemill.operators.row_step import RowState
 from slicemill.plan.build import build_graph
@@ -122,6 +123,9 @@ def main() -> None:
     for unit, states in _states_of("changelogs/groups").items():
         _keep(f"running-figures-{unit}", states)
     _keep("running-figures", {"sum": RunningSum(*np.arange(6).reshape(3, 2)), "distinct": _met()})
+    # Sums of doubles and decimals have been kept by rows before.
+    moments = RunningMoments(np.array([2]), np.arange(4, dtype=np.uint32), odd={"nan": np.array([1])})
+    _keep("running-moments", {"avg": moments})
     # Groups over a changelog have been kept by rows before.
     _keep("retracting-groups", _states_of("changelogs/retractions")[2])
     # What was told, and first rows, have been one table before.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -36,7 +36,7 @@ from slicemill.aggregate.exact import limbs
 from slicemill.aggregate.exact.totals import with_nonfinite
 from slicemill.aggregate.inwindow import Args
 from slicemill.aggregate.statistic import Number
-from slicemill.esl.types.schema import Kind, Type
+from slicemill.esl.types.schema import MAX_DECIMAL_PRECISION, Kind, Type
 from slicemill.scalar.values import EXACT
 from slicemill.scalar.vectors import arrow_type, numbers, validity
 from slicemill.storage.codec import register
@@ -185,6 +185,11 @@ def _root(variance: float | None) -> float | None:
 # -- over columns ------------------------------------------------------------------------------------------
 
 
+ODD = ("nan", "inf", "-inf")  # numbers that no sum holds
+MANY = 2**32  # limbs are divided by less than this
+_MOST_DIGITS = 9  # of a power of ten with 32 bits
+_LARGE_WORD = 10**38 >> 96
+
 STATISTICS: dict[str, Callable[[Moments], object]] = {
     "sum": total,
     "avg": average,
@@ -220,37 +225,70 @@ class ColumnMoments:
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         if (small := self._of_small_integers(rows, windows)) is not None:
             return small
-        prepared = self._prepared(rows)
+        prepared = self.prepared(rows)
         counts = sums_over(prepared.counts, windows)
         most = int(counts.max(initial=1))
-        size = limbs.limbs_for(prepared.bits, most)
-        whole = self.argument.kind is not Kind.DOUBLE
-        if self._is_beyond_limbs(size, most):
+        if most >= MANY or not self.in_limbs:
             return self._by_rows(prepared, windows, counts)
-        numbers_ = self._limbs(prepared, size)
-        sums = limbs.prefix_sums(numbers_)
-        if self.name == "sum" and whole:
+        numbers_ = self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most))
+        squares = limbs.prefix_sums(self.squares_of(prepared, numbers_)) if self.degree == 2 else None
+        odd = {name: sums_over(copies, windows) > 0 for name, copies in prepared.odd.items()}
+        return self.figures(limbs.prefix_sums(numbers_), squares, windows, counts, prepared.exponent, odd)
+
+    def figures(
+        self,
+        sums: limbs.Limbs,
+        squares: limbs.Limbs | None,
+        windows: Windows,
+        counts: Places,
+        exponent: int,
+        odd: Mapping[str, Mask],
+    ) -> pa.Array:
+        """Return the value of each window, given prefix sums in units of 2**exponent.
+
+        `odd` says which windows have a NaN or an infinity. Counts are less than 2**32.
+        """
+        if self.name == "sum" and self.argument.kind is not Kind.DOUBLE:
             return self._whole_sums(sums, windows, counts)
+        if self.name == "avg" and self.argument.kind is Kind.DECIMAL:
+            factor = 10 ** ((self.column.scale or 0) - self._scale)
+            means = limbs.decimal_means(sums, windows.starts, windows.ends, counts, factor)
+            return _decimals(means, counts > 0, self.column)
         if self.name in ("sum", "avg"):
             divisors = np.maximum(counts, 1) if self.name == "avg" else np.ones(len(windows), np.int64)
-            out = limbs.quotients(sums, windows.starts, windows.ends, divisors, prepared.exponent)
+            out = limbs.quotients(sums, windows.starts, windows.ends, divisors, exponent)
             valid = counts > 0
         else:
+            assert squares is not None, "variances have sums of squares"
             bias = 0 if self.name.endswith("_pop") else 1
-            squares = limbs.prefix_sums(self._squares(prepared, numbers_))
+            # 10 ** (2 * scale), without its power of two.
+            divisor, exponent = 5 ** (2 * self._scale), exponent - self._scale
             out = limbs.variances(
-                sums, squares, windows.starts, windows.ends, counts, bias, prepared.exponent
+                sums, squares, windows.starts, windows.ends, counts, bias, divisor, exponent
             )
             valid = counts > bias
             if self.name.startswith("stddev"):
                 out = np.sqrt(out)
-        return doubles(self._with_nonfinite(out, prepared, windows), valid)
+        return doubles(self._with_nonfinite(out, odd), valid)
+
+    @property
+    def in_limbs(self) -> bool:
+        """Return True if figures of decimals are computed without Python's numbers."""
+        if self.argument.kind is not Kind.DECIMAL or self.name == "sum":
+            return True
+        if self.name != "avg":
+            return 5 ** (2 * self._scale) < MANY
+        more = (self.column.scale or 0) - self._scale
+        whole, wanted = (
+            (type_.precision or 0) - (type_.scale or 0) for type_ in (self.column, self.argument)
+        )
+        return whole >= wanted and 0 <= more <= _MOST_DIGITS
 
     def _of_small_integers(self, rows: Rows, windows: Windows) -> pa.Array | None:
         """Sums and means of integers whose sums are doubles without a loss, whatever the window."""
         if (
             self.argument.kind not in (Kind.INT, Kind.BIGINT)
-            or self._degree == 2
+            or self.degree == 2
             or rows.summaries is not None
         ):
             return None
@@ -269,7 +307,7 @@ class ColumnMoments:
         return doubles(sums / np.maximum(counts, 1), counts > 0)
 
     def history(self, rows: Rows, partitions: Windows) -> History:
-        prepared = self._prepared(rows)
+        prepared = self.prepared(rows)
         counts = sums_over(prepared.counts, partitions)
         full = np.flatnonzero(counts)
         if not len(full):
@@ -278,16 +316,8 @@ class ColumnMoments:
         return History(some.starts, summaries=_objects(self._moments(prepared, some, counts[full])))
 
     @property
-    def _degree(self) -> int:
+    def degree(self) -> int:
         return 1 if self.name in ("sum", "avg") else 2
-
-    @property
-    def _is_exact_only(self) -> bool:
-        return self.argument.kind is Kind.DECIMAL and self.name != "sum"
-
-    def _is_beyond_limbs(self, size: int, most: int) -> bool:
-        whole = self.argument.kind is not Kind.DOUBLE
-        return (whole and size > limbs.WHOLE) or most >= 2**32 or self._is_exact_only
 
     @property
     def _scale(self) -> int:
@@ -295,7 +325,7 @@ class ColumnMoments:
 
     # -- numbers as multiples of a unit ----------------------------------------------------------------
 
-    def _prepared(self, rows: Rows) -> Prepared:
+    def prepared(self, rows: Rows) -> Prepared:
         array = rows.arguments[0]
         finite = known(array)
         counts = finite.astype(np.int64)
@@ -306,8 +336,8 @@ class ColumnMoments:
             finite[place], counts[place] = False, summary.count
         if self.argument.kind is Kind.DOUBLE:
             values = np.ascontiguousarray(numbers(array))
-            named = (("nan", np.isnan(values)), ("inf", values == np.inf), ("-inf", values == -np.inf))
-            for name, mask in named:
+            masks = (np.isnan(values), values == np.inf, values == -np.inf)
+            for name, mask in zip(ODD, masks, strict=True):
                 copies = (mask & finite).astype(np.int64)
                 for place, summary in summaries:
                     copies[place] = summary.nonfinite[name]
@@ -331,13 +361,15 @@ class ColumnMoments:
             return value
         return Fraction(value) * Fraction(10) ** (self._scale * degree) / Fraction(2) ** (exponent * degree)
 
-    def _limbs(self, prepared: Prepared, size: int) -> limbs.Limbs:
+    def limbs_of(self, prepared: Prepared, size: int) -> limbs.Limbs:
+        """Return the numbers in their unit, each with `size` limbs or more."""
         array = prepared.rows.arguments[0]
         if self.argument.kind is Kind.DOUBLE:
             values = np.ascontiguousarray(numbers(array))
             found = limbs.limbs_of_doubles(values, prepared.finite, prepared.exponent, size)
         elif self.argument.kind is Kind.DECIMAL:
             found = _stored_limbs(array) * prepared.finite[:, None].astype(np.uint32)
+            found = limbs.widened(found, max(size, limbs.WHOLE))
         else:
             found = limbs.limbs_of_integers(whole_numbers(array), prepared.finite)
         for place, summary in _summaries(prepared.rows):
@@ -345,7 +377,7 @@ class ColumnMoments:
             found[place] = limbs.limbs_of_int(units, found.shape[1])
         return found
 
-    def _squares(self, prepared: Prepared, numbers_: limbs.Limbs) -> limbs.Limbs:
+    def squares_of(self, prepared: Prepared, numbers_: limbs.Limbs) -> limbs.Limbs:
         found = limbs.squares(numbers_)
         for place, summary in _summaries(prepared.rows):
             units = int(self._units(summary.sums[1], 2, prepared.exponent))
@@ -356,12 +388,13 @@ class ColumnMoments:
         found = limbs.differences(sums, windows.starts, windows.ends)
         valid = counts > 0
         if self.argument.kind is Kind.DECIMAL:
-            # They fit: a column of sums is wide enough, but for the widest, which the row form checks.
-            if self.column.precision == 38:
-                self._check(limbs.ints_of(found[valid]))
-            buffer = pa.py_buffer(np.ascontiguousarray(found))
-            nulls = pa.py_buffer(np.packbits(valid, bitorder="little"))
-            return pa.Array.from_buffers(arrow_type(self.column), len(windows), [nulls, buffer])
+            # A column of sums is wide enough, unless it has all digits: the row form checks large sums.
+            if self.column.precision == MAX_DECIMAL_PRECISION:
+                upper = found[:, limbs.WHOLE - 1].view(np.int32).astype(np.int64)
+                large = np.abs(upper) >= _LARGE_WORD
+                large |= (found[:, limbs.WHOLE :].view(np.int32) != (upper >> 63)[:, None]).any(axis=1)
+                self._check(limbs.ints_of(found[large & valid]))
+            return _decimals(found[:, : limbs.WHOLE], valid, self.column)
         low = np.ascontiguousarray(found[:, :2]).view(np.int64)[:, 0]
         upper = np.ascontiguousarray(found[:, 2:]).view(np.int64)[:, 0]
         if ((low >> 63) != upper).any():
@@ -375,60 +408,65 @@ class ColumnMoments:
         for number in sums:
             convert(Decimal(number).scaleb(-self._scale) if self._scale else number)
 
-    def _with_nonfinite(
-        self, found: NDArray[np.float64], prepared: Prepared, windows: Windows
-    ) -> NDArray[np.float64]:
-        """With NaN and infinities where the window has some."""
-        if not prepared.odd:
+    def _with_nonfinite(self, found: NDArray[np.float64], odd: Mapping[str, Mask]) -> NDArray[np.float64]:
+        """Return the figures with NaN and infinities where the window has some."""
+        if not odd:
             return found
-        none = np.zeros(len(windows), np.bool_)
-        nan, up, down = (
-            sums_over(prepared.odd[name], windows) > 0 if name in prepared.odd else none
-            for name in ("nan", "inf", "-inf")
-        )
-        if self._degree == 2:
+        none = np.zeros(len(found), np.bool_)
+        nan, up, down = (odd.get(name, none) for name in ODD)
+        if self.degree == 2:
             return np.where(nan | up | down, np.nan, found)
         return with_nonfinite(found, nan, up, down)
 
     # -- by the arithmetic of rows -------------------------------------------------------------------
 
     def _by_rows(self, prepared: Prepared, windows: Windows, counts: Places) -> pa.Array:
+        return self.by_moments(self._moments(prepared, windows, counts))
+
+    def by_moments(self, all_moments: Sequence[Moments]) -> pa.Array:
+        """Return the figures of these moments, by the arithmetic of rows."""
         figure, convert = STATISTICS[self.name], declared(self.column)
-        values = [figure(moments) for moments in self._moments(prepared, windows, counts)]
+        values = [figure(moments) for moments in all_moments]
         if convert is not None:
             values = [None if value is None else convert(value) for value in values]
         return pa.array(values, arrow_type(self.column))
 
     def _moments(self, prepared: Prepared, windows: Windows, counts: Places) -> list[Moments]:
         """What the row form would hold in each window."""
-        kind = {Kind.DOUBLE: float, Kind.DECIMAL: Decimal}.get(self.argument.kind, int)
         sums = self._totals(prepared, windows, counts)
-        unit = Fraction(2) ** prepared.exponent / 10**self._scale
+        odd = {name: sums_over(copies, windows) for name, copies in prepared.odd.items()}
+        return self.moments(counts, sums, odd, prepared.exponent)
+
+    def moments(
+        self, counts: Places, sums: Sequence[Sequence[int]], odd: Mapping[str, Places], exponent: int
+    ) -> list[Moments]:
+        """Return sums by degree, in units of 2**exponent, as the row form holds them."""
+        kind = {Kind.DOUBLE: float, Kind.DECIMAL: Decimal}.get(self.argument.kind, int)
+        unit = Fraction(2) ** exponent / 10**self._scale
         units = [unit ** (degree + 1) for degree in range(len(sums))]
-        odd = {name: sums_over(copies, windows).tolist() for name, copies in prepared.odd.items()}
+        copies = {name: counted.tolist() for name, counted in odd.items()}
         out = []
         for place, count in enumerate(counts.tolist()):
-            moments = Moments(self._degree)
+            moments = Moments(self.degree)
             moments.count = moments.kinds[kind] = count
             for degree, totals in enumerate(sums):
                 # Of integers the unit is 1.
                 moments.sums[degree] = totals[place] if kind is int else totals[place] * units[degree]
-            for name, copies in odd.items():
-                moments.nonfinite[name] = copies[place]
+            for name, counted in copies.items():
+                moments.nonfinite[name] = counted[place]
             out.append(moments)
         return out
 
     def _totals(self, prepared: Prepared, windows: Windows, counts: Places) -> list[list[int]]:
         """The sum of each window in units, and the sum of squares."""
         most = int(counts.max(initial=1))
-        size = limbs.limbs_for(prepared.bits, most)
-        if self._is_beyond_limbs(size, most):
+        if most >= MANY:
             units = self._unit_values(prepared)
-            sums = [list(accumulate((u[d] for u in units), initial=0)) for d in range(self._degree)]
+            sums = [list(accumulate((u[d] for u in units), initial=0)) for d in range(self.degree)]
             bounds = list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True))
             return [[total_[end] - total_[start] for start, end in bounds] for total_ in sums]
-        numbers_ = self._limbs(prepared, size)
-        powers = [numbers_, self._squares(prepared, numbers_)] if self._degree == 2 else [numbers_]
+        numbers_ = self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most))
+        powers = [numbers_, self.squares_of(prepared, numbers_)] if self.degree == 2 else [numbers_]
         return [
             limbs.ints_of(limbs.differences(limbs.prefix_sums(power), windows.starts, windows.ends))
             for power in powers
@@ -465,6 +503,13 @@ def _exponent(moments: Moments) -> int:
     """A power of two of which the sum is a whole multiple, and whose square the sum of squares is one of."""
     powers = [1 - Fraction(value).denominator.bit_length() for value in moments.sums]
     return min(power // degree for degree, power in enumerate(powers, 1))
+
+
+def _decimals(found: limbs.Limbs, valid: Mask, type_: Type) -> pa.Array:
+    """Return numbers of 128 bits as a column of decimals."""
+    buffer = pa.py_buffer(np.ascontiguousarray(found))
+    nulls = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(arrow_type(type_), len(found), [nulls, buffer])
 
 
 def _stored_limbs(array: pa.Array) -> limbs.Limbs:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from random import Random
 
 import numpy as np
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.aggregate.exact import accumulator
@@ -55,7 +55,7 @@ def test_sums_averages_and_variances_are_those_of_fractions(seed: int) -> None:
     starts, ends = np.arange(len(values)) // 2, np.arange(len(values)) + 1
     counts = np.maximum(1, [int(counted[s:e].sum()) for s, e in zip(starts, ends, strict=True)])
     means = wide.quotients(sums, starts, ends, counts, low)
-    spread = [wide.variances(sums, squares, starts, ends, counts, bias, low) for bias in (0, 1)]
+    spread = [wide.variances(sums, squares, starts, ends, counts, bias, 1, low) for bias in (0, 1)]
     for i, (start, end, n) in enumerate(zip(starts.tolist(), ends.tolist(), counts.tolist(), strict=True)):
         total, squared = sum(exact[start:end]), sum(x * x for x in exact[start:end])
         assert means[i] == float(total / n)
@@ -81,19 +81,59 @@ def test_numbers_go_to_limbs_and_back(number: int) -> None:
     st.integers(0, 2**300 - 1),
     st.integers(1, 2**32 - 1),
     st.integers(1, 2**32 - 1),
+    st.integers(1, 2**32 - 1),
     st.integers(-1500, 1100),
 )
-@example(1, 2, 1, -1074)
-@example(3, 2, 1, -1074)
-@example(2**53 + 1, 1, 1, 0)
-@example(2**54 - 1, 1, 1, 971)
-@example(1, 3, 1, -1070)
+@example(1, 2, 1, 1, -1074)
+@example(3, 2, 1, 1, -1074)
+@example(2**53 + 1, 1, 1, 1, 0)
+@example(2**54 - 1, 1, 1, 1, 971)
+@example(1, 3, 1, 1, -1070)
+@example(1, 2**32 - 1, 2**32 - 1, 2**32 - 1, 0)
 def test_a_quotient_is_the_nearest_double_from_the_smallest_to_the_greatest(
-    number: int, first: int, second: int, exponent: int
+    number: int, first: int, second: int, third: int, exponent: int
 ) -> None:
-    exact = Fraction(number, first * second) * Fraction(2) ** exponent
+    exact = Fraction(number, first * second * third) * Fraction(2) ** exponent
     limbs = wide.limbs_of_int(number, 10)
-    assert wide.rounded(limbs, first, second, exponent, np.empty(14, np.uint32)) == nearest(exact)
+    buffer = np.empty(10 + wide.SPARE, np.uint32)
+    assert wide.rounded(limbs, first, second, third, exponent, buffer) == nearest(exact)
+
+
+_WHOLE = st.integers(-(2**150), 2**150)
+
+
+@given(st.lists(_WHOLE, min_size=1, max_size=9), st.integers(1, 2**32 - 1), st.integers(0, 9))
+@example([1, 2], 2, 0)
+@example([-1, -2], 2, 0)
+def test_means_of_decimals_are_rounded_half_away_from_zero(numbers: list[int], count: int, more: int) -> None:
+    total, ends = sum(numbers), np.array([len(numbers)])
+    exact = abs(Fraction(total * 10**more, count))
+    expected = int(exact + Fraction(1, 2)) * (1 if total >= 0 else -1)
+    assume(abs(expected) < 2**127)
+    sums = wide.prefix_sums(np.stack([wide.limbs_of_int(number, 6) for number in numbers]))
+    means = wide.decimal_means(sums, ends - len(numbers), ends, np.array([count]), 10**more)
+    assert wide.ints_of(means) == [expected]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), _WHOLE, st.booleans()), min_size=1, max_size=12))
+def test_running_sums_go_on_from_what_each_group_had(rows: list[tuple[int, int, bool]]) -> None:
+    rows.sort(key=lambda row: row[0])
+    groups = np.array([group for group, _, _ in rows], np.int32)
+    numbers = np.stack([wide.limbs_of_int(number, 6) for _, number, _ in rows])
+    wide.negate_where(numbers, np.array([leaves for _, _, leaves in rows]))
+    kept = [5, -(2**140), 0]
+    found = wide.running_sums(groups, numbers, np.stack([wide.limbs_of_int(each, 6) for each in kept]))
+    expected = [0]
+    for group, number, leaves in rows:
+        kept[group] += -number if leaves else number
+        expected.append(kept[group])
+    assert wide.ints_of(found) == expected
+
+
+@given(_WHOLE, st.integers(6, 9), st.integers(0, 3))
+def test_a_number_keeps_its_value_with_more_limbs(number: int, size: int, shift: int) -> None:
+    wider = wide.widened(wide.limbs_of_int(number, 6).reshape(1, -1), size + shift, shift)
+    assert wide.ints_of(wider) == [number << (32 * shift)]
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20), st.integers(1, 2**31))

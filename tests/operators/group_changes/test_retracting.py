@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -27,7 +28,8 @@ from support.stored import stored
 Pair: TypeAlias = tuple[int | None, int | None]
 Change: TypeAlias = tuple[str, int, Pair]
 
-CALLS = ("count(*)", "count(v)", "count(*) FILTER (WHERE v < 3)", "sum(v)", "avg(v)", "avg(i)")
+BROKEN = ("avg(x)", "stddev(x)", "var_pop(v)", "avg(m)", "sum(m)", "stddev(m)")
+CALLS = ("count(*)", "count(v)", "count(*) FILTER (WHERE v < 3)", "sum(v)", "avg(v)", "avg(i)", *BROKEN)
 LARGEST = 2**63 - 1
 
 
@@ -36,7 +38,9 @@ def context_of(calls: list[str], grouped: bool) -> StepContext:
     catalog = bind(
         "CREATE STREAM s (id bigint, k bigint, v bigint, ts timestamp) ORDER BY ts;"
         f"CREATE QUERY q AS SELECT {selected} FROM "
-        "(SELECT id, max(k) AS k, max(v) AS v, CAST(max(v) % 7 AS int) AS i FROM s GROUP BY id) AS t "
+        "(SELECT id, max(k) AS k, max(v) AS v, CAST(max(v) % 7 AS int) AS i, "
+        "CAST(max(v) AS double) / 3 AS x, CAST(max(v) % 1000 AS decimal(12, 2)) AS m "
+        "FROM s GROUP BY id) AS t "
         f"{'GROUP BY k' if grouped else ''};"
     ).catalog
     graph = build_graph(catalog)
@@ -74,6 +78,10 @@ def table_of(changes: list[list[tuple[str, Pair]]], names: tuple[str, ...], firs
         "k": pa.array([k for _, _, k, _ in rows], pa.int64()),
         "v": pa.array([v for _, _, _, v in rows], pa.int64()),
         "i": pa.array([None if v is None else v % 7 for _, _, _, v in rows], pa.int32()),
+        "x": pa.array([None if v is None else v / 3 for _, _, _, v in rows], pa.float64()),
+        "m": pa.array(
+            [None if v is None else Decimal(v % 1000) for _, _, _, v in rows], pa.decimal128(12, 2)
+        ),
     }
     return pa.table({name: made[name] for name in (TS, SEQ, ARRIVAL, *names)})
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -16,14 +18,19 @@ from slicemill.operators.context import StepContext
 from slicemill.operators.group_changes.rows import changing_groups
 from slicemill.operators.group_changes.spec import GroupChanges
 from slicemill.operators.group_changes.step import GroupChangesState, GroupChangesStep
+from slicemill.operators.over.running_moments import RunningMoments
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.plan.build import build_graph
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
 from support.stored import stored
 
 Given: TypeAlias = list[tuple[int | None, int | None, int | None, str | None]]
+Broken: TypeAlias = list[tuple[int | None, float | None, int | None]]  # group, double, digits of decimals
 
-_STREAM = "CREATE STREAM s (k bigint, v bigint, i int, w varchar, t timestamp, ts timestamp) ORDER BY ts;"
+_STREAM = (
+    "CREATE STREAM s (k bigint, v bigint, i int, w varchar, t timestamp, x double, m decimal(12, 2), "
+    "n decimal(38, 4), p decimal(24, 8), ts timestamp) ORDER BY ts;"
+)
 CALLS = (
     "count(*)",
     "count(v)",
@@ -39,8 +46,17 @@ CALLS = (
     "max(v)",
     "min(i)",
     "max(t)",
-    "max(w)",
     "stddev(v)",
+    "avg(x)",
+    "avg(m)",
+    "var_pop(x)",
+    "max(w)",
+    "median(x)",
+)
+BROKEN = (
+    *(f"{name}({column})" for name in ("sum", "avg", "stddev", "var_pop") for column in "xmnp"),
+    "var_samp(v)",
+    "stddev_pop(v)",
 )
 LARGEST = 2**63 - 1
 
@@ -52,6 +68,22 @@ def context_of(calls: list[str], keys: list[str]) -> StepContext:
     graph = build_graph(catalog)
     (node,) = [node for node in graph if isinstance(node.operator, GroupChanges)]
     return StepContext(node, graph, catalog, {}, None)
+
+
+def broken_of(rows: Broken, names: tuple[str, ...], first: int) -> pa.Table:
+    """Rows of doubles and decimals."""
+    given: Given = [(k, d, None, None) for k, _, d in rows]
+    table = table_of(given, (*(name for name in names if name not in "xmnp"),), first)
+    digits = [None if d is None else Decimal(d) for _, _, d in rows]
+    made = {
+        "x": pa.array([x for _, x, _ in rows], pa.float64()),
+        "m": pa.array([None if d is None else d.scaleb(-2) for d in digits], pa.decimal128(12, 2)),
+        "n": pa.array([None if d is None else d.scaleb(20) for d in digits], pa.decimal128(38, 4)),
+        "p": pa.array([None if d is None else d.scaleb(-8) for d in digits], pa.decimal128(24, 8)),
+    }
+    for name, column in made.items():
+        table = table.append_column(name, column)
+    return table.select([TS, SEQ, ARRIVAL, *names])
 
 
 def table_of(rows: Given, names: tuple[str, ...], first: int) -> pa.Table:
@@ -67,6 +99,10 @@ def table_of(rows: Given, names: tuple[str, ...], first: int) -> pa.Table:
         "i": pa.array([i for _, _, i, _ in rows], pa.int32()),
         "w": pa.array([w for _, _, _, w in rows], pa.string()),
         "t": pa.array(ends, pa.timestamp("us", "UTC")),
+        "x": pa.nulls(len(rows), pa.float64()),
+        "m": pa.nulls(len(rows), pa.decimal128(12, 2)),
+        "n": pa.nulls(len(rows), pa.decimal128(38, 4)),
+        "p": pa.nulls(len(rows), pa.decimal128(24, 8)),
         "ts": pa.array(times, pa.timestamp("us", "UTC")),
     }
     return pa.table({name: made[name] for name in (TS, SEQ, ARRIVAL, *names)})
@@ -108,13 +144,83 @@ def restored(step: GroupChangesStep, context: StepContext) -> GroupChangesStep:
 def test_changes_are_those_of_the_row_form(
     rows: Given, calls: list[str], keys: list[str], cuts: list[int]
 ) -> None:
-    context = context_of(calls, keys)
+    _compare(
+        context_of(calls, keys),
+        cuts,
+        len(rows),
+        lambda names, first, end: table_of(rows[first:end], names, first),
+    )
+
+
+DOUBLES = (
+    0.0,
+    -0.0,
+    0.1,
+    -2.5,
+    1e16,
+    5e-324,
+    -1e300,
+    1.7e308,
+    1e-200,
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.integers(0, 2),
+            st.none() | st.sampled_from(DOUBLES) | st.floats(),
+            st.none() | st.integers(-3, 3) | st.integers(-(10**12) + 1, 10**12 - 1),
+        ),
+        max_size=20,
+    ),
+    st.lists(st.sampled_from(BROKEN), min_size=1, max_size=4, unique=True),
+    st.sampled_from([["k"], []]),
+    st.lists(st.integers(0, 8), max_size=3),
+)
+@example([(0, 0.1, 1), (0, 0.2, 2), (0, -0.3, -4)], list(BROKEN), ["k"], [1])
+@example([(0, 1.0, 10**12 - 1)] * 3 + [(1, None, None)], ["sum(n)", "avg(n)"], ["k"], [2])
+@example([(0, 1.0, 10**12 - 1)] * 12, ["sum(n)"], [], [2])
+@example(
+    [(0, 1e300, 1), (0, 5e-324, 1), (1, -1e300, 1), (0, -1e300, 1)], ["avg(x)", "stddev(x)"], ["k"], [1, 1]
+)
+def test_figures_of_doubles_and_decimals_are_those_of_the_row_form(
+    rows: Broken, calls: list[str], keys: list[str], cuts: list[int]
+) -> None:
+    _compare(
+        context_of(calls, keys),
+        cuts,
+        len(rows),
+        lambda names, first, end: broken_of(rows[first:end], names, first),
+    )
+
+
+def test_a_group_with_more_numbers_than_32_bits_count_has_an_exact_mean() -> None:
+    context = context_of(["avg(x)", "sum(x)", "avg(m)"], ["k"])
+    operator = context.node.operator
+    assert isinstance(operator, GroupChanges)
+    step = GroupChangesStep(operator, context)
+    names, count = tuple(context.schemas[0].names), 3 * 2**32
+    step.run([broken_of([(0, 0.5, 50)], names, 0)], [2**62])
+    for figure in step.state.figures or ():
+        assert isinstance(figure, RunningMoments)
+        figure.counts[0] = count
+    made, _ = step.run([broken_of([(0, 0.25, 25)], names, 1)], [2**62])
+    mean, total, of_decimals = (column[-1].as_py() for column in made.columns[-3:])
+    assert mean == 0.75 / (count + 1) and total == 0.75
+    assert of_decimals == (Decimal("0.75") / (count + 1)).quantize(Decimal("0.000001"))
+
+
+def _compare(context: StepContext, cuts: list[int], rows: int, part_of: Callable[..., pa.Table]) -> None:
     operator = context.node.operator
     assert isinstance(operator, GroupChanges) and not operator.one_cell
     step, by_rows = GroupChangesStep(operator, context), row_step(changing_groups(operator, context), context)
     first, names = 0, tuple(context.schemas[0].names)
-    for size in [*cuts, len(rows)]:
-        part = table_of(rows[first : first + size], names, first)
+    for size in [*cuts, rows]:
+        part = part_of(names, first, first + size)
         told, expected = told_by(step, part), told_by(by_rows, part)
         if isinstance(told, str) or isinstance(expected, str):
             assert told == expected
@@ -124,8 +230,8 @@ def test_changes_are_those_of_the_row_form(
         step = restored(step, context)
 
 
-@pytest.mark.parametrize(("call", "has"), [(call, place < 14) for place, call in enumerate(CALLS)])
-def test_integers_and_times_have_running_figures_and_others_keep_rows(call: str, has: bool) -> None:
+@pytest.mark.parametrize(("call", "has"), [(call, place < 18) for place, call in enumerate(CALLS)])
+def test_numbers_and_times_have_running_figures_and_others_keep_rows(call: str, has: bool) -> None:
     context = context_of([call], ["k"])
     assert isinstance(context.node.operator, GroupChanges)
     state = GroupChangesStep(context.node.operator, context).state

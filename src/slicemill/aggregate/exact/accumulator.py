@@ -63,5 +63,5 @@ def quotient(sums: Any, count: int) -> float:
         carry >>= 32
     if carry < 0:
         limbs.negate(number)
-    value = limbs.rounded(number, count, 1, LOWEST, np.empty(DIGITS + 4, np.uint32))
+    value = limbs.rounded(number, count, 1, 1, LOWEST, np.empty(DIGITS + limbs.SPARE, np.uint32))
     return -value if carry < 0 else value

@@ -20,6 +20,7 @@ Places: TypeAlias = NDArray[np.int64]
 Doubles: TypeAlias = NDArray[np.float64]
 
 WHOLE = 4  # limbs that hold sums of integers of 64 bits, and decimals
+SPARE = 5  # limbs that `rounded` needs beside those of its number
 
 _LIMB = np.uint64(32)
 _MASK = np.uint64(0xFFFF_FFFF)
@@ -171,10 +172,10 @@ def differences(sums: Limbs, starts: Places, ends: Places) -> Limbs:
 
 
 @kernel
-def rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs) -> float:
-    """The double nearest to number / (first * second) * 2**exponent, for a number >= 0; ties go to even.
+def rounded(number: Limbs, first: int, second: int, third: int, exponent: int, buffer: Limbs) -> float:
+    """Return the double nearest to number / (first * second * third) * 2**exponent; ties go to even.
 
-    Divisors have up to 32 bits. `buffer` has four limbs more than the number.
+    The number is not negative. Divisors have up to 32 bits. `buffer` has `SPARE` limbs more than the number.
     """
     limbs = len(number)
     while limbs and number[limbs - 1] == 0:
@@ -182,7 +183,7 @@ def rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs
     if limbs == 0:
         return 0.0
     # So many limbs behind the point that a quotient has two limbs or more, whatever the divisors are.
-    divisors = int(first > 1) + int(second > 1)
+    divisors = int(first > 1) + int(second > 1) + int(third > 1)
     behind = max(0, 3 + divisors - limbs) if divisors else 0
     total = limbs + behind
     for place in range(behind):
@@ -190,7 +191,7 @@ def rounded(number: Limbs, first: int, second: int, exponent: int, buffer: Limbs
     for place in range(limbs):
         buffer[behind + place] = number[place]
     more = False  # is the exact value a little above what the buffer holds?
-    for divisor in (np.uint64(first), np.uint64(second)):
+    for divisor in (np.uint64(first), np.uint64(second), np.uint64(third)):
         if divisor != _ONE:
             rest = np.uint64(0)
             for place in range(total - 1, -1, -1):
@@ -241,27 +242,34 @@ def quotients(sums: Limbs, starts: Places, ends: Places, divisors: Places, expon
     """The double nearest to each stretch's sum over its divisor."""
     out = np.empty(len(starts))
     number = np.empty(sums.shape[1], np.uint32)
-    buffer = np.empty(sums.shape[1] + 4, np.uint32)
+    buffer = np.empty(sums.shape[1] + SPARE, np.uint32)
     for i in range(len(starts)):
         _subtract(sums[ends[i]], sums[starts[i]], number)
         negative = number[-1] >> np.uint32(31) != 0
         if negative:
             negate(number)
-        value = rounded(number, divisors[i], 1, exponent, buffer)
+        value = rounded(number, divisors[i], 1, 1, exponent, buffer)
         out[i] = -value if negative else value
     return out
 
 
 @kernel
 def variances(
-    sums: Limbs, square_sums: Limbs, starts: Places, ends: Places, counts: Places, bias: int, exponent: int
+    sums: Limbs,
+    square_sums: Limbs,
+    starts: Places,
+    ends: Places,
+    counts: Places,
+    bias: int,
+    divisor: int,
+    exponent: int,
 ) -> Doubles:
-    """(n Σx² - (Σx)²) / (n (n - bias)) of each stretch that has more than `bias` numbers."""
+    """Return (n Σx² - (Σx)²) / (n (n - bias)) / divisor of each stretch with more than `bias` numbers."""
     out = np.zeros(len(starts))
     limbs = square_sums.shape[1]
     total = np.empty(sums.shape[1], np.uint32)
     squared, product = np.empty(limbs, np.uint32), np.empty(limbs, np.uint32)
-    buffer = np.empty(limbs + 4, np.uint32)
+    buffer = np.empty(limbs + SPARE, np.uint32)
     for i in range(len(starts)):
         count = counts[i]
         if count <= bias:
@@ -275,7 +283,92 @@ def variances(
             product[place] = carry & _MASK
             carry >>= _LIMB
         _subtract(product, squared, product)
-        out[i] = rounded(product, count, count - bias, 2 * exponent, buffer)
+        out[i] = rounded(product, count, count - bias, divisor, 2 * exponent, buffer)
+    return out
+
+
+@kernel
+def decimal_means(sums: Limbs, starts: Places, ends: Places, counts: Places, factor: int) -> Limbs:
+    """Return factor * sum / count of each stretch as 128 bits, rounded half away from zero.
+
+    `factor` and counts have up to 32 bits. The caller knows that the means fit.
+    """
+    size = sums.shape[1]
+    out = np.zeros((len(starts), WHOLE), np.uint32)
+    number = np.empty(size, np.uint32)
+    product = np.empty(size + 1, np.uint32)
+    for i in range(len(starts)):
+        _subtract(sums[ends[i]], sums[starts[i]], number)
+        negative = number[-1] >> np.uint32(31) != 0
+        if negative:
+            negate(number)
+        carry = np.uint64(0)
+        for place in range(size):
+            carry += np.uint64(number[place]) * np.uint64(factor)
+            product[place] = carry & _MASK
+            carry >>= _LIMB
+        product[size] = carry
+        count = np.uint64(max(counts[i], 1))
+        rest = np.uint64(0)
+        for place in range(size, -1, -1):
+            rest = (rest << _LIMB) | np.uint64(product[place])
+            product[place] = rest // count
+            rest %= count
+        carry = np.uint64(rest + rest >= count)
+        for place in range(WHOLE):
+            carry += np.uint64(product[place])
+            out[i, place] = carry & _MASK
+            carry >>= _LIMB
+        if negative:
+            negate(out[i])
+    return out
+
+
+@kernel
+def _running_words(groups: Any, words: Any, before: Any) -> Any:
+    rows, size = words.shape
+    out = np.zeros((rows + 1, size), np.uint64)
+    for i in range(rows):
+        carry = np.uint64(0)
+        first = i == 0 or groups[i] != groups[i - 1]
+        for place in range(size):
+            known = before[groups[i], place] if first else out[i, place]
+            total = known + words[i, place]
+            carried = total + carry
+            carry = np.uint64((total < known) | (carried < total))
+            out[i + 1, place] = carried
+    return out
+
+
+def running_sums(groups: Any, numbers: Limbs, before: Limbs) -> Limbs:
+    """Return in row i + 1 the sum of the group of row i up to this row. Row 0 is zero.
+
+    Rows are sorted by group. `before` has the sum of each group before its first row.
+    """
+    found = _running_words(groups, numbers.view(np.uint64), np.ascontiguousarray(before).view(np.uint64))
+    sums: Limbs = found.view(np.uint32)
+    return sums
+
+
+@kernel
+def negate_where(numbers: Limbs, chosen: Any) -> None:
+    """Change the sign of the chosen numbers in place."""
+    for i in range(len(numbers)):
+        if chosen[i]:
+            negate(numbers[i])
+
+
+def widened(numbers: Limbs, size: int, shift: int = 0) -> Limbs:
+    """Return the numbers, shifted up by so many limbs, with `size` limbs, in which they fit."""
+    rows, known = numbers.shape
+    if known == size and not shift:
+        return numbers
+    end = min(shift + known, size)
+    out = np.zeros((rows, size), np.uint32)
+    out[:, shift:end] = numbers[:, : end - shift]
+    if end < size:
+        signs = (numbers[:, -1].astype(np.int32) >> 31).astype(np.uint32)
+        out[:, end:] = signs[:, None]
     return out
 
 

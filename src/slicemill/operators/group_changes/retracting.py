@@ -1,4 +1,4 @@
-"""GROUP BY over a changelog: the values of groups at each change, where all calls have figures (`running`).
+"""GROUP BY over a changelog: the values of groups at each change, where all calls have figures.
 
 Both halves of an update are one change. It is told once if both are of one group, and of two groups in turn:
 
@@ -33,14 +33,9 @@ from slicemill.columns.intervals import last_of_each
 from slicemill.columns.keys import Keys, distinct_keys
 from slicemill.columns.numbered import RowsByNumber, grown
 from slicemill.operators.context import StepContext
-from slicemill.operators.group_changes.running import (
-    Figures,
-    GroupedRows,
-    Mask,
-    RetractableFigure,
-    retractable_figure,
-)
 from slicemill.operators.group_changes.spec import GroupChanges
+from slicemill.operators.over.grouped_rows import Figures, GroupedRows, Mask
+from slicemill.operators.over.running import RetractableFigure, retractable_figure
 from slicemill.operators.partitioned import Columns
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as

@@ -1,8 +1,8 @@
 """GROUP BY over all history: the values of groups at each tuple, and what they were before it.
 
-The values after a tuple are those of running figures (`running`), or of windows without a beginning that are
-partitioned by the groups. Those before it are what the last tuple of its group was given: an earlier one of
-this run, or the one that is kept.
+The values after a tuple are those of running figures (`over.running`), or of windows without a beginning
+that are partitioned by the groups. Those before it are what the last tuple of its group was given: an earlier
+one of this run, or the one that is kept.
 """
 
 from __future__ import annotations
@@ -22,16 +22,10 @@ from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.operators.context import StepContext
 from slicemill.operators.group_changes.retracting import RetractingGroupsStep, retracting_groups
 from slicemill.operators.group_changes.rows import changing_groups
-from slicemill.operators.group_changes.running import (
-    Figures,
-    GroupedRows,
-    RunningDistinct,
-    RunningFigure,
-    running_figure,
-    values_counted,
-)
 from slicemill.operators.group_changes.spec import GroupChanges
 from slicemill.operators.over.calls import WindowCalls, WindowState
+from slicemill.operators.over.grouped_rows import Figures, GroupedRows
+from slicemill.operators.over.running import RunningDistinct, RunningFigure, running_figure, values_counted
 from slicemill.operators.partitioned import Columns
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns

@@ -17,82 +17,35 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from slicemill.aggregate.columns import bigints, doubles, known, whole_numbers
+from slicemill.aggregate.columns import bigints, doubles, whole_numbers
 from slicemill.aggregate.definition import declared
-from slicemill.columns.intervals import by_partition, last_of_each, running
+from slicemill.aggregate.moments import STATISTICS
 from slicemill.columns.keys import Keys, distinct_keys, first_rows
-from slicemill.columns.numbered import grown, touched
+from slicemill.columns.numbered import grown
 from slicemill.esl.types.expression import Case, ColumnRef, Expr, Literal
+from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import NULL, Kind
 from slicemill.machine_code.kernel import kernel
+from slicemill.operators.over.grouped_rows import Figures, GroupedRows, Mask, Numbers, all_known, no_figures
+from slicemill.operators.over.running_moments import RunningMoments
 from slicemill.scalar.vectors import arrow_type, fixed_width
 from slicemill.storage.codec import stored_as
 
-Figures: TypeAlias = NDArray[np.int64]
-Mask: TypeAlias = NDArray[np.bool_]
-Numbers: TypeAlias = NDArray[np.int32]
+Call: TypeAlias = AggregateCall | WindowCall
 
+_NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
 _INTEGERS = (Kind.INT, Kind.BIGINT)
 _ORDERED = (*_INTEGERS, Kind.TIMESTAMP, Kind.DATE)
 _EXACT = 2**53  # doubles hold all integers up to here
 _LOW_BITS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedRows:
-    """The rows of a run, each with the number of its group, of so many that there are.
-
-    `touched` are the groups that have rows; `order` and `groups` are of rows by group, as places among these.
-    `signs` are 1 for rows that come and -1 for rows that leave; `tells` are the rows after which somebody
-    asks. Without them all rows come, and all are asked for.
-    """
-
-    numbered: Numbers
-    count: int
-    touched: Figures
-    order: Figures
-    groups: Numbers
-    signs: Figures | None = None
-    tells: Mask | None = None
-
-    @staticmethod
-    def of(
-        numbered: Numbers, count: int, signs: Figures | None = None, tells: Mask | None = None
-    ) -> GroupedRows:
-        distinct, local = touched(numbered)
-        order, groups, _ = by_partition(local, len(distinct))
-        return GroupedRows(numbered, count, distinct, order, groups, signs, tells)
-
-    def in_rows(self, figures: Figures) -> Figures:
-        """Figures of rows by group, as rows came."""
-        found = np.empty_like(figures)
-        found[self.order] = figures
-        return found
-
-    def counted(self, chosen: Mask, kept: Figures) -> Figures:
-        """How many chosen rows each row's group has up to it; `kept` is what it had before, and has after."""
-        signs = chosen if self.signs is None else np.where(chosen, self.signs, 0)
-        found = running(self.groups, signs[self.order], kept[self.touched])
-        self.keep_last(found, kept)
-        return self.in_rows(found)
-
-    def keep_last(self, figures: Figures, kept: Figures) -> None:
-        """Keep of figures of rows by group the last of each group."""
-        last = last_of_each(self.groups)
-        kept[self.touched] = figures[last]
-
-
-def _nothing() -> Figures:
-    return np.zeros(0, np.int64)
-
-
 class RunningFigure(Protocol):
     """What is kept of all groups for one call."""
 
-    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
         """The value of each row's group when the row has come."""
 
 
@@ -106,11 +59,11 @@ class RetractableFigure(RunningFigure, Protocol):
 @stored_as("group.count", version=1)
 @dataclass(slots=True)
 class RunningCount:
-    counts: Figures = field(default_factory=_nothing)
+    counts: Figures = field(default_factory=no_figures)
 
-    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:  # noqa: ARG002
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:  # noqa: ARG002
         self.counts = grown(self.counts, rows.count)
-        return bigints(rows.counted(_all_known(rows, arguments), self.counts))
+        return bigints(rows.counted(all_known(rows, arguments), self.counts))
 
     def keep(self, alive: Mask) -> None:
         self.counts = self.counts[alive]
@@ -124,11 +77,11 @@ class RunningDistinct:
     A run is at least twice as long as the next: a pair is copied as often as the number of pairs has doubled.
     """
 
-    counts: Figures = field(default_factory=_nothing)
+    counts: Figures = field(default_factory=no_figures)
     values: Keys = field(default_factory=Keys)
     met: list[Figures] = field(default_factory=list)
 
-    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:  # noqa: ARG002
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:  # noqa: ARG002
         return self.run_over(rows, arguments, self.number(rows, arguments))
 
     def number(self, rows: GroupedRows, values: Sequence[pa.Array]) -> Numbers:
@@ -140,7 +93,7 @@ class RunningDistinct:
 
     def run_over(self, rows: GroupedRows, arguments: Sequence[pa.Array], numbered: Numbers) -> pa.Array:
         """The same of numbered values, which count where all arguments are known."""
-        chosen = np.flatnonzero(_all_known(rows, arguments))
+        chosen = np.flatnonzero(all_known(rows, arguments))
         pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
         pairs, first = first_rows(pairs)
         new = np.ones(len(pairs), np.bool_)
@@ -180,12 +133,12 @@ def running_sums(groups: Numbers, values: Figures, before: Figures) -> Figures:
 class RunningSum:
     """Sums of integers, exact: of their upper halves, and of their lower ones, which are never below 0."""
 
-    counts: Figures = field(default_factory=_nothing)
-    upper: Figures = field(default_factory=_nothing)
-    lower: Figures = field(default_factory=_nothing)
+    counts: Figures = field(default_factory=no_figures)
+    upper: Figures = field(default_factory=no_figures)
+    lower: Figures = field(default_factory=no_figures)
 
-    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:
-        chosen = _all_known(rows, arguments)
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
+        chosen = all_known(rows, arguments)
         self.counts, self.upper, self.lower = (
             grown(kept, rows.count) for kept in (self.counts, self.upper, self.lower)
         )
@@ -243,13 +196,13 @@ def running_extremes(groups: Numbers, values: Figures, before: Figures, greatest
 class RunningExtreme:
     """Least or greatest values; those of groups without any are beyond all others."""
 
-    counts: Figures = field(default_factory=_nothing)
-    best: Figures = field(default_factory=_nothing)
+    counts: Figures = field(default_factory=no_figures)
+    best: Figures = field(default_factory=no_figures)
 
-    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall) -> pa.Array:
+    def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
         greatest = call.name.lower() == "max"
         beyond = -(2**63) if greatest else 2**63 - 1
-        chosen = _all_known(rows, arguments)
+        chosen = all_known(rows, arguments)
         self.counts, self.best = grown(self.counts, rows.count), grown(self.best, rows.count, beyond)
         counts = rows.counted(chosen, self.counts)
         values = np.where(chosen, whole_numbers(arguments[0]), beyond)
@@ -260,7 +213,7 @@ class RunningExtreme:
         return fixed_width(rows.in_rows(found).astype(width), None if valid.all() else valid, kind)
 
 
-def values_counted(call: AggregateCall) -> tuple[Expr, ...]:
+def values_counted(call: Call) -> tuple[Expr, ...]:
     """The columns of which `count(DISTINCT …)` counts values: behind a FILTER, or its arguments."""
     if len(call.arguments) == 1 and isinstance(case := call.arguments[0], Case) and len(case.branches) == 1:
         value = case.branches[0][1]
@@ -270,26 +223,21 @@ def values_counted(call: AggregateCall) -> tuple[Expr, ...]:
     return call.arguments
 
 
-def running_figure(call: AggregateCall) -> RunningFigure | None:
+def running_figure(call: Call) -> RunningFigure | None:
     """What keeps a call's values, if it is one of these."""
     name, kinds = call.name.lower(), [argument.type.kind for argument in call.arguments]
     if name == "count":
         return RunningDistinct() if call.distinct else RunningCount()
     if name in ("sum", "avg") and kinds[0] in _INTEGERS:
         return RunningSum()
+    if name in STATISTICS and kinds[0] in _NUMBERS:
+        return RunningMoments()
     if name in ("min", "max") and kinds[0] in _ORDERED:
         return RunningExtreme()
     return None
 
 
-def retractable_figure(call: AggregateCall) -> RetractableFigure | None:
+def retractable_figure(call: Call) -> RetractableFigure | None:
     """The same of rows that come and go: values that were less than the greatest may be that again."""
     figure = running_figure(call)
-    return figure if isinstance(figure, RunningCount | RunningSum) else None
-
-
-def _all_known(rows: GroupedRows, arguments: Sequence[pa.Array]) -> Mask:
-    chosen = np.ones(len(rows.numbered), np.bool_)
-    for argument in arguments:
-        chosen &= known(argument)
-    return chosen
+    return figure if isinstance(figure, RunningCount | RunningSum | RunningMoments) else None
