@@ -24,6 +24,7 @@ from slicemill.aggregate.compiler.state import UserObject
 from slicemill.aggregate.definition import Special
 from slicemill.columns.keys import Keys
 from slicemill.columns.rows import to_table
+from slicemill.columns.stretches import RowStretches
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.esl import bind
 from slicemill.esl.types import schema as t
@@ -47,6 +48,7 @@ from slicemill.operators.join.state import JoinState
 from slicemill.operators.join.windows import QueryBits
 from slicemill.operators.over.calls import WindowState
 from slicemill.operators.over.events import Events
+from slicemill.operators.over.groups import OverGroupState
 from slicemill.operators.over.running import RunningDistinct, RunningSum
 from slicemill.operators.over.running_moments import RunningMoments
 from slicemill.operators.panes.state import MemberState, PaneState
@@ -126,6 +128,11 @@ def main() -> None:
     # Sums of doubles and decimals have been kept by rows before.
     moments = RunningMoments(np.array([2]), np.arange(4, dtype=np.uint32), odd={"nan": np.array([1])})
     _keep("running-moments", {"avg": moments})
+    # Windows without a beginning, and those of rows, have kept all partitions in one table before.
+    last = RowStretches()
+    last.reach(2)
+    last.replace(np.array([0, 1]), np.array([2, 1]), pa.table({"ts": [1, 2, 3], "seq": [0, 1, 2]}))
+    _keep("over-by-partition", {"over": OverGroupState(running=RunningSum(), last=last)})
     # Groups over a changelog have been kept by rows before.
     _keep("retracting-groups", _states_of("changelogs/retractions")[2])
     # What was told, and first rows, have been one table before.

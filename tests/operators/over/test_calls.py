@@ -61,6 +61,25 @@ def test_every_builtin_with_every_strategy_equals_the_reference(name: str, seed:
     assert by_kernels(random, calls, rows) == by_reference(calls, rows)
 
 
+@pytest.mark.parametrize("name", BUILTINS)
+@settings(max_examples=6)
+@given(st.integers(0, 2**32))
+def test_states_of_the_first_version_go_on(name: str, seed: int) -> None:
+    """It kept the rows of all partitions in one table, and sums as objects."""
+    random = Random(seed)
+    endless, counted = Window(FrameUnit.ROWS, None), Window(FrameUnit.ROWS, random.choice([0, 1, 3]))
+    calls = [call(random, name, random.choice([endless, counted]), random.choice(PARTITIONS), 0)]
+    rows = tuples(random, 24)
+    before, after = WindowCalls(calls, SCHEMA), WindowCalls(calls, SCHEMA)
+    for placed in before._groups:
+        placed.group._has_figure = placed.group._by_partition = False
+    out = shown(before.run(table(rows[:14]), rows[13].ts)[0], calls)
+    after.state = stored(before.state)
+    for part, until in ((rows[14:18], rows[17].ts), (rows[18:], END)):
+        out += shown(after.run(table(part), until)[0], calls)
+    assert out == by_reference(calls, rows)
+
+
 @settings(max_examples=60)
 @given(st.integers(0, 2**32))
 def test_the_reference_goes_on_from_what_was_stored_as_if_nothing_had_been(seed: int) -> None:

@@ -73,7 +73,12 @@ def stored_rows(found: dict[str, object]) -> list[list[int]]:
     (state,) = found.values()
     assert isinstance(state, SharedOverState)
     return [
-        [sum(len(piece.table) for piece in group.slices) - group.passed for group in cohort.kept.groups]
+        [
+            sum(len(piece.table) for piece in group.slices) - group.passed
+            if group.last is None
+            else group.last.used
+            for group in cohort.kept.groups
+        ]
         for cohort in state.cohorts
         if cohort.kept is not None
     ]
@@ -99,7 +104,8 @@ def test_what_only_others_needed_goes_with_them() -> None:
     (state,) = together.values()
     assert isinstance(state, SharedOverState) and state.cohorts[0].kept is not None
     (group,) = state.cohorts[0].kept.groups
-    assert {*group.slices[0].table.column_names} == {"key", "ts", "seq", "0"}
+    assert group.last is not None
+    assert {*group.last.added.pieces[0].table.column_names} == {"ts", "seq", "0"}
 
 
 def test_who_comes_later_keeps_its_own_rows() -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from slicemill.aggregate.functions import stored_arguments
 from slicemill.columns.intervals import Places
 from slicemill.columns.keys import Keys, distinct_keys, whole
+from slicemill.columns.numbered import grown
 from slicemill.columns.order import ranked
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.expression import Expr
@@ -148,7 +149,7 @@ class WindowCalls:
         state.sequence, state.now = state.sequence + len(table), now
         for place, span in enumerate(spans):
             partition = state.partitions[place]
-            partition.arrived = span.arrived + np.bincount(span.partitions, minlength=span.count)
+            np.add.at(partition.arrived, span.partitions, 1)
             self._forget(place)
         out = self._held_back(table, sequence, found) if self._waits else self._at_once(table, found)
         return out, min(complete, self._held())
@@ -187,8 +188,8 @@ class WindowCalls:
         for state, columns in zip(self.state.partitions, keys, strict=True):
             numbered = state.keys.number(distinct_keys(columns, rows), columns)
             count = max(len(state.keys), 1)
-            arrived = np.concatenate([state.arrived, np.zeros(count - len(state.arrived), np.int64)])
-            spans.append(GroupSpan(numbered, count, arrived, before, now))
+            state.arrived = grown(state.arrived, count)
+            spans.append(GroupSpan(numbered, count, state.arrived, before, now))
         return spans
 
     # -- output ----------------------------------------------------------------------------------------
@@ -299,6 +300,8 @@ class WindowCalls:
         for _, kept in groups:
             for piece in kept.slices:
                 alive[numbers(piece.table.column(KEY).combine_chunks())] = True
+            if kept.last is not None:
+                alive[: len(kept.last.lengths)] |= kept.last.lengths > 0
         state.crowded = max(state.crowded, 2 * int(alive.sum()))
         if len(state.keys) <= state.crowded:
             return
@@ -306,6 +309,9 @@ class WindowCalls:
         state.arrived = state.arrived[alive]
         for _, kept in groups:
             kept.slices = [_with_keys(piece, renumbered) for piece in kept.slices]
+            if kept.last is not None:
+                kept.last.reach(len(alive))
+                kept.last.keep(alive)
 
 
 def _grouped(

@@ -25,9 +25,12 @@ from slicemill.columns.intervals import (
     starts_from,
 )
 from slicemill.columns.pieces import kept, kept_from
+from slicemill.columns.stretches import RowStretches, by_number
 from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
+from slicemill.operators.over.grouped_rows import GroupedRows
 from slicemill.operators.over.past import put_together, subset
+from slicemill.operators.over.running import RunningFigure, adopt_past, running_figure
 from slicemill.scalar.vectors import numbers
 from slicemill.storage.codec import stored_as
 from slicemill.storage.slice import Slice
@@ -37,14 +40,18 @@ _EARLIEST = -(2**63)
 LEAST_PANE = 32  # rows, which take more memory than what a pane comes to
 
 
-@stored_as("over.group", version=1)
+@stored_as("over.group", version=2, upgrade={1: lambda plain: {**plain, "running": None, "last": None}})
 @dataclass(slots=True)
 class OverGroupState:
     """Rows that later windows still reach back to, in order of arrival.
 
     The first `passed` of them are not needed any more. `ones` counts, for each call that needs it, the ones
-    of each partition in all time. `past` is what is left of the rows of a window without a beginning, or of
-    one that slides by rows in panes; `summaries` what they come to where rows do not tell it.
+    of each partition in all time. `past` is what is left of the rows of a window that slides: without a
+    beginning, or by rows in panes; `summaries` what they come to where rows do not tell it.
+
+    A window without a beginning and without a slide has a figure of each partition (`running`) where the
+    function has one. Else `last` has what is left of the rows of each partition, or its last rows if the
+    window counts rows. The first version had these rows in `past` and `slices`.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -52,6 +59,8 @@ class OverGroupState:
     ones: dict[int, Places] = field(default_factory=dict)
     past: pa.Table | None = None
     summaries: NDArray[np.object_] | None = None
+    running: RunningFigure | None = None
+    last: RowStretches | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +130,18 @@ class Group:
         self.pane = pane_of(window, calls)
         # Counts over all time have to outlive the rows of a partition.
         self.counts_forever = self.numbered or bool(self._ones) or window.extent is None
+        self._call = calls[0]
+        # Whether windows end with each tuple, and see nothing but the past of their partition.
+        plain = window.extent is None and window.slide is None
+        self._has_figure = plain and running_figure(calls[0]) is not None
+        self._by_partition = self.pane is None and (plain or (self.by_rows and window.extent is not None))
 
     def run(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
         """`new` has the columns TIME, SEQUENCE, those of arguments and, to expire actively, of tuples."""
+        if self._has_figure:
+            return self._figures(state, span, new)
+        if self._by_partition:
+            self._adopt_rows(state, span)
         rows = self._sorted(state, span, new)
         asked, overtaken = self._asked(rows, span)
         seen = self._rows(rows, self._summaries(state, rows))
@@ -139,6 +157,34 @@ class Group:
         )
         self._keep(state, rows, span, seen)
         return answers
+
+    def _figures(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
+        """Answer a window without a beginning by what is kept of each partition."""
+        if state.running is None:
+            state.running = running_figure(self._call)
+            assert state.running is not None, "seen when the group was made"
+            if state.past is not None and len(state.past):
+                numbered = _numpy(state.past, KEY)
+                weights = _numpy(state.past, WEIGHT)
+                arguments = [state.past.column(str(c)).combine_chunks() for c in self._places[0]]
+                past = Rows(numbered, arguments, weights, summaries=state.summaries)
+                adopt_past(state.running, past, span.count, self._call)
+            state.past = state.summaries = None
+        rows = GroupedRows.of(span.partitions, span.count)
+        arguments = [new.column(str(column)).combine_chunks() for column in self._places[0]]
+        values = state.running.run(rows, arguments, self._call)
+        return WindowAnswers(_numpy(new, SEQUENCE), [values], np.zeros(0, np.int64))
+
+    def _adopt_rows(self, state: OverGroupState, span: GroupSpan) -> None:
+        """Go on with the rows that the first version had in order of arrival."""
+        if state.last is None:
+            state.last = RowStretches()
+            state.last.reach(span.count)
+            if (rows := _kept_rows(state)) is not None:
+                order, partitions, _ = by_partition(_numpy(rows, KEY), span.count)
+                _replace(state.last, rows.take(pa.array(order)), partitions, np.unique(partitions))
+            state.past, state.slices, state.passed = None, [], 0
+        state.last.reach(span.count)
 
     def due(self, state: OverGroupState, now: int) -> int | None:
         """How far time has to pass for something to come out."""
@@ -163,9 +209,12 @@ class Group:
 
     def _sorted(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> Sorted:
         table = new.add_column(0, KEY, pa.array(span.partitions))
-        before_now = _kept_rows(state)
-        looked_at = self._looked_at(before_now, span)
-        old = int(looked_at.sum())
+        if self._by_partition:
+            before_now, looked_at, old = _rows_of(state, np.unique(span.partitions).astype(np.int64))
+        else:
+            before_now = _kept_rows(state)
+            looked_at = self._looked_at(before_now, span)
+            old = int(looked_at.sum())
         zeros = pa.array(np.zeros(len(new), np.int64))
         counted = [NUMBER] * self.numbered + [_ones(place) for place in self._ones]
         for name in counted:
@@ -176,7 +225,7 @@ class Group:
             chosen = before_now if old == len(before_now) else before_now.filter(pa.array(looked_at))
             table = pa.concat_tables([chosen, table])
         partitions = _numpy(table, KEY)
-        order, sorted_partitions, head = by_partition(partitions, span.count)
+        order, sorted_partitions, head = by_number(partitions, span.count)
         fresh = order >= old
         found = {}
         for name in counted:
@@ -287,6 +336,9 @@ class Group:
     # -- what is kept ----------------------------------------------------------------------------------
 
     def _keep(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Sequence[Rows]) -> None:
+        if self._by_partition:
+            self._keep_last(state, rows, span, seen[0])
+            return
         if self.window.extent is None:
             closed = np.ones(len(rows.order), np.bool_)
             if self.waits:
@@ -307,6 +359,18 @@ class Group:
         places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))])
         needed[places[rows.order]] = self._needed(rows, span)
         state.slices = kept(state.slices, new, needed)
+
+    def _keep_last(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows) -> None:
+        """Replace the rows of the partitions that have new ones."""
+        if self.window.extent is None:
+            sorted_table = rows.table.take(pa.array(rows.order))
+            texts = str(self._places[0][0]) if self._places[0] else ""
+            closed = np.ones(len(rows.order), np.bool_)
+            left, _ = put_together(self._functions[0], seen, closed, sorted_table, WEIGHT, texts)
+        else:
+            left = rows.table.take(pa.array(rows.order[self._needed(rows, span)]))
+        assert state.last is not None, "made when the run began"
+        _replace(state.last, left, _numpy(left, KEY), np.unique(rows.partitions).astype(np.int64))
 
     def _keep_panes(
         self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows, pane: int
@@ -391,6 +455,21 @@ def _kept_rows(state: OverGroupState) -> pa.Table | None:
     if not state.slices:
         return None
     return pa.concat_tables([piece.table for piece in state.slices]).slice(state.passed)
+
+
+def _rows_of(state: OverGroupState, partitions: Places) -> tuple[pa.Table | None, Mask, int]:
+    """Return the kept rows of these partitions, all of which are looked at."""
+    assert state.last is not None, "made when the run began"
+    rows, numbered = state.last.of(partitions)
+    if rows is None:
+        return None, np.zeros(0, np.bool_), 0
+    return rows.add_column(0, KEY, pa.array(numbered)), np.ones(len(rows), np.bool_), len(rows)
+
+
+def _replace(last: RowStretches, rows: pa.Table, partitions: Any, of: Places) -> None:
+    """Replace the rows of some partitions by others, which are sorted by partition."""
+    ends = np.searchsorted(partitions, of, side="right")
+    last.replace(of, ends - np.searchsorted(partitions, of), rows.drop_columns([KEY]))
 
 
 def _ones(place: int | str) -> str:

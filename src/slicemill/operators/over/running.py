@@ -18,7 +18,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from slicemill.aggregate.columns import bigints, doubles, whole_numbers
+from slicemill.aggregate.columns import Rows, bigints, doubles, weights_of, whole_numbers
 from slicemill.aggregate.definition import declared
 from slicemill.aggregate.moments import STATISTICS
 from slicemill.columns.keys import Keys, distinct_keys, first_rows
@@ -165,6 +165,17 @@ class RunningSum:
             means[place] = ((int(upper[place]) << _LOW_BITS) + int(lower[place])) / int(divisors[place])
         return doubles(means, valid)
 
+    def adopt(self, past: Rows, count: int) -> None:
+        """Go on from the moments of partitions."""
+        self.counts, self.upper, self.lower = (
+            grown(kept, count) for kept in (self.counts, self.upper, self.lower)
+        )
+        assert past.summaries is not None, "windows without a beginning keep moments"
+        for partition, moments in zip(past.partitions.tolist(), past.summaries.tolist(), strict=True):
+            total = int(moments.sums[0])
+            self.counts[partition] = moments.count
+            self.upper[partition], self.lower[partition] = total >> _LOW_BITS, total & (2**_LOW_BITS - 1)
+
     def keep(self, alive: Mask) -> None:
         self.counts, self.upper, self.lower = self.counts[alive], self.upper[alive], self.lower[alive]
 
@@ -241,3 +252,18 @@ def retractable_figure(call: Call) -> RetractableFigure | None:
     """The same of rows that come and go: values that were less than the greatest may be that again."""
     figure = running_figure(call)
     return figure if isinstance(figure, RunningCount | RunningSum | RunningMoments) else None
+
+
+def adopt_past(figure: RunningFigure, past: Rows, count: int, call: Call) -> None:
+    """Let a fresh figure go on from what a window without a beginning has kept of `count` partitions."""
+    if isinstance(figure, RunningMoments):
+        figure.adopt(past, count, call)
+    elif isinstance(figure, RunningSum):
+        figure.adopt(past, count)
+    else:
+        figure.run(GroupedRows.of(past.partitions, count), past.arguments, call)
+    if isinstance(figure, RunningCount):
+        # A row stands for several.
+        chosen = np.flatnonzero(all_known(GroupedRows.of(past.partitions, count), past.arguments))
+        figure.counts[:] = 0
+        np.add.at(figure.counts, past.partitions[chosen], weights_of(past)[chosen])

@@ -49,7 +49,7 @@ class RunningMoments:
     def run(
         self, rows: GroupedRows, arguments: Sequence[pa.Array], call: AggregateCall | WindowCall
     ) -> pa.Array:
-        statistic = ColumnMoments(call.name.lower(), call.arguments[0].type, call.columns[0].type)
+        statistic = _statistic(call)
         order = pa.array(rows.order)
         prepared = statistic.prepared(Rows(rows.groups, [arguments[0].take(order)]))
         leaves = None if rows.signs is None else rows.signs[rows.order] < 0
@@ -68,6 +68,26 @@ class RunningMoments:
         places = np.full(len(order), -1)
         places[rows.order[told]] = np.arange(len(told))
         return values.take(pa.array(places, mask=places < 0))
+
+    def adopt(self, past: Rows, count: int, call: AggregateCall | WindowCall) -> None:
+        """Go on from the moments of partitions that a window without a beginning has kept."""
+        statistic = _statistic(call)
+        nothing = Rows(past.partitions, [past.arguments[0]], summaries=past.summaries)
+        prepared = statistic.prepared(nothing)
+        self._fit(prepared, int(prepared.counts.max(initial=1)))
+        prepared = replace(prepared, exponent=self.exponent)
+        numbers = statistic.limbs_of(prepared, self.size)
+        self.counts = grown(self.counts, count)
+        self.counts[past.partitions] = prepared.counts
+        self.sums = grown(self.sums, count * self.size)
+        self.sums.reshape(-1, self.size)[past.partitions] = numbers
+        if statistic.degree == 2:
+            self.squares = grown(self.squares, count * 2 * self.size)
+            squares = statistic.squares_of(prepared, numbers)
+            self.squares.reshape(-1, 2 * self.size)[past.partitions] = squares
+        for name, copies in prepared.odd.items():
+            self.odd[name] = grown(no_figures(), count)
+            self.odd[name][past.partitions] = copies
 
     def keep(self, alive: Mask) -> None:
         self.counts = self.counts[alive]
@@ -116,6 +136,10 @@ class RunningMoments:
             self.sums = _refitted(self.sums, self.size, size, shift)
             self.squares = _refitted(self.squares, 2 * self.size, 2 * size, 2 * shift)
             self.size, self.exponent = size, exponent
+
+
+def _statistic(call: AggregateCall | WindowCall) -> ColumnMoments:
+    return ColumnMoments(call.name.lower(), call.arguments[0].type, call.columns[0].type)
 
 
 def _refitted(flat: NDArray[np.uint32], before: int, size: int, shift: int) -> NDArray[np.uint32]:

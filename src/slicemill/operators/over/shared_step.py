@@ -137,16 +137,14 @@ def _narrowed(
     """The rows of a group with the arguments that are still used, under the places that they have now."""
     wanted = {str(after.index(expr)) for expr in used}
     old = {name: new for name, new in names.items() if new in wanted}
-    slices = [
-        Slice(
-            pa.table(
-                [piece.table.column(name) for name in (KEY, TIME, SEQUENCE, *old)],
-                names=[KEY, TIME, SEQUENCE, *old.values()],
-            )
-        )
-        for piece in kept.slices
-    ]
-    return replace(kept, slices=slices)
+    system = (TIME, SEQUENCE)
+
+    def narrow(table: pa.Table, own: Sequence[str]) -> pa.Table:
+        return table.select([*own, *old]).rename_columns([*own, *old.values()])
+
+    slices = [Slice(narrow(piece.table, (KEY, *system))) for piece in kept.slices]
+    last = None if kept.last is None else kept.last.changed(lambda table: narrow(table, system))
+    return replace(kept, slices=slices, last=last)
 
 
 def shared_over(operator: SharedOver, context: StepContext) -> SharedOverStep:
