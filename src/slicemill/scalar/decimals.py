@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.esl.types.schema import Type
-from slicemill.scalar.kernel import Fallback
+from slicemill.esl.types.schema import MAX_DECIMAL_PRECISION, Kind, Type
+from slicemill.machine_code.kernel import kernel
+from slicemill.scalar.kernel import Fallback, Out
 from slicemill.scalar.vectors import Mask, arrow_type
 
 NARROW = 18  # digits that always fit into 64 bits
@@ -47,3 +48,189 @@ def exact(function: Callable[..., Any], result: Type) -> Callable[..., Any] | No
         return found
 
     return compute
+
+
+# -- arithmetic on digits of 64 bits. Rows with more digits are left to the row form. ------------------------
+
+
+def rounded_column(source: Type, result: Type, places: int) -> Callable[..., Out] | None:
+    """Return a kernel that rounds decimals to so many places, halves away from zero."""
+    dropped = (source.scale or 0) - places
+    if not 0 <= dropped <= NARROW or places != result.scale:
+        return None
+    power, limit = 10**dropped, 10 ** min(result.precision or 0, NARROW)
+
+    def nearest(value: pa.Array, *_constants: Any) -> Out:
+        digits, wide = unscaled(value)
+        size = np.abs(digits)
+        whole = size // power
+        whole += size - whole * power >= power - power // 2
+        found = from_unscaled(np.where(digits < 0, -whole, whole), result)
+        return Out(found, fallback=wide | (whole >= limit) | (size < 0))
+
+    return nearest
+
+
+def whole_column(source: Type, result: Type, up: bool) -> Callable[..., Out] | None:
+    """Return a kernel that rounds decimals to whole numbers, up or down."""
+    if (source.scale or 0) > NARROW or result.scale:
+        return None
+    power, limit = 10 ** (source.scale or 0), 10 ** min(result.precision or 0, NARROW)
+
+    def whole(value: pa.Array) -> Out:
+        digits, wide = unscaled(value)
+        found = -(-digits // power) if up else digits // power
+        return Out(from_unscaled(found, result), fallback=wide | (np.abs(found) >= limit))
+
+    return whole
+
+
+def _aligned(left: Type, right: Type) -> Callable[[pa.Array, pa.Array], tuple[Any, Any, Mask]] | None:
+    """Return a function that gives two columns the same scale, and where that fails."""
+    scale = max(left.scale or 0, right.scale or 0)
+    more = [scale - (type_.scale or 0) for type_ in (left, right)]
+    if max(more) > NARROW:
+        return None
+
+    def align(a: pa.Array, b: pa.Array) -> tuple[Any, Any, Mask]:
+        sides, bad = [], np.asarray(False)
+        for value, places in zip((a, b), more, strict=True):
+            digits, wide = _digits(value)
+            bad = bad | wide | (np.abs(digits) >= 2**62 // 10**places) | (digits == _LEAST)
+            sides.append(digits * 10**places)
+        bad = bad | (sides[1] == 0)
+        return sides[0], np.where(sides[1] == 0, 1, sides[1]), bad
+
+    return align
+
+
+_LEAST = -(2**63)
+
+
+def _digits(value: pa.Array | pa.Scalar) -> tuple[NDArray[np.int64], Mask]:
+    return unscaled(pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value)
+
+
+def remainder_column(types: tuple[Type, ...], result: Type, positive: bool) -> Callable[..., Out] | None:
+    """Return a kernel for remainders of decimals: with the sign of the dividend, or never below zero."""
+    align = _aligned(*types)
+    if align is None or result.scale != max(type_.scale or 0 for type_ in types):
+        return None
+
+    limit = 10 ** min(result.precision or 0, NARROW)
+
+    def remainder(a: pa.Array, b: pa.Array) -> Out:
+        left, right, bad = align(a, b)
+        found = np.fmod(left, right)
+        if positive:
+            found = np.where(found < 0, np.fmod(found + right, right), found)
+            bad = bad | (np.abs(found) >= limit)
+        return Out(from_unscaled(found, result), fallback=bad)
+
+    return remainder
+
+
+def div_column(types: tuple[Type, ...]) -> Callable[..., Out] | None:
+    """Return a kernel for whole quotients of decimals, towards zero."""
+    align = _aligned(*types)
+    if align is None:
+        return None
+
+    def divide(a: pa.Array, b: pa.Array) -> Out:
+        left, right, bad = align(a, b)
+        size = np.abs(left) // np.abs(right)
+        return Out(np.where((left < 0) == (right < 0), size, -size), fallback=bad)
+
+    return divide
+
+
+@kernel
+def _quotients(
+    left: NDArray[np.int64], right: NDArray[np.int64], places: int, limit: float, largest: float
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """Return left * 10**places / right as 128 bits, halves away from zero, and where the row form is needed.
+
+    Divisors are less than `largest`, quotients less than `limit`.
+    """
+    rows = len(left)
+    found, bad = np.zeros((rows, 2), np.uint64), np.zeros(rows, np.bool_)
+    ten = 10.0**places
+    mask = np.uint64(0xFFFF_FFFF)
+    shift = np.uint64(32)
+    for i in range(rows):
+        divisor = abs(right[i])
+        size = abs(left[i])
+        if divisor <= 0 or size < 0 or divisor >= largest or size * ten >= limit * divisor:
+            bad[i] = True
+            continue
+        digits = 1
+        factor = np.int64(10)
+        while digits < 9 and divisor <= 900_000_000_000_000_000 // (factor * 10):
+            digits += 1
+            factor *= 10
+        quotient = size // divisor
+        rest = size - quotient * divisor
+        low, high = np.uint64(quotient), np.uint64(0)
+        left_over = places
+        while left_over > 0:
+            while left_over < digits:
+                digits -= 1
+                factor //= 10
+            by = np.uint64(factor)
+            part = rest * factor // divisor
+            rest = rest * factor - part * divisor
+            # The quotient so far times the factor, and the next digits.
+            bottom = (low & mask) * by + np.uint64(part)
+            top = (low >> shift) * by + (bottom >> shift)
+            low = (bottom & mask) | (top << shift)
+            high = high * by + (top >> shift)
+            left_over -= digits
+        if rest >= divisor - rest:
+            low += np.uint64(1)
+            if low == 0:
+                high += np.uint64(1)
+        if (left[i] < 0) != (right[i] < 0):
+            low, high = ~low + np.uint64(1), ~high
+            if low == 0:
+                high += np.uint64(1)
+        found[i, 0], found[i, 1] = low, high
+    return found, bad
+
+
+def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Out] | None:
+    """Return a kernel for quotients of decimals.
+
+    The row form rounds twice, first to 39 places. That makes no difference where the divisor has so few
+    digits that no quotient is as near to the middle of two results.
+    """
+    scale = result.scale or 0
+    places = scale - (types[0].scale or 0) + (types[1].scale or 0)
+    if not 0 <= places <= MAX_DECIMAL_PRECISION:
+        return None
+    largest = 10.0 ** min(MAX_DECIMAL_PRECISION - scale, NARROW - 1)
+    limit = 10.0 ** min(result.precision or 0, MAX_DECIMAL_PRECISION - 1) * (1 - 1e-9)
+
+    def divide(a: pa.Array, b: pa.Array) -> Out:
+        (left, wide), (right, wide_too) = _digits(a), _digits(b)
+        rows = max(len(left), len(right))
+        found, bad = _quotients(
+            np.ascontiguousarray(np.broadcast_to(left, rows)),
+            np.ascontiguousarray(np.broadcast_to(right, rows)),
+            places,
+            limit,
+            largest,
+        )
+        data = pa.Array.from_buffers(arrow_type(result), rows, [None, pa.py_buffer(found)])
+        return Out(data, fallback=bad | wide | wide_too)
+
+    return divide
+
+
+def texts_column(source: Type) -> Callable[[pa.Array], pa.Array] | None:
+    """Return a kernel that writes decimals as texts. Arrow writes small ones of many places with an E."""
+    if source.kind is not Kind.DECIMAL or (source.scale or 0) > _PLAIN_PLACES:
+        return None
+    return lambda value: value.cast(pa.string())
+
+
+_PLAIN_PLACES = 6

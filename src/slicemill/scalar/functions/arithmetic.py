@@ -20,7 +20,7 @@ from slicemill.esl.types.expression import Call
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar import calendar
 from slicemill.scalar.calendar import DAY_US
-from slicemill.scalar.decimals import exact
+from slicemill.scalar.decimals import div_column, exact, quotient_column, remainder_column
 from slicemill.scalar.function import SAME, RowFunction, RowMaker, ScalarFunction, Types
 from slicemill.scalar.kernel import KernelCall, KernelMaker, Out, Strict
 from slicemill.scalar.source import Snippet, SnippetMaker, SourceMaker, kinds_of
@@ -52,6 +52,13 @@ def _operands(types: Types, result: Type) -> Types:
         return tuple(t.as_decimal(type_) for type_ in types)
     if result.kind in (Kind.TIMESTAMP, Kind.INTERVAL):
         return tuple(t.TIMESTAMP if type_.kind is Kind.DATE else type_ for type_ in types)
+    return types
+
+
+def _div_operands(types: Types, _result: Type) -> Types:
+    """Return the types of both sides of DIV: decimals if one of them is."""
+    if Kind.DECIMAL in kinds_of(types) and Kind.NULL not in kinds_of(types):
+        return tuple(t.as_decimal(type_) for type_ in types)
     return types
 
 
@@ -315,6 +322,8 @@ def _divide_column(call: KernelCall) -> Strict | None:
     kind = call.result.kind
     if kind is Kind.DOUBLE:
         return lambda a, b: Out(np.divide(a, b), fallback=b == 0)
+    if kind is Kind.DECIMAL:
+        return quotient_column(call.types, call.result)
     if kind is not Kind.INTERVAL or call.types[1].kind is Kind.DECIMAL:
         return None
     if call.types[1].kind is Kind.DOUBLE:
@@ -369,6 +378,8 @@ def _truncated(a: int | float | Decimal, b: int | float | Decimal) -> int:
 
 
 def _div_column(call: KernelCall) -> Strict | None:
+    if kinds_of(call.types) == {Kind.DECIMAL}:
+        return div_column(call.types)
     if not kinds_of(call.types) <= _INTEGERS:
         return None
 
@@ -416,7 +427,7 @@ def _double_remainder(a: float, b: float) -> float:
 
 def _remainder_column(call: KernelCall) -> Strict | None:
     if call.result.kind is Kind.DECIMAL:
-        return None
+        return remainder_column(call.types, call.result, positive=False)
     return lambda a, b: Out(np.fmod(a, b), fallback=b == 0)
 
 
@@ -446,7 +457,7 @@ def _pmod_row(types: Types, result: Type) -> RowFunction:
 
 def _pmod_column(call: KernelCall) -> Strict | None:
     if call.result.kind is Kind.DECIMAL:
-        return None
+        return remainder_column(call.types, call.result, positive=True)
 
     def positive(a: Numbers, b: Numbers) -> Out:
         first = np.fmod(a, b)
@@ -527,7 +538,9 @@ ARITHMETIC: dict[str, ScalarFunction] = {
         source=_divide_source,
         duckdb=_divide_in_duckdb,
     ),
-    "div": ScalarFunction(row=_div_row, column=_div_column, source=_div_source, duckdb=_div_in_duckdb),
+    "div": ScalarFunction(
+        row=_div_row, takes=_div_operands, column=_div_column, source=_div_source, duckdb=_div_in_duckdb
+    ),
     "%": ScalarFunction(
         row=_remainder_row, takes=_operands, column=_remainder_column, source=_remainder_source, duckdb=SAME
     ),

@@ -27,7 +27,7 @@ from slicemill.scalar.calendar import (
     parse_timestamp,
     timestamp_text,
 )
-from slicemill.scalar.decimals import NARROW, from_unscaled, unscaled
+from slicemill.scalar.decimals import NARROW, from_unscaled, rounded_column, texts_column, unscaled
 from slicemill.scalar.function import RowFunction
 from slicemill.scalar.functions.arithmetic import narrowed, times
 from slicemill.scalar.kernel import Fallback, Kernel, Out, Strict
@@ -332,6 +332,23 @@ def _texts_column(value: Numbers) -> pa.Array:
     return pc.cast(pa.array(value), pa.string())
 
 
+# The years 1 to 9999, which have four digits.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+
+
+def _date_texts_column(days: Numbers) -> Out:
+    usual = (days >= _FIRST_DAY) & (days <= _LAST_DAY)
+    known = pa.array(np.where(usual, days, 0).astype(np.int32), pa.date32())
+    return Out(pc.cast(known, pa.string()), fallback=~usual)
+
+
+def _timestamp_texts_column(us: Numbers) -> Out:
+    usual = (us >= _FIRST_DAY * DAY_US) & (us < (_LAST_DAY + 1) * DAY_US)
+    texts = pc.cast(pa.array(np.where(usual, us, 0), pa.timestamp("us")), pa.string())
+    # Arrow writes six places always.
+    return Out(pc.ascii_rtrim(pc.ascii_rtrim(texts, "0"), "."), fallback=~usual)
+
+
 # -- decimals ---------------------------------------------------------------------------------------------
 
 
@@ -339,7 +356,9 @@ def _to_decimal_column(source: Type, target: Type) -> Strict | None:
     assert target.precision is not None and target.scale is not None
     if source.kind is Kind.DECIMAL:
         assert source.scale is not None
-        return _rescaled_column(arrow_type(target)) if target.scale >= source.scale else None
+        if target.scale < source.scale:
+            return rounded_column(source, target, target.scale)
+        return _rescaled_column(arrow_type(target))
     if source.kind not in (Kind.INT, Kind.BIGINT, Kind.BOOLEAN) or target.scale > NARROW:
         return None
     power = np.asarray(10**target.scale, np.int64)
@@ -366,6 +385,8 @@ def _rescaled_column(target: pa.DataType) -> Strict:
 
 def _from_decimal_column(source: Type, kind: Kind) -> Strict | None:
     assert source.scale is not None
+    if kind is Kind.VARCHAR:
+        return texts_column(source)
     if source.scale > NARROW:
         return None
     power = 10**source.scale
@@ -483,5 +504,7 @@ _COLUMNS: dict[tuple[Kind, Kind], Strict] = {
     (Kind.TIMESTAMP, Kind.INT): lambda us: narrowed(_seconds_column(us)),
     (Kind.TIMESTAMP, Kind.BIGINT): _seconds_column,
     (Kind.TIMESTAMP, Kind.DOUBLE): _timestamp_to_double_column,
+    (Kind.TIMESTAMP, Kind.VARCHAR): _timestamp_texts_column,
     (Kind.DATE, Kind.TIMESTAMP): _scaled_column(DAY_US),
+    (Kind.DATE, Kind.VARCHAR): _date_texts_column,
 }

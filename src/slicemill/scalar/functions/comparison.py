@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
@@ -47,9 +47,19 @@ Test: TypeAlias = Callable[[Any, Any], Mask]
 
 
 def _comparable(types: Types, result: Type) -> Types:
-    """What both sides become. Exact numbers compare as they are: no decimal of 38 digits holds them all."""
+    """Return the types that the sides become. Exact numbers stay as they are if no decimal holds them all."""
     wanted = as_common(types, result)
-    return types if wanted[0].kind is Kind.DECIMAL else wanted
+    if wanted[0].kind is not Kind.DECIMAL:
+        return wanted
+    common = _exact_common([t.as_decimal(type_) for type_ in types if type_.kind is not Kind.NULL])
+    return types if common is None else (common,) * len(types)
+
+
+def _exact_common(types: Sequence[Type]) -> Type | None:
+    """Return the decimal type that holds all digits of these decimals, if 38 digits are enough."""
+    whole = max((type_.precision or 0) - (type_.scale or 0) for type_ in types)
+    scale = max(type_.scale or 0 for type_ in types)
+    return t.decimal(whole + scale, scale) if whole + scale <= t.MAX_DECIMAL_PRECISION else None
 
 
 # -- equal and less, by row, by column and as source ------------------------------------------------------
@@ -149,7 +159,7 @@ def _comparison(
 
 
 def _exactly(make: KernelMaker) -> KernelMaker:
-    """Decimals of different digits compare as they are, which no one type holds: they run by the row form."""
+    """Leave decimals that no common type holds to the row form."""
 
     def checked(call: KernelCall) -> Kernel | Strict | None:
         mixed = len(set(call.types)) > 1 and any(type_.kind is Kind.DECIMAL for type_ in call.types)

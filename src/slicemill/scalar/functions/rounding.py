@@ -9,6 +9,7 @@ import numpy as np
 
 from slicemill.esl.types.expression import Call
 from slicemill.esl.types.schema import Kind, Type
+from slicemill.scalar.decimals import rounded_column, whole_column
 from slicemill.scalar.function import SAME, RowFunction, RowMaker, ScalarFunction, Types, as_doubles, plain
 from slicemill.scalar.kernel import KernelCall, KernelMaker, Out, Strict, kernel
 from slicemill.scalar.source import source_of_double
@@ -42,7 +43,7 @@ def _whole_row(rounding: str) -> RowMaker:
 def _whole_column(function: Strict) -> KernelMaker:
     def make(call: KernelCall) -> Strict | None:
         if call.types[0].kind is Kind.DECIMAL:
-            return None
+            return whole_column(call.types[0], call.result, up=function is np.ceil)
         if call.types[0].kind is not Kind.DOUBLE:
             return lambda number: number.astype(np.int64)
 
@@ -109,6 +110,8 @@ def _round_column(call: KernelCall) -> Strict | None:
         return None
     if call.result.kind in (Kind.INT, Kind.BIGINT):
         return lambda number, *_places: number
+    if call.result.kind is Kind.DECIMAL:
+        return rounded_column(call.types[0], call.result, min(places, call.types[0].scale or 0))
     if call.result.kind is not Kind.DOUBLE:
         return None
     power = 10.0**places
