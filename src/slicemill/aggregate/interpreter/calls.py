@@ -6,11 +6,14 @@ goes on with it.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from slicemill.aggregate.calls import CallAnswers, ExecutionForm, Results, Tuples
 from slicemill.aggregate.definition import BaseAccumulator, Returned, Stepper, base_of
@@ -19,13 +22,14 @@ from slicemill.aggregate.interpreter.lookup import aggregate_lookup
 from slicemill.aggregate.interpreter.relations import Source
 from slicemill.aggregate.interpreter.windows import PartitionWindow, SlidingWindow, fresh_partition
 from slicemill.aggregate.inwindow import Args
+from slicemill.columns.numbered import RowsByNumber
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Type
 from slicemill.rows import Row
 from slicemill.scalar.vectors import Vector, from_values, to_values
-from slicemill.storage.codec import StorageError, register
+from slicemill.storage.codec import StorageError, decode, encode, register
 
 
 class ResultRow(NamedTuple):
@@ -37,9 +41,20 @@ class ResultRow(NamedTuple):
     expired: bool = False
 
 
+# A checkpoint encodes at most about so many states of groups or partitions. Runs encode the others, those
+# that have not changed for longest first, so many at a time.
+_FRESH, _TOGETHER = 1_024, 256
+_STATE = "state"
+
+
 @dataclass(slots=True)
 class Running:
-    """The state of a call while it runs."""
+    """The state of a call while it runs.
+
+    A call has groups or, with a window, partitions. `fresh` has the numbers of those that have changed since
+    they were encoded, the last changed one last. `encoded` has the others as text, which a checkpoint writes
+    once. After a restart they become objects again when their next tuple arrives.
+    """
 
     groups: dict[int, tuple[BaseAccumulator, Stepper]] = field(default_factory=dict)  # without window
     partitions: dict[int, tuple[PartitionWindow, int]] = field(
@@ -51,17 +66,55 @@ class Running:
     # Under ACTIVE EXPIRATION: when a tuple will leave, which one, and of which partition.
     negatives: deque[tuple[int, int, int]] = field(default_factory=deque)
     arrivals: int = 0
+    encoded: RowsByNumber = field(default_factory=RowsByNumber)
+    fresh: dict[int, None] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """What is stored of it: no code."""
+        """Return what is stored of it: no code."""
+        of_groups = {number: self.state_of(number) for number in self.fresh if number in self.groups}
+        of_partitions = {number: self.state_of(number) for number in self.fresh if number in self.partitions}
         return {
-            "groups": {number: stepper.state() for number, (_, stepper) in self.groups.items()},
-            "partitions": {key: (each.state(), came) for key, (each, came) in self.partitions.items()},
+            "groups": of_groups,
+            "partitions": of_partitions,
             "slot_end": self.slot_end,
             "opened": self.opened,
             "negatives": self.negatives,
             "arrivals": self.arrivals,
+            "encoded": self.encoded,
         }
+
+    def state_of(self, number: int) -> Any:
+        """Return what is stored of one group or partition."""
+        if number in self.groups:
+            return self.groups[number][1].state()
+        partition, came = self.partitions[number]
+        return partition.state(), came
+
+    def changed(self, number: int) -> None:
+        self.fresh.pop(number, None)
+        self.fresh[number] = None
+
+    def encode_some(self) -> None:
+        """Encode what has not changed for longest, if much has changed."""
+        if len(self.fresh) < _FRESH + _TOGETHER:
+            return
+        numbers, texts = [], []
+        for number in list(islice(self.fresh, len(self.fresh) - _FRESH)):
+            made = encode(self.state_of(number))
+            if not made.payloads:  # long values stay as they are
+                numbers.append(number)
+                texts.append(json.dumps(made.tree, separators=(",", ":"), allow_nan=False).encode())
+                del self.fresh[number]
+        if numbers:
+            self.encoded.reach(max(numbers) + 1)
+            self.encoded.replace(np.array(numbers), pa.table({_STATE: pa.array(texts, pa.large_binary())}))
+
+    def decoded(self, number: int) -> Any:
+        """Return what was encoded of one group or partition, None if nothing was."""
+        if number >= len(self.encoded.places) or self.encoded.places[number] < 0:
+            return None
+        row = self.encoded.added.at(self.encoded.places[number : number + 1])
+        return decode(json.loads(row.column(_STATE)[0].as_py()), [])
 
 
 @dataclass(slots=True)
@@ -85,11 +138,11 @@ def _with_partitions(old: dict[str, Any]) -> dict[str, Any]:
 
 register(
     "uda.interpreted",
-    2,
+    3,
     InterpretedState,
     InterpretedState.plain,
     lambda plain: InterpretedState(None, plain),
-    upgrade={1: _with_partitions},
+    upgrade={1: _with_partitions, 2: lambda plain: {**plain, "encoded": RowsByNumber()}},
 )
 
 
@@ -132,6 +185,7 @@ class InterpretedCall:
             running.arrivals += 1
         if complete is not None and self._frame is not None:
             self._pass_time(running, complete, out)
+        running.encode_some()
         answered = min((number for number, _ in running.opened.values()), default=running.arrivals)
         return CallAnswers(
             np.array([result.number for result in out], np.int64),
@@ -144,11 +198,14 @@ class InterpretedCall:
 
     def finish(self, state: InterpretedState) -> Results:
         running = self._running(state)
+        for number in np.flatnonzero(running.encoded.places >= 0).tolist():
+            self._group(running, number)
         if not running.groups:
             running.groups[0] = self._fresh_group()
+        # Groups are numbered as their first tuples arrive.
         returned = [
             (group, self._definition.row_of(value))
-            for group, (accumulator, _) in running.groups.items()
+            for group, (accumulator, _) in sorted(running.groups.items())
             for value in accumulator.terminate()
         ]
         groups = np.array([group for group, _ in returned], np.int64)
@@ -170,15 +227,14 @@ class InterpretedCall:
         if state.running is None:
             stored = state.stored
             assert stored is not None, "it is one or the other"
-            kept = ("slot_end", "opened", "negatives", "arrivals")
+            kept = ("slot_end", "opened", "negatives", "arrivals", "encoded")
             running = Running(**{name: stored[name] for name in kept})
             for number, group in stored["groups"].items():
-                running.groups[number] = self._fresh_group()
-                running.groups[number][1].restore(group)
-            for key, (partition, came) in stored["partitions"].items():
-                assert self._frame is not None, "partitions are those of windows"
-                running.partitions[key] = fresh_partition(self._definition, self._frame), came
-                running.partitions[key][0].restore(partition)
+                self._restore(running, number, group)
+                running.changed(number)
+            for number, partition in stored["partitions"].items():
+                self._restore(running, number, partition)
+                running.changed(number)
             state.running, state.stored = running, None
         return state.running
 
@@ -186,17 +242,44 @@ class InterpretedCall:
         made = base_of(self._definition)()
         return made, Stepper(made)
 
+    def _restore(self, running: Running, number: int, kept: Any) -> None:
+        """Make a group or a partition of what is stored of it."""
+        if self._frame is None:
+            running.groups[number] = self._fresh_group()
+            running.groups[number][1].restore(kept)
+        else:
+            partition, came = kept
+            running.partitions[number] = fresh_partition(self._definition, self._frame), came
+            running.partitions[number][0].restore(partition)
+
+    def _group(self, running: Running, number: int) -> Stepper:
+        if number not in running.groups:
+            kept = running.decoded(number)
+            if kept is None:
+                running.groups[number] = self._fresh_group()
+            else:
+                self._restore(running, number, kept)
+        return running.groups[number][1]
+
+    def _partition(self, running: Running, number: int) -> tuple[PartitionWindow, int]:
+        if number not in running.partitions:
+            kept = running.decoded(number)
+            if kept is None:
+                assert self._frame is not None, "partitions are those of windows"
+                running.partitions[number] = fresh_partition(self._definition, self._frame), 0
+            else:
+                self._restore(running, number, kept)
+        return running.partitions[number]
+
     def _grouped(self, running: Running, key: int, args: Args) -> Returned:
-        if key not in running.groups:
-            running.groups[key] = self._fresh_group()
-        return running.groups[key][1].step(args)
+        running.changed(key)
+        return self._group(running, key).step(args)
 
     def _arrive(self, running: Running, ts: int, key: int, args: Args, out: list[ResultRow]) -> None:
         assert self._frame is not None
         frame, number = self._frame, running.arrivals
-        if key not in running.partitions:
-            running.partitions[key] = fresh_partition(self._definition, frame), 0
-        partition, came = running.partitions[key]
+        partition, came = self._partition(running, key)
+        running.changed(key)
         running.partitions[key] = partition, came + 1
         if self._definition.numbered:
             args = (*args, came)
@@ -215,12 +298,14 @@ class InterpretedCall:
         """Tuples that expired before `ts` leave; a slot that has ended is answered for each partition."""
         while running.negatives and running.negatives[0][0] < ts:
             left, number, key = running.negatives.popleft()
-            partition, _ = running.partitions[key]
+            partition, _ = self._partition(running, key)
+            running.changed(key)
             assert isinstance(partition, SlidingWindow), "those of ACTIVE EXPIRATION are"
             out += self._results(number, left, partition.expire(number) or [], expired=True)
         if running.opened and ts >= running.slot_end:
             for key, (number, at) in sorted(running.opened.items(), key=lambda each: each[1][0]):
-                out += self._results(number, at, running.partitions[key][0].answer())
+                running.changed(key)
+                out += self._results(number, at, self._partition(running, key)[0].answer())
             running.opened.clear()
 
     def _results(self, number: int, ts: int, returned: Returned, expired: bool = False) -> list[ResultRow]:
