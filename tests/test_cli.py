@@ -86,6 +86,19 @@ def test_explain_can_show_one_query_alone() -> None:
     assert "local_offers" not in done.stdout
 
 
+def test_check_notes_calls_that_run_row_by_row() -> None:
+    script = (
+        "CREATE STREAM s (d decimal(12, 2), t varchar, ts timestamp) ORDER BY ts;\n"
+        "CREATE QUERY q AS SELECT d / 3 AS third FROM s WHERE d > 100.00 AND regexp_like(t, 'a+b');\n"
+    )
+    done = slicemill("check", "-", text=script)
+    assert done.returncode == 0
+    (note,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
+    assert ":2: regexp_like(t, 'a+b') runs row by row" in note and "write LIKE" in note
+    (told,) = json.loads(slicemill("check", "-", "--json", text=script).stdout)["notes"]
+    assert told["line"] == 2 and told["message"] in note
+
+
 def test_checking_runs_no_code_that_a_script_names(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import pathlib\npathlib.Path('ran').touch()\n"

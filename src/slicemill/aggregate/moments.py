@@ -277,7 +277,7 @@ class ColumnMoments:
         if self.argument.kind is not Kind.DECIMAL or self.name == "sum":
             return True
         if self.name != "avg":
-            return 5 ** (2 * self._scale) < MANY
+            return bool(5 ** (2 * self._scale) < MANY)
         more = (self.column.scale or 0) - self._scale
         whole, wanted = (
             (type_.precision or 0) - (type_.scale or 0) for type_ in (self.column, self.argument)

@@ -37,6 +37,8 @@ def check(
         Console().print(_statements_table(bound))
     if not as_json:
         tell_warnings(bound)
+        for note in _notes(bound):
+            typer.echo(f"note: {bound.source.name}:{note['line']}: {note['message']}", err=True)
     if unverified and not as_json:
         typer.echo(
             f"not imported: {', '.join(unverified)}; that they are there, with the methods they need, and "
@@ -50,6 +52,20 @@ def check(
             typer.echo(f"{EslError(bound.source, bound.diagnostics)}\n", err=True)
             typer.echo(f"{count} mistake{'s' if count > 1 else ''} in {bound.source.name}", err=True)
         raise typer.Exit(1)
+
+
+def _notes(bound: Bound) -> list[dict[str, object]]:
+    """Return the calls of each statement that run row by row, and what to write instead."""
+    from slicemill.esl.render.expressions import render
+    from slicemill.scalar.by_row import calls_by_row
+
+    notes: list[dict[str, object]] = []
+    for statement, span in bound.statements:
+        line, _ = bound.source.position(span.start)
+        for call, hint in dict.fromkeys(calls_by_row(statement)):
+            message = f"{render(call)} runs row by row, once for each distinct value"
+            notes.append({"line": line, "message": f"{message}; write {hint}" if hint else message})
+    return notes
 
 
 def _unverified(bound: Bound) -> list[str]:
@@ -95,6 +111,7 @@ def _check_json(bound: Bound) -> dict[str, object]:
         "statements": statements,
         "mistakes": [_diagnostic_json(bound, mistake) for mistake in mistakes],
         "warnings": [_diagnostic_json(bound, warning) for warning in bound.warnings],
+        "notes": _notes(bound),
     }
 
 

@@ -64,18 +64,18 @@ def write_checkpoint(
     folder: Path, states: Mapping[str, object], files: FileSystem = LOCAL, durable: bool = False
 ) -> CheckpointFiles:
     """Write what operators keep, by node; the files that `read_checkpoint` needs, none if nothing is kept."""
-    return write(folder, encode_states(states), files, durable)
+    return write(folder, encode_states(states, copied=False), files, durable)
 
 
-def encode_states(states: Mapping[str, object]) -> EncodedStates:
-    """States as they are now. What may still change is copied, and all else referred to."""
+def encode_states(states: Mapping[str, object], *, copied: bool = True) -> EncodedStates:
+    """Return states as they are now. What may still change is copied, unless they are written at once."""
     slices: list[Slice] = []
 
     def store(slice_: Slice) -> int:
         slices.append(slice_)
         return len(slices) - 1
 
-    return EncodedStates(encode(dict(states), {Slice: store}), slices)
+    return EncodedStates(encode(dict(states), {Slice: store}, copied=copied), slices)
 
 
 def write(

@@ -13,7 +13,9 @@ from slicemill_lab.experiment import Result, Scale
 
 NAMES = (
     "backfill",
+    "checkpoints",
     "coalesce",
+    "fallbacks",
     "follow",
     "ingest",
     "join",

@@ -44,10 +44,13 @@ __all__ = [
 _NONE: External = {}
 
 
-def encode(value: object, external: External = _NONE) -> Encoded:
-    """A value as JSON and buffers; StorageError where it has an object of a class that is not registered."""
+def encode(value: object, external: External = _NONE, *, copied: bool = True) -> Encoded:
+    """Return a value as JSON and buffers. StorageError if it has an object of an unregistered class.
+
+    Without copies, the buffers are the arrays themselves: write them before anything changes these.
+    """
     with _no_collection():
-        return Encoder(external).whole(value)
+        return Encoder(external, copied).whole(value)
 
 
 def decode(

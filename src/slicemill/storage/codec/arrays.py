@@ -54,8 +54,11 @@ def dtype_of(tree: Any) -> np.dtype[Any]:
     return np.dtype((np.record, made)) if tree["record"] else made
 
 
-def array_bytes(array: np.ndarray[Any, Any]) -> tuple[dict[str, Any], pa.Buffer]:
-    """What describes an array without objects, and a copy of its bytes: kernels change arrays in place."""
+def array_bytes(array: np.ndarray[Any, Any], copied: bool) -> tuple[dict[str, Any], pa.Buffer]:
+    """Return what describes an array without objects, and its bytes.
+
+    Kernels change arrays in place: the bytes are a copy, unless they are written before the next run.
+    """
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     tree: dict[str, Any] = {"dtype": dtype_tree(array.dtype), "shape": list(array.shape)}
     if order == "F":
@@ -63,7 +66,9 @@ def array_bytes(array: np.ndarray[Any, Any]) -> tuple[dict[str, Any], pa.Buffer]
     if isinstance(array, np.recarray):
         tree["recarray"] = True
     plain = np.asarray(array)
-    return tree, pa.py_buffer(plain.tobytes(order))  # type: ignore[arg-type]
+    if copied or not plain.flags.c_contiguous or not plain.size:
+        return tree, pa.py_buffer(plain.tobytes(order))  # type: ignore[arg-type]
+    return tree, pa.py_buffer(plain.reshape(-1).view(np.uint8))
 
 
 def array_of(tree: Any, data: pa.Buffer) -> np.ndarray[Any, Any]:

@@ -40,10 +40,14 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes one value; `external` are classes whose objects are stored elsewhere."""
+    """Encodes one value; `external` are classes whose objects are stored elsewhere.
 
-    def __init__(self, external: External) -> None:
+    Arrays that are not `copied` must not change before the value is written.
+    """
+
+    def __init__(self, external: External, copied: bool) -> None:
         self._external = external
+        self._copied = copied
         self._classes: dict[str, int] = {}
         self._objects: list[Tree] = []
         self._payloads: list[Payload] = []
@@ -216,7 +220,7 @@ class Encoder:
         if type(value) not in (np.ndarray, np.recarray):
             raise StorageError(f"an array of class {type(value).__qualname__} cannot be stored")
         if not value.dtype.hasobject:
-            tree, data = array_bytes(value)
+            tree, data = array_bytes(value, self._copied)
             return {"$array": tree | {"buffer": self._payload(data)}}
         return self._entry(lambda: self._object_array(value))
 

@@ -1,0 +1,97 @@
+"""Queries with a million keys: how long a checkpoint holds their worker, and what a run of few rows costs.
+
+A query gets a row of each key, then runs of 1,000 rows with random keys. A run costs what its rows are,
+however many keys there are. A checkpoint is measured while the worker does nothing else: from the states to
+the files, in CPU time, after a first one has written what no longer changes.
+
+Interpreted aggregates get a tenth of the keys, as one row of them takes about 70 us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import getloadavg
+
+from rich.table import Table
+
+from slicemill.storage.codec import registered_names
+from slicemill_lab.bench.benchmark import Benchmark
+from slicemill_lab.bench.inputs.keyed_states import QUERIES, KeyedQuery
+from slicemill_lab.bench.measuring.keyed_states import KeyedFigures, keyed_figures
+from slicemill_lab.claims import at_most, timed
+from slicemill_lab.experiment import Result, Scale
+from slicemill_lab.progress import say
+
+PAUSE_MS = 100
+TIMES = 5
+"""A run with many keys takes at most so many times what it takes with few."""
+FEW = 1_000
+SCANNING = ("sessions",)
+"""Queries that look at all open keys in a run. They have no bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSizes:
+    keys: int
+    runs: int
+
+
+SIZES: Mapping[Scale, KeyedSizes] = {"small": KeyedSizes(20_000, 3), "full": KeyedSizes(1_000_000, 5)}
+
+
+def run(scale: Scale) -> Result:
+    sizes = SIZES[scale]
+    found = {query: both(query, sizes) for query in QUERIES}
+    stored = frozenset[str]().union(*(many.states for _, many in found.values()))
+    claims = (
+        *(
+            timed(at_most(f"{query.name}: a checkpoint holds the worker, ms", many.checkpoint_ms, PAUSE_MS))
+            for query, (_, many) in found.items()
+        ),
+        *(
+            timed(
+                at_most(f"{query.name}: a run, times that with {FEW} keys", many.run_ms / few.run_ms, TIMES)
+            )
+            for query, (few, many) in found.items()
+            if query.name not in SCANNING
+        ),
+    )
+    figures = {
+        "how": f"{sizes.keys} keys in one cell; CPU ms, the least of {sizes.runs} runs and 3 checkpoints",
+        "load of the machine, 1 min": round(getloadavg()[0], 1),
+        "queries": {query.name: _plain(few, many) for query, (few, many) in found.items()},
+        "states that no query has": sorted(registered_names().keys() - stored),
+    }
+    return Result(claims, figures)
+
+
+def both(query: KeyedQuery, sizes: KeyedSizes) -> tuple[KeyedFigures, KeyedFigures]:
+    """Measure a query with few keys and with many."""
+    say(query.name)
+    few = keyed_figures(query, min(FEW, sizes.keys), sizes.runs)
+    return few, keyed_figures(query, round(sizes.keys * query.share), sizes.runs)
+
+
+def _plain(few: KeyedFigures, many: KeyedFigures) -> dict[str, float]:
+    return {
+        "keys": many.keys,
+        "fill, s": round(many.fill_s, 2),
+        f"run with {FEW} keys, ms": round(few.run_ms, 2),
+        "run, ms": round(many.run_ms, 2),
+        "checkpoint, ms": round(many.checkpoint_ms, 1),
+        "checkpoint, MB": round(many.bytes / 1e6, 1),
+    }
+
+
+def tables(result: Result) -> Sequence[Table]:
+    shown = Table("query", title="CPU of runs of 1,000 rows and of checkpoints")
+    columns = list(next(iter(result.figures["queries"].values())))
+    for column in columns:
+        shown.add_column(column, justify="right")
+    for name, figures in result.figures["queries"].items():
+        shown.add_row(name, *(f"{figures[column]:,}" for column in columns))
+    return [shown]
+
+
+BENCHMARK = Benchmark("A million keys: checkpoints and runs of few rows", run, tables)
