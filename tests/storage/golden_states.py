@@ -147,6 +147,8 @@ def main() -> None:
     _keep("changelog", {"columns": t.changelog((t.Column("i", t.INT),), ("i",))})
     _keep("calls", {"input": _call()})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
+    # Keys have been one table before, written anew by each checkpoint.
+    _keep("keys-in-slices", {"keys": Keys.restored([pa.array(["a", "b", None])]), "none": Keys()})
     # States of the interpreter have been stored as objects alone before.
     _keep("encoded-states", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from slicemill.columns.numbered import GrowingRows
 from slicemill.columns.pieces import together
 from slicemill.storage.codec import register
+from slicemill.storage.slice import Slice
 
 Numbers: TypeAlias = NDArray[np.int32]
 Column: TypeAlias = pa.Array | pa.ChunkedArray
@@ -191,13 +192,24 @@ class Keys:
         return [whole(column) for column in self._rows.at(numbers).columns]
 
     def plain(self) -> dict[str, Any]:
-        """What is stored of keys: their columns. Without any there is one key, once a row was met."""
-        return {"columns": self._columns(), "count": len(self._numbers)}
+        """Return what is stored of keys: their rows. Without columns there is one key, once a row was met."""
+        return {"pieces": list(self._rows.pieces), "count": len(self._numbers)}
 
-    def _columns(self) -> list[pa.ChunkedArray] | None:
-        if self._rows.pieces:
-            return list(together([piece.table for piece in self._rows.pieces]).columns)
-        return [] if self._numbers else None
+    def in_columns(self) -> dict[str, Any]:
+        """Return the arguments of `restored`."""
+        none: list[pa.ChunkedArray] | None = [] if self._numbers else None
+        pieces = [piece.table for piece in self._rows.pieces]
+        columns = list(together(pieces).columns) if pieces else none
+        return {"columns": columns, "count": len(self._numbers)}
+
+    @staticmethod
+    def of_pieces(pieces: list[Slice], count: int) -> Keys:
+        """Return the keys whose rows lie in these pieces, in the order of their numbers."""
+        columns = list(together([piece.table for piece in pieces]).columns) if pieces else []
+        keys = Keys.restored(columns if pieces or count else None, count)
+        if pieces:
+            keys._rows = GrowingRows(pieces, sum(piece.table.num_rows for piece in pieces))
+        return keys
 
     @staticmethod
     def restored(columns: Sequence[Column] | None, count: int = 0) -> Keys:
@@ -216,7 +228,12 @@ class Keys:
         return renumbered
 
 
-register("keys", 1, Keys, Keys.plain, lambda plain: Keys.restored(**plain))
+def _with_rows(old: dict[str, Any]) -> dict[str, Any]:
+    """Return the second version of stored keys. The first one had their columns, as one table each time."""
+    return Keys.restored(old["columns"], old["count"]).plain()
+
+
+register("keys", 2, Keys, Keys.plain, lambda plain: Keys.of_pieces(**plain), upgrade={1: _with_rows})
 
 
 def _chunked(column: Column) -> pa.ChunkedArray:

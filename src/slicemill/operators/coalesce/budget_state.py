@@ -27,7 +27,7 @@ class BudgetState(CoalescingState):
 
     memory: m.Packed | None = None
     partitions: Ints = field(default_factory=lambda: m.new_partitions(0))
-    values: dict[str, Any] = field(default_factory=lambda: Keys().plain())
+    values: dict[str, Any] = field(default_factory=lambda: Keys().in_columns())
     next_end: int | None = None
     until: deque[tuple[int, int]] = field(default_factory=deque)
     report: MemoryReport = field(default_factory=MemoryReport)
@@ -58,7 +58,7 @@ class BudgetState(CoalescingState):
             records["code"] = moved[records["code"]]
         for column in (m.NEW_CODE, m.RUN_CODE):
             self.partitions[:, column] = moved[self.partitions[:, column]]
-        kept = values.plain()
+        kept = values.in_columns()
         if kept["columns"] is not None:
             kept["columns"] = [column.combine_chunks() for column in kept["columns"]]
         self.values = kept
