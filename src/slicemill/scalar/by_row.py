@@ -26,6 +26,7 @@ _FUNCTIONS: dict[str, str] = {
     "cosh": "",
     "crc32": "",
     "from_unixtime": "timestamp_seconds(x), or CAST(timestamp_seconds(x) AS VARCHAR) for a text",
+    "get_json_object": "a column of the stream, if its source is JSON",
     "hash": "the column itself: GROUP BY, PARTITION BY and joins hash their keys",
     "initcap": "",
     "levenshtein": "",
@@ -48,6 +49,7 @@ _FUNCTIONS: dict[str, str] = {
     "to_date": "CAST(text AS DATE), if the texts have the form 2026-01-31",
     "to_timestamp": "CAST(text AS TIMESTAMP), if the texts have the form 2026-01-31 12:00:00",
     "translate": "replace, for one letter",
+    "unix_timestamp": "CAST(CAST(text AS TIMESTAMP) AS BIGINT)",
     "xxhash64": "the column itself: GROUP BY, PARTITION BY and joins hash their keys",
 }
 
@@ -75,6 +77,8 @@ def hint_by_row(expr: Expr) -> str | None:
         return None
     if name == "timestamp_seconds":
         return "whole seconds" if expr.arguments[0].type.kind in _NUMBERS else None
+    if name == "unix_timestamp" and expr.arguments[0].type.kind is not Kind.VARCHAR:
+        return None
     if name in ("hash", "xxhash64") and not any(a.type.kind in _HASHED_BY_ROW for a in expr.arguments):
         return None
     return _FUNCTIONS.get(name)

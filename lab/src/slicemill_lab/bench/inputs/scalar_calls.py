@@ -59,6 +59,7 @@ _CONSTANTS: dict[str, tuple[str | int | None, ...]] = {
     "to_timestamp": (None, "yyyy-MM-dd"),
     "round": (None, 1),
     "sha2": (None, 256),
+    "get_json_object": (None, "$.a"),
     "repeat": (None, 2),
     "lpad": (None, 12, "x"),
     "rpad": (None, 12, "x"),
