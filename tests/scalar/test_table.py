@@ -11,9 +11,8 @@ from slicemill.esl.types.expression import Call, Literal
 from slicemill.esl.types.schema import BOOLEAN, NULL
 from slicemill.scalar import signatures
 from slicemill.scalar.function import SAME, Abbreviation, ScalarFunction
-from slicemill.scalar.functions.logic import ABBREVIATIONS
 from slicemill.scalar.signatures import SCALARS
-from slicemill.scalar.table import FUNCTIONS, in_duckdb
+from slicemill.scalar.table import ABBREVIATIONS, FUNCTIONS, in_duckdb
 
 TOPICS = re.findall(r"# (\w+)\n((?:.+->.+\n)+)", signatures._LIBRARY)
 

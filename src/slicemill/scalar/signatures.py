@@ -177,7 +177,7 @@ size(list) -> int
 split(string, string{pattern}, [integer{any}]) -> strings
 try_element_at(list, integer{any}) -> element
 
-# JSON
+# json
 get_json_object(string, string{json path}) -> string
 
 # hashing

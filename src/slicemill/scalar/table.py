@@ -8,20 +8,20 @@ from slicemill.esl.types.expression import Call, Expr
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.external import external_function, is_external
 from slicemill.scalar.function import SAME, RowFunction, ScalarFunction, Types, template
-from slicemill.scalar.functions.arithmetic import ARITHMETIC
+from slicemill.scalar.functions.arithmetic import ARITHMETIC, ARITHMETIC_ABBREVIATIONS
 from slicemill.scalar.functions.bits import BITS
 from slicemill.scalar.functions.casts import converter
 from slicemill.scalar.functions.comparison import COMPARISON
 from slicemill.scalar.functions.hashing import HASHES
 from slicemill.scalar.functions.json import JSON
 from slicemill.scalar.functions.lists import LISTS
-from slicemill.scalar.functions.logic import ABBREVIATIONS, LOGIC
+from slicemill.scalar.functions.logic import LOGIC, LOGIC_ABBREVIATIONS
 from slicemill.scalar.functions.maths import MATHS
 from slicemill.scalar.functions.patterns import PATTERNS
 from slicemill.scalar.functions.periods import PERIODS, RELATIONS
 from slicemill.scalar.functions.rounding import ROUNDING
 from slicemill.scalar.functions.strings import STRINGS
-from slicemill.scalar.functions.times import TIMES
+from slicemill.scalar.functions.times import TIME_ABBREVIATIONS, TIMES
 from slicemill.scalar.kernel import Kernel, KernelCall
 from slicemill.scalar.values import ExpressionError
 
@@ -41,6 +41,9 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     **STRINGS,
     **TIMES,
 }
+
+
+ABBREVIATIONS = {**ARITHMETIC_ABBREVIATIONS, **LOGIC_ABBREVIATIONS, **TIME_ABBREVIATIONS}
 
 
 def function_of(name: str, types: Types) -> ScalarFunction:

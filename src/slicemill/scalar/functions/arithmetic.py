@@ -21,7 +21,7 @@ from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar import calendar
 from slicemill.scalar.calendar import DAY_US
 from slicemill.scalar.decimals import div_column, exact, quotient_column, remainder_column
-from slicemill.scalar.function import SAME, RowFunction, RowMaker, ScalarFunction, Types
+from slicemill.scalar.function import SAME, Abbreviation, RowFunction, RowMaker, ScalarFunction, Types
 from slicemill.scalar.kernel import KernelCall, KernelMaker, Out, Strict
 from slicemill.scalar.source import Snippet, SnippetMaker, SourceMaker, kinds_of
 from slicemill.scalar.values import (
@@ -512,6 +512,12 @@ def _sign_source(text: str) -> SourceMaker:
 
     return make
 
+
+def _mod(call: Call) -> Call:
+    return Call("%", call.arguments, call.type)
+
+
+ARITHMETIC_ABBREVIATIONS: dict[str, Abbreviation] = {"mod": Abbreviation(_mod, duckdb="({0} % {1})")}
 
 ARITHMETIC: dict[str, ScalarFunction] = {
     "+": ScalarFunction(

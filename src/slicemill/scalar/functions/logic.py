@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, Case, Cast, Literal
-from slicemill.esl.types.schema import Kind, Type
+from slicemill.esl.types.expression import Call, Case, Literal
+from slicemill.esl.types.schema import Type
 from slicemill.scalar.function import SAME, Abbreviation, ScalarFunction, as_result, plain
 from slicemill.scalar.kernel import Free, Kernel, KernelCall, free_kernel, kernel
 from slicemill.scalar.source import Snippet
@@ -205,21 +205,6 @@ def _coalesce(call: Call) -> Call:
     return Call("coalesce", call.arguments, call.type)
 
 
-def _mod(call: Call) -> Call:
-    return Call("%", call.arguments, call.type)
-
-
-def _unix_timestamp(call: Call) -> Call:
-    """Seconds since 1970 of a time, or of a text by a pattern."""
-    moment, *pattern = call.arguments
-    if moment.type.kind is Kind.DATE:
-        moment = Cast(moment, t.TIMESTAMP)
-    elif moment.type.kind is not Kind.TIMESTAMP:
-        form = pattern[0] if pattern else Literal("yyyy-MM-dd HH:mm:ss", t.VARCHAR)
-        moment = Call("to_timestamp", (moment, form), t.TIMESTAMP)
-    return Call("unix_seconds", (moment,), t.BIGINT)
-
-
 LOGIC: dict[str, ScalarFunction] = {
     "and": ScalarFunction(row=plain(_and_row), lazy=True, column=free_kernel(_and_column), duckdb=SAME),
     "or": ScalarFunction(row=plain(_or_row), lazy=True, column=free_kernel(_or_column), duckdb=SAME),
@@ -234,10 +219,8 @@ LOGIC: dict[str, ScalarFunction] = {
     ),
 }
 
-ABBREVIATIONS: dict[str, Abbreviation] = {
+LOGIC_ABBREVIATIONS: dict[str, Abbreviation] = {
     "if": Abbreviation(_if, duckdb="CASE WHEN {0} THEN {1} ELSE {2} END"),
-    "mod": Abbreviation(_mod, duckdb="({0} % {1})"),
-    "unix_timestamp": Abbreviation(_unix_timestamp),
     "ifnull": Abbreviation(_coalesce, duckdb=SAME),
     "nullif": Abbreviation(_nullif, duckdb=SAME),
     "nvl": Abbreviation(_coalesce, duckdb="coalesce({0}, {1})"),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from slicemill.esl.types import schema as t
-from slicemill.esl.types.expression import Call, Expr, Literal
+from slicemill.esl.types.expression import Call, Cast, Expr, Literal
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.calendar import (
     DAY_US,
@@ -32,6 +32,7 @@ from slicemill.scalar.calendar import (
 from slicemill.scalar.date_patterns import finest_us, formatted, parsed
 from slicemill.scalar.function import (
     SAME,
+    Abbreviation,
     RowFunction,
     ScalarFunction,
     Sql,
@@ -295,6 +296,20 @@ _days_apart = ScalarFunction(
     column=kernel(_days_apart_column),
     duckdb="CAST(CAST({0} AS DATE) - CAST({1} AS DATE) AS INTEGER)",
 )
+
+
+def _unix_timestamp(call: Call) -> Call:
+    """Seconds since 1970 of a time, or of a text by a pattern."""
+    moment, *pattern = call.arguments
+    if moment.type.kind is Kind.DATE:
+        moment = Cast(moment, t.TIMESTAMP)
+    elif moment.type.kind is not Kind.TIMESTAMP:
+        form = pattern[0] if pattern else Literal("yyyy-MM-dd HH:mm:ss", t.VARCHAR)
+        moment = Call("to_timestamp", (moment, form), t.TIMESTAMP)
+    return Call("unix_seconds", (moment,), t.BIGINT)
+
+
+TIME_ABBREVIATIONS: dict[str, Abbreviation] = {"unix_timestamp": Abbreviation(_unix_timestamp)}
 
 TIMES: dict[str, ScalarFunction] = {
     "add_months": ScalarFunction(
