@@ -47,7 +47,7 @@ from slicemill.engine.workers.events import WorkerContext
 from slicemill.engine.workers.plan_messages import unpacked
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
-from slicemill.ingest.stream import OpenStream, StreamPlan
+from slicemill.ingest.stream import SKIPPING, OpenStream, StreamPlan
 from slicemill.machine_code.kernel import python_seconds
 from slicemill.metrics.collecting import collecting_seconds, watch_collections
 from slicemill.metrics.due import Arrivals, dated
@@ -151,6 +151,8 @@ class Worker:
         clock.append(time.perf_counter())
         written, arrivals, sampled = {}, {}, {}
         for log, made in outcome.tables.items():
+            if log in item.outputs and item.outputs[log].after_us is not None:
+                made = made.filter(pc.greater(made.column(TS), pa.scalar(item.outputs[log].after_us)))
             if made.num_rows and log in item.outputs:
                 table = dated(made, item.moments, item.now_us)
                 written[log] = self._append(item.outputs[log], table, program.schema_of(log), compress=True)
@@ -285,7 +287,7 @@ class Worker:
             item.stream,
             {**item.offsets, **found.offsets},
             written,
-            found.admitted[-1].progress if found.admitted else {},
+            (found.admitted[-1].progress | {SKIPPING: found.skipping or None}) if found.admitted else {},
             found.more,
             found.again_us,
             found.ended,
@@ -296,6 +298,7 @@ class Worker:
             time.process_time() - began,
             _stages(("read: source and intake", "read: write"), clock),
             sampled,
+            found.warning,
         )
 
     def _opened(self, item: ReadStream) -> OpenStream:

@@ -48,13 +48,20 @@ from slicemill.engine.workers.plan_messages import packed
 from slicemill.esl.types.catalog import LATE, TimestampKind
 from slicemill.metrics.due import TimeMoments
 from slicemill.operators.cell import HeavyKey
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.heavy import KeySample
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import longest_us
+from slicemill.operators.models.spec import SharedModels
+from slicemill.operators.over.spec import SharedOver, WindowAggregate
+from slicemill.operators.panes.spec import SharedWindows
 from slicemill.operators.registry import kind_of
 from slicemill.operators.streams.spec import QueryResults
+from slicemill.operators.window_top.spec import WindowTop
+from slicemill.operators.windowed_group.spec import RelationAggregate
+from slicemill.plan.history import history_us
 from slicemill.plan.joined_inputs import joined_inputs
 from slicemill.plan.needs import columns_read
 from slicemill.plan.overlapping import logs_read
@@ -69,6 +76,16 @@ from slicemill.storage.epochs import Epoch
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
+# Operators whose values are wrong where rows of their windows are missing.
+_OVER_WINDOWS = (
+    Coalesce,
+    RelationAggregate,
+    SharedModels,
+    SharedOver,
+    SharedWindows,
+    WindowAggregate,
+    WindowTop,
+)
 # A run takes at most about so many rows of an input: what it holds in memory stays bounded.
 _ROWS_PER_RUN = 1_000_000
 BACKFILL = "backfill"
@@ -347,7 +364,9 @@ class RunningUnit:
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
         """What the run asks of the worker that has a cell; with `restore`, of one that has yet to get it."""
         outputs = {
-            log: OutputLog(self._home.logs[log].folder, self.read_by.get(log, ()))
+            log: OutputLog(
+                self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
+            )
             for _, log in self.plan.unit.outputs
             if log in self._home.logs  # what a query gives that is joining others goes nowhere
         }
@@ -369,6 +388,37 @@ class RunningUnit:
             self._restore(cell) if restore else None,
             checkpoint and self.plan.unit.stateful,
         )
+
+    def _incomplete_until(self, log: str) -> int | None:
+        """Return the time up to which rows of an output are of windows that began before their query.
+
+        Such rows look like complete ones, so they are held back. None: there are none, or no time says it.
+        """
+        since, after_us = self.since.get(log), self._field(BACKFILL).get("after")
+        if since is None or not self._histories[log]:
+            return after_us
+        complete_us = since + self._histories[log]
+        return complete_us if after_us is None else max(after_us, complete_us)
+
+    @cached_property
+    def _histories(self) -> dict[str, int]:
+        """By output, how far back its rows depend on tuples; 0 where incomplete rows are not held back."""
+        graph, found = self.plan.graph, {}
+        for root, log in self.plan.unit.outputs:
+            results = graph[root].operator
+            shown = isinstance(results, QueryResults) and results.incomplete
+            counted = not shown and not graph[root].schema.changelog and self._computes_windows(root)
+            found[log] = (history_us(graph, root) if counted else None) or 0
+        return found
+
+    def _computes_windows(self, root: str) -> bool:
+        """Return True if values of an output are computed over windows.
+
+        A row of a join or a look-up is right by itself, whenever its query was created.
+        """
+        graph, behind = self.plan.graph, self.plan.graph.ancestors(root)
+        inside = [graph[node].operator for node in self.plan.unit.nodes if node in behind]
+        return any(isinstance(operator, _OVER_WINDOWS) for operator in inside)
 
     @property
     def state_folder(self) -> Path:

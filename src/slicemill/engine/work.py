@@ -64,10 +64,14 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class OutputLog:
-    """Where the rows of a log are appended, and by which exchanges units read them."""
+    """Where the rows of a log are appended, and by which exchanges units read them.
+
+    Only rows after `after_us` are appended, if it is given: those before are of incomplete windows.
+    """
 
     folder: Path
     exchanges: tuple[Exchange, ...] = ()
+    after_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +209,7 @@ class ReadDone:
     cpu_s: float
     seconds: Mapping[str, float]
     key_samples: Mapping[str, KeySample] = field(default_factory=dict)  # of its rows, by exchange
+    warning: str | None = None  # what is wrong with the source, though it can be read
 
 
 @dataclass(frozen=True, slots=True)

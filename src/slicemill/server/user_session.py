@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from slicemill.engine.alerts.delivery import AlertStatus
+from slicemill.engine.changing.replace_effects import ReplaceEffect
 from slicemill.engine.changing.statements import Entry
 from slicemill.engine.query import Query
 from slicemill.errors import SlicemillError, counted
@@ -43,6 +44,7 @@ from slicemill.explain.statements import describe
 from slicemill.server.access import OWNER, Denied, Principal, UserRole
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.listings import alerts_listed, columns_of, listing, statement_of, versions
+from slicemill.server.notices import seen_by, start_of
 from slicemill.server.parameters import guessed, with_values
 from slicemill.server.permissions import relations_changed, relations_read_by
 from slicemill.server.questions.asking import ask
@@ -56,6 +58,7 @@ _CHANGED = {
     "DELETE": ("DELETE {}", "deleted"),
     "TRUNCATE": ("TRUNCATE TABLE", "deleted"),
 }
+_OR_REPLACE = re.compile(r"\bOR\s+REPLACE\b", re.IGNORECASE)
 _QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
 
 
@@ -107,16 +110,39 @@ class UserSession:
             return [self._command(read_command(piece.alone()))]
         if first in _QUESTIONS:
             values = [guessed(value) for value in parameters]
-            return [
-                StatementAnswer("SELECT", table=ask(piece.alone().text, self.relation, interrupted, values))
-            ]
+            named: dict[str, AskedRelation] = {}
+
+            def relation_of(name: str) -> AskedRelation:
+                named[name] = self.relation(name)
+                return named[name]
+
+            found = ask(piece.alone().text, relation_of, interrupted, values)
+            return [StatementAnswer("SELECT", seen_by(self.service.mill, named), found)]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
         if parameters:
             raise SlicemillError(
                 "only questions and changes of rows have parameters; write the values into the text"
             )
-        return [_done(statement) for statement in self._declare(piece)]
+        effects = self._replaced(piece)
+        return [self._answered(statement, effects) for statement in self._declare(piece)]
+
+    def _replaced(self, piece: StatementPiece) -> list[ReplaceEffect]:
+        """Return what statements with OR REPLACE are about to change; mistakes are told by running them."""
+        if not _OR_REPLACE.search(piece.text):
+            return []
+        with suppress(SlicemillError):
+            self._check_allowed(piece)
+            return self.service.mill.explain_replace(piece.alone())
+        return []
+
+    def _answered(self, statement: Statement, effects: Sequence[ReplaceEffect]) -> StatementAnswer:
+        done = _done(statement)
+        own = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name == statement.name]
+        others = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name != statement.name]
+        if own:
+            return replace(done, message="\n".join([done.message, *own, *others]))
+        return replace(done, message=done.message + start_of(self.service.mill, statement))
 
     def _change_rows(self, piece: StatementPiece, parameters: Sequence[object]) -> StatementAnswer:
         source = with_values(piece, parameters) if parameters else piece.alone()

@@ -44,6 +44,8 @@ def show_result(console: Console, result: StatementResult, form: OutputFormat = 
     else:
         console.print(rows_table(listed_names(result), result.rows, console.width))
         console.print(Text(f"{count:,} row{'' if count == 1 else 's'}", style="dim"))
+        if result.message:
+            console.print(Text(result.message, style="dim"))
 
 
 def rows_table(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int) -> RenderableType:

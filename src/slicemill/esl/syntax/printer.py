@@ -247,6 +247,9 @@ class EslGenerator(Generator):
         for key in ("slack", "skew"):
             if child(e, key):
                 sql += f"{self.seg(key.upper())} {self.sql(e, key)}"
+        if begin := child(e, "begin"):
+            kind = "TIMESTAMP " if isinstance(begin, exp.Literal) else ""
+            sql += f"{self.seg('BEGIN')} {kind}{self.sql(begin)}"
         if child(e, "retain") and not child(e, "query"):
             sql += self.seg(self._retention(e).lstrip())
         return sql + self._source(e)

@@ -206,7 +206,7 @@ class PostgresSession:
                 if answer.table is not None:
                     self._send(wire.row_description(describe_columns(answer.table.schema)))
                     await self._send_rows(answer.table, ())
-                elif answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # of which the tag says all
+                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # of which the tag says all
                     self._send(wire.notice(answer.message))
                 self._send(wire.complete(_tag(answer)))
 
@@ -382,6 +382,8 @@ class PostgresSession:
                 self._send(wire.notice(answer.message))
             self._send(wire.complete(_tag(answer)))
             return
+        if answer.message and not portal.sent:
+            self._send(wire.notice(answer.message))
         rest = answer.table.slice(portal.sent, most if most > 0 else None)
         await self._send_rows(rest, _expanded(portal.formats, answer.table.num_columns))
         portal.sent += rest.num_rows
