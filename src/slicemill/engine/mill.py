@@ -36,6 +36,7 @@ from slicemill.engine.changing.handles import handle_of
 from slicemill.engine.changing.lives import QueryLives
 from slicemill.engine.changing.refreshing import Refreshing
 from slicemill.engine.changing.replace_effects import ReplaceEffect, foretold
+from slicemill.engine.changing.replacements import NOTHING_REPLACED
 from slicemill.engine.changing.replay import replay
 from slicemill.engine.changing.running_catalog import RunningCatalog
 from slicemill.engine.changing.statements import (
@@ -47,6 +48,7 @@ from slicemill.engine.changing.statements import (
 )
 from slicemill.engine.changing.table_writing import TableWriting
 from slicemill.engine.changing.tables import RefusedChange, StagedChanges, TableVersions
+from slicemill.engine.changing.undeclared import remove_undeclared
 from slicemill.engine.changing.unit_changes import UnitChanges
 from slicemill.engine.changing.versions import QueryVersion, versions_of
 from slicemill.engine.changing.views import answer, held_now
@@ -140,6 +142,7 @@ class Mill:
         self.home.lock()
         try:
             self.home.open(progress)
+            remove_undeclared(self.home)
             begun = spark if isinstance(spark, Future) else None
             if spark is None and pool is None:
                 begun = begin_session(master)
@@ -276,27 +279,29 @@ class Mill:
         dropped = [statement for statement in statements if isinstance(statement, DroppedName)]
         staged = self._staged(bound, catalog, dropped)
         entries = new_entries(bound, self.home.statements, self._clock(), same, by)
+        alerts = self.alerts.begun(statements)
+        # One record has all of it: a crash leaves the text wholly done, or not at all.
+        others = Change(alerts=alerts)
         if all(runs_nothing(statement) for statement in statements):
+            others = replace(others, catalog=entries)
+            if staged.versions:
+                self._running.tables_changed(others, staged)
+            else:
+                self.home.commit(others)
             self.catalog = catalog
         elif replaced:
-            self._running.replace_with(catalog, kept, replaced, entries, bound.source)
-            entries = []
+            self._running.replace_with(catalog, kept, replaced, entries, bound.source, others, staged)
         elif any(isinstance(statement, (AlteredQuery, AlteredStream)) for statement in statements):
             catalog, altering = with_added_columns(catalog, bound, entries, self.home)
-            self._running.alter_with(catalog, dropped, kept, altering)
-            entries = []
+            self._running.alter_with(catalog, dropped, kept, altering, others, staged)
         else:
-            self._running.change_to(catalog, dropped)
-        alerts = self.alerts.begun(statements)
-        self.home.commit(Change(catalog=entries, alerts=alerts))
+            declared = replace(NOTHING_REPLACED, entries=entries)
+            self._running.change_to(catalog, dropped, declared, others, staged)
         self.alerts.watch(self.catalog.alerts, alerts)
         self._set(statements)
         for statement in statements:
             if isinstance(statement, LifeChange):
                 self.lives.change(statement, user() if by is None else by)
-        if staged.versions:
-            self._tables.adopt(staged)
-            self._running.tables_changed()
         done = [self._replayed(one) if isinstance(one, Replay) else one for one in statements]
         return done, staged.counts
 

@@ -205,6 +205,10 @@ class Query:
         """Keep the results with the handle: the log is about to go."""
         self._kept = self.to_arrow()
 
+    def attach(self) -> None:
+        """Read the log again: it stays."""
+        self._kept = None
+
 
 def _took(receive: Callable[[pa.Table], None], table: pa.Table) -> bool:
     try:

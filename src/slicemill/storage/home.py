@@ -24,9 +24,12 @@ import json
 import logging
 import stat
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
+
+import pyarrow as pa
 
 from slicemill.storage.changes import Change, encode_record
 from slicemill.storage.files import (
@@ -39,10 +42,10 @@ from slicemill.storage.files import (
     remove_temporary,
     telling_full,
 )
-from slicemill.storage.garbage import remove_garbage, remove_orphans
+from slicemill.storage.garbage import remove_garbage, remove_orphans, remove_tree
 from slicemill.storage.home_format import check_format, make_home
 from slicemill.storage.home_lock import HomeLock
-from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError, HomeState
+from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError, HomeState, merged
 from slicemill.storage.journal import JOURNAL, JournalWriter, Progress, load, write_snapshot
 from slicemill.storage.log import Log
 from slicemill.storage.snapshot import encode_snapshot
@@ -80,6 +83,7 @@ class Home:
         self._state = HomeState(folder, files)
         self._journal: JournalWriter | None = None
         self._folders: set[str] = set()  # of logs, since the home was opened
+        self._announced_streams: Mapping[str, dict[str, Any]] = {}
         self._snapshot_bytes = 0
         self._snapshot: threading.Thread | None = None
 
@@ -95,7 +99,9 @@ class Home:
 
     @property
     def logs(self) -> Mapping[str, Log]:
-        return self._state.logs
+        """The logs, with those that are announced."""
+        announced, logs = self._state.announced, self._state.logs
+        return ChainMap(announced, logs) if announced else logs
 
     @property
     def units(self) -> Mapping[str, dict[str, Any]]:
@@ -103,7 +109,12 @@ class Home:
 
     @property
     def streams(self) -> Mapping[str, dict[str, Any]]:
-        return self._state.streams
+        """The fields of streams, with those that are announced."""
+        streams = self._state.streams
+        if not self._announced_streams:
+            return streams
+        changed = self._announced_streams.items()
+        return {**streams, **{name: merged(streams.get(name, {}), fields) for name, fields in changed}}
 
     @property
     def statements(self) -> list[dict[str, Any]]:
@@ -182,7 +193,7 @@ class Home:
                 return self._state.epoch
             journal = self._opened()
             self._state.check(change)
-            folders = self._make_folders(change) if change.created else {}
+            folders = self._make_folders(change.created) if change.created else {}
             epoch = self._state.epoch + 1
             content = encode_record(epoch, self._clock(), change, folders)
             journal.append(epoch, content)
@@ -227,12 +238,48 @@ class Home:
             raise HomeError(f"a commit to {self.folder} was interrupted; open the home again")
         return self._journal
 
-    def _make_folders(self, change: Change) -> dict[str, str]:
+    @contextlib.contextmanager
+    def announcing(self) -> Iterator[None]:
+        """Withdraw at the end what was announced inside and is not committed."""
+        with self._lock:
+            logs, streams = set(self._state.announced), self._announced_streams
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._announced_streams = streams
+                announced = self._state.announced
+                self._state.announced = {name: log for name, log in announced.items() if name in logs}
+                for name in announced.keys() - logs:
+                    with contextlib.suppress(OSError):
+                        remove_tree(self._files, announced[name].folder)
+
+    def announce(
+        self, created: Mapping[str, pa.Schema], streams: Mapping[str, dict[str, Any]] | None = None
+    ) -> None:
+        """Show logs and fields of streams that a later `commit` makes; a crash before it leaves none.
+
+        So one record can hold a statement although units are prepared with the logs that it creates.
+        """
+        with self._lock:
+            folders = self._make_folders(created) if created else {}
+            self._folders.update(folders.values())
+            logs = self.folder / LOGS
+            new = {
+                name: Log(name, logs / folders[name], schema, self._files) for name, schema in created.items()
+            }
+            self._state.announced = {**self._state.announced, **new}
+            self._announced_streams = {**self._announced_streams, **(streams or {})}
+
+    def _make_folders(self, created: Mapping[str, pa.Schema]) -> dict[str, str]:
         """Folders for new logs. None is used twice: a worker may have segments of a dropped log open."""
         logs = self.folder / LOGS
         folders: dict[str, str] = {}
         with telling_full(self.folder):
-            for name in change.created:
+            for name in created:
+                if name in self._state.announced:
+                    folders[name] = self._state.announced[name].folder.name
+                    continue
                 folder = folder_name(name)
                 while folder in self._folders or folder in folders.values():
                     folder = f"{folder}~{self._state.epoch + 1}"

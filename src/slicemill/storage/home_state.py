@@ -59,6 +59,8 @@ class HomeState:
     alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
     lives: dict[str, dict[str, Any]] = field(default_factory=dict)  # of queries and streams, by log
     garbage: UnreferencedFiles = field(default_factory=UnreferencedFiles)
+    # Logs that the next record creates: this process works with them before the record is written.
+    announced: dict[str, Log] = field(default_factory=dict)
 
     def check(self, change: Change) -> None:
         """Raise if a change does not fit: nothing may be written that cannot be applied."""
@@ -110,7 +112,7 @@ class HomeState:
         for name, fields in record.get("units", {}).items():
             self._set_unit(name, fields, record["at"])
         for name, fields in record.get("streams", {}).items():
-            self.streams = _with(self.streams, name, _merged(self.streams.get(name, {}), fields))
+            self.streams = _with(self.streams, name, merged(self.streams.get(name, {}), fields))
         for name, first in record.get("freed", {}).items():
             self._let_go(self.logs[name], self.logs[name].free(first))
         for name, (upto, min_ts, max_ts, arrival_us, extents) in record.get("based", {}).items():
@@ -118,11 +120,11 @@ class HomeState:
         self.statements.extend({**entry, "epoch": epoch} for entry in record.get("catalog", ()))
         if changed := record.get("tables"):
             self.garbage.tables.update(self.tables[name] for name in changed if name in self.tables)
-            self.tables = _merged(self.tables, changed)
+            self.tables = merged(self.tables, changed)
         if told := record.get("alerts"):
-            self.alerts = _merged(self.alerts, told)
+            self.alerts = merged(self.alerts, told)
         for name, fields in record.get("lives", {}).items():
-            self.lives = _with(self.lives, name, _merged(self.lives.get(name, {}), fields))
+            self.lives = _with(self.lives, name, merged(self.lives.get(name, {}), fields))
             self.hold(name)
         self.epoch = epoch
         self.committed_us = record["at"]
@@ -137,7 +139,13 @@ class HomeState:
                 self.logs[name].hold = Hold(end, paused.get("as_of", self.epoch))
 
     def new_log(self, name: str, schema: str, folder: str) -> Log:
-        return Log(name, self.folder / LOGS / folder, decode_schema(schema), self.files)
+        known = self.announced.get(name)
+        self.announced = _without(self.announced, name)
+        return (
+            known
+            if known is not None
+            else Log(name, self.folder / LOGS / folder, decode_schema(schema), self.files)
+        )
 
     def checkpoint_folder(self, unit: str) -> Path:
         return self.folder / CHECKPOINTS / folder_name(unit)
@@ -147,7 +155,7 @@ class HomeState:
             self.garbage.segments.setdefault(log.folder, set()).update(emptied)
 
     def _set_unit(self, name: str, fields: dict[str, Any], at_us: int) -> None:
-        self.units = _with(self.units, name, _merged(self.units.get(name, {}), fields))
+        self.units = _with(self.units, name, merged(self.units.get(name, {}), fields))
         for field_name in fields:
             if field_name.startswith(CHECKPOINT_FIELD):
                 self.garbage.checkpoints[self.checkpoint_folder(name)] = at_us
@@ -185,8 +193,9 @@ def _without(known: dict[str, T], name: str) -> dict[str, T]:
     return {other: value for other, value in known.items() if other != name}
 
 
-def _merged(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**before, **fields}
+def merged(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields after a change of some of them; None removes a field."""
+    both = {**before, **fields}
     if None in fields.values():
-        return {name: value for name, value in merged.items() if value is not None}
-    return merged
+        return {name: value for name, value in both.items() if value is not None}
+    return both

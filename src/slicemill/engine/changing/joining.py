@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.streams import RunningStream, logs_of
 from slicemill.engine.unit import RunningUnit
@@ -22,6 +24,7 @@ from slicemill.plan.placement import Placement, PlacementKind, judges_rows
 from slicemill.storage.arrow_schema import to_arrow, without_defaults
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
+from slicemill.storage.home_state import merged
 from slicemill.time import BEGINNING, END
 
 # Of a unit: logs that it wrote for queries and streams which a start has not declared.
@@ -184,15 +187,15 @@ def moved_cells(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, An
     return {"heavy": None, "checkpoint": {"placement": was.plain(), "heavy": heavy, **checkpoint}}
 
 
-def with_logs(
+def missing_logs(
     streams: Iterable[Stream],
     queries: Iterable[QueryDefinition],
     home: Home,
     replaced: Collection[str] = (),
-) -> Change:
-    """The change by which declared streams and queries get their logs; those that are there must fit.
+) -> dict[str, pa.Schema]:
+    """Return the logs that declared streams and queries still need; raise where an existing one does not fit.
 
-    Those of what is replaced may change their columns.
+    Logs of what is replaced may change their columns.
     """
     logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
     logs |= {query.name: to_arrow(query.schema) for query in queries}
@@ -206,30 +209,34 @@ def with_logs(
             raise SlicemillError(
                 f"{name} is kept in {home.folder} with other columns; give the new one another name"
             )
-    return Change(created={name: columns for name, columns in logs.items() if name not in home.logs})
+    return {name: columns for name, columns in logs.items() if name not in home.logs}
 
 
-def without_log(name: str, home: Home) -> Change:
-    """The change by which the log of a query or derived stream goes, and its place in a unit.
-
-    A unit that runs has given up its place before; one that is still to be taken up has not.
-    """
-    change = Change(dropped_logs=[name])
-    for unit, fields in home.units.items():
-        if fields["outputs"] == [name]:
-            change.dropped_units.append(unit)
+def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
+    """Return a change that also drops the logs of queries or derived streams, and their places in units."""
+    gone = [name for name in names if name in home.logs]
+    dropped_units, units = list(change.dropped_units), dict(change.units)
+    for unit, known in home.units.items() if gone else ():
+        fields = merged(known, units.get(unit, {}))
+        if unit in dropped_units:
+            continue
+        if fields.get("outputs") and set(fields["outputs"]) <= set(gone):
+            dropped_units.append(unit)
+            units.pop(unit, None)
             continue
         changed: dict[str, Any] = {
-            by_log: {log: at for log, at in fields[by_log].items() if log != name}
+            by_log: {log: at for log, at in fields[by_log].items() if log not in gone}
             for by_log in ("since", "failed", "output_watermarks")
-            if name in fields.get(by_log, {})
+            if not fields.get(by_log, {}).keys().isdisjoint(gone)
         }
-        for names in ("outputs", LEFT_OUT):
-            if name in fields.get(names, ()):
-                changed[names] = without_names(fields[names], [name])
+        for field_name in ("outputs", LEFT_OUT):
+            if not set(fields.get(field_name, ())).isdisjoint(gone):
+                changed[field_name] = without_names(fields[field_name], gone)
         if changed:
-            change.units[unit] = changed
-    return change
+            units[unit] = {**units.get(unit, {}), **changed}
+    return replace(
+        change, dropped_logs=[*change.dropped_logs, *gone], dropped_units=dropped_units, units=units
+    )
 
 
 def without_names(names: Collection[str], gone: Collection[str]) -> list[str] | None:

@@ -18,7 +18,7 @@ tries the pauses double; after the last try it stays stopped until RESTART.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -95,19 +95,15 @@ class QueryLives:
         return Life(state, why or tries.get("why"), tries.get("count", 0), next_us, since, by)
 
     def change(self, statement: LifeChange, by: str) -> None:
-        """Do what a statement says; what is so already stays so."""
+        """Apply a PAUSE, RESUME or RESTART statement, as one record. Idempotent."""
         names = [statement.name, *(one.name for one in self.running.catalog.writers_for(statement.name))]
         with self.running.dispatcher.paused():
             if statement.action is LifeAction.RESTART:
-                # A query whose writing has failed alone is restarted by that.
-                for name in [name for name in names if self._has_failed(name)] or names[:1]:
-                    self._restart_now(name, statement.kind)
-                return
-            for name in names:
-                if statement.action is LifeAction.PAUSE:
-                    self._pause(name, by)
-                else:
-                    self._resume(name)
+                self._restart(names, statement.kind)
+            elif statement.action is LifeAction.PAUSE:
+                self._pause(names, by)
+            else:
+                self._resume(names)
 
     def look(self) -> None:
         """Try again what has failed and has waited long enough; called often."""
@@ -124,44 +120,51 @@ class QueryLives:
             if "failed_us" not in tries:
                 self._note_failure(log, why, tries, now_us)
             elif tries["next_us"] is not None and tries["next_us"] <= now_us:
-                self._again(log)
+                self._again([log])
 
-    def _pause(self, name: str, by: str) -> None:
-        home = self.running.home
-        if "paused" in home.lives.get(name, {}):
-            return
-        log = home.logs.get(name)
-        if log is None:
-            raise SlicemillError(f"{name} has no rows so far: nothing reads it, so there is nothing to pause")
-        known = name in self.running.dispatcher.streams or self._writer(name) is not None
-        paused = {
-            "epoch": log.end.epoch,
-            "max_ts": log.end.max_ts,
-            "as_of": home.epoch,
-            "watermark": self.watermark(name) if known else BEGINNING,
-            "at": self.running.clock(),
-            "by": by,
-        }
-        home.commit(Change(lives={name: {"paused": paused}}))
-        self._look_again()
+    def _pause(self, names: Sequence[str], by: str) -> None:
+        home, paused = self.running.home, dict[str, dict[str, Any]]()
+        for name in names:
+            if "paused" in home.lives.get(name, {}):
+                continue
+            log = home.logs.get(name)
+            if log is None:
+                raise SlicemillError(
+                    f"{name} has no rows so far: nothing reads it, so there is nothing to pause"
+                )
+            known = name in self.running.dispatcher.streams or self._writer(name) is not None
+            paused[name] = {
+                "epoch": log.end.epoch,
+                "max_ts": log.end.max_ts,
+                "as_of": home.epoch,
+                "watermark": self.watermark(name) if known else BEGINNING,
+                "at": self.running.clock(),
+                "by": by,
+            }
+        if paused:
+            home.commit(Change(lives={name: {"paused": fields} for name, fields in paused.items()}))
+            self._look_again()
 
-    def _resume(self, name: str) -> None:
-        if "paused" not in self.running.home.lives.get(name, {}):
+    def _resume(self, names: Sequence[str]) -> None:
+        resumed = [name for name in names if "paused" in self.running.home.lives.get(name, {})]
+        if not resumed:
             return
-        self.running.home.commit(Change(lives={name: {"paused": None}}))
+        self.running.home.commit(Change(lives={name: {"paused": None} for name in resumed}))
         self._look_again()
-        if (query := self.running.queries.get(name)) is not None:
-            query.delivered()
+        for name in resumed:
+            if (query := self.running.queries.get(name)) is not None:
+                query.delivered()
         self.running.sinks.notify()
 
-    def _restart_now(self, name: str, kind: str) -> None:
-        if not self._has_failed(name):
+    def _restart(self, names: Sequence[str], kind: str) -> None:
+        # A query whose writer alone has failed is restarted with that writer.
+        failed = [name for name in names if self._has_failed(name)]
+        if not failed:
             raise SlicemillError(
-                f"{kind.lower()} {name} has not failed, so there is nothing to restart; "
-                f"DROP {kind} {quoted(name)} and CREATE it to begin anew"
+                f"{kind.lower()} {names[0]} has not failed, so there is nothing to restart; "
+                f"DROP {kind} {quoted(names[0])} and CREATE it to begin anew"
             )
-        self._again(name)
-        self.running.home.commit(Change(lives={name: {"tries": None}}))
+        self._again(failed, forget_tries=True)
 
     def _has_failed(self, name: str) -> bool:
         unit = self._writer(name)
@@ -176,28 +179,35 @@ class QueryLives:
         noted = {"count": count, "failed_us": now_us, "next_us": next_us, "why": why}
         self.running.home.commit(Change(lives={log: {"tries": noted}}))
 
-    def _again(self, log: str) -> None:
-        """Run what has failed: from the committed state where that is whole, or without state."""
-        unit = self._writer(log)
-        assert unit is not None, "it has failed"
+    def _again(self, failed: Sequence[str], *, forget_tries: bool = False) -> None:
+        """Run what has failed, as one record: from the committed state if it is whole, or anew."""
         home, now_us = self.running.home, self.running.clock()
-        logs = list(unit.resumable) if log in unit.resumable else [log]
         began: dict[str, dict[str, Any]] = {}
-        for one in logs:
-            known = home.lives.get(one, {}).get("tries", {})
-            began[one] = {
-                "tries": {"count": known.get("count", 1), "why": known.get("why"), "began_us": now_us}
-            }
-        if log in unit.resumable:
-            left = {one: why for one, why in unit.failed.items() if one not in logs}
-            home.commit(Change(units={unit.id: {"failed": left or None, "resumable": None}}, lives=began))
+        units: dict[str, dict[str, Any]] = {}
+        resumed: list[str] = []
+        anew: list[str] = []
+        for log in failed:
+            unit = self._writer(log)
+            assert unit is not None, "it has failed"
+            logs = list(unit.resumable) if log in unit.resumable else [log]
+            (resumed if log in unit.resumable else anew).extend(logs)
             for one in logs:
-                if (query := self.running.queries.get(one)) is not None:
-                    query.error = None
-            self._look_again()
+                known = home.lives.get(one, {}).get("tries", {})
+                tries = {"count": known.get("count", 1), "why": known.get("why"), "began_us": now_us}
+                began[one] = {"tries": None if forget_tries and one in failed else tries}
+            if log in unit.resumable:
+                left = {one: why for one, why in unit.failed.items() if one not in logs}
+                units[unit.id] = {"failed": left or None, "resumable": None}
+        change = Change(units=units, lives=began)
+        if anew:
+            self.running.begin_anew(anew, change)
         else:
-            self.running.begin_anew(logs)
-            home.commit(Change(lives=began))
+            home.commit(change)
+        for one in resumed:
+            if (query := self.running.queries.get(one)) is not None:
+                query.error = None
+        if resumed:
+            self._look_again()
 
     def _writer(self, log: str) -> RunningUnit | None:
         return self.running.dispatcher.running.writers.get(log)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,17 @@ from slicemill.connectors.sinks.registry import another_place, lasts_in_one_plac
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.engine.changing.adding_columns import always_stored, refuse_lost_state
 from slicemill.engine.changing.compaction import deletes_of_all
-from slicemill.engine.changing.joining import placed_queries, with_logs, without_log
+from slicemill.engine.changing.joining import missing_logs, placed_queries, without_logs
 from slicemill.engine.changing.replacements import NOTHING_REPLACED, Replacement, with_users
 from slicemill.engine.changing.retaining import WHOLE, retained_streams, wholeness
 from slicemill.engine.changing.starts import starts_apart
-from slicemill.engine.changing.statements import KeptStatements, ReplacedStatement, in_force
-from slicemill.engine.changing.tables import TableVersions
+from slicemill.engine.changing.statements import (
+    KeptStatements,
+    ReplacedStatement,
+    in_force,
+    withdrawn,
+)
+from slicemill.engine.changing.tables import NOTHING_STAGED, StagedChanges, TableVersions
 from slicemill.engine.changing.unit_changes import PreparedUnits, UnitChanges
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.query import Query
@@ -54,6 +60,15 @@ from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 
 _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """What one record has beside the change of the plan."""
+
+    replacing: Replacement = NOTHING_REPLACED
+    others: Change = field(default_factory=Change)
+    staged: StagedChanges = NOTHING_STAGED
 
 
 @dataclass(slots=True)
@@ -103,11 +118,18 @@ class RunningCatalog:
         self.ingest.stop()
 
     def change_to(
-        self, catalog: Catalog, dropped: Sequence[DroppedName], replacing: Replacement = NOTHING_REPLACED
+        self,
+        catalog: Catalog,
+        dropped: Sequence[DroppedName],
+        replacing: Replacement = NOTHING_REPLACED,
+        others: Change | None = None,
+        staged: StagedChanges = NOTHING_STAGED,
     ) -> None:
-        """Run what a catalog has; one that is dropped and created again is a new one.
+        """Run what a catalog declares; a name that is dropped and created again is a new one.
 
-        What is replaced or altered takes effect with one record, which has its statements as well.
+        One record has all of it: the statements of `replacing`, what `others` say, and the rows of tables
+        that are `staged`. Only where a name is dropped and created again are there two: the first one drops,
+        and has all statements, so that a start after a crash declares the rest.
         """
         without = self.catalog.copy()
         for name in dropped:
@@ -127,14 +149,21 @@ class RunningCatalog:
             )
         dropped_writers = [one.name for one in going if one.writes_for in gone]
         gone += dropped_writers
+        statement = _Statement(replacing, others or Change(), staged)
         if any(name.lower() in (*catalog.queries, *catalog.relations) for name in gone):
-            self._adopt(without)
-            self.forget(gone)
-            gone = []
-        self._adopt(catalog, tables, replacing)
-        # What had come is worked out by now, and is still to be written.
-        gone += [one.name for one in going if one.name not in dropped_writers and self.settle(one)]
-        self.forget(gone)
+            known = list(self.home.statements)
+            self.planned(catalog, replacing)  # raises before anything is dropped
+            self._adopt(without, gone, (), _Statement(replace(NOTHING_REPLACED, entries=replacing.entries)))
+            statement = replace(statement, replacing=replace(replacing, entries=()))
+            try:
+                self._adopt(catalog, (), tables, statement)
+            except BaseException:
+                self.home.commit(Change(catalog=withdrawn(replacing.entries, known)))
+                raise
+        else:
+            self._adopt(catalog, gone, tables, statement)
+        # Pending input of the writers that end has been processed; write its output.
+        self.forget([one.name for one in going if one.name not in dropped_writers and self.settle(one)])
 
     def replace_with(
         self,
@@ -143,6 +172,8 @@ class RunningCatalog:
         replaced: list[ReplacedStatement],
         entries: list[dict[str, Any]],
         source: SourceText,
+        others: Change,
+        staged: StagedChanges,
     ) -> None:
         """Change definitions at one point of the journal, with all that uses them."""
         after = in_force([*self.home.statements, *entries])
@@ -154,16 +185,22 @@ class RunningCatalog:
             for key, name in replacing.because.items()
             if key not in said
         ]
-        self.change_to(catalog, (), replace(replacing, entries=[*entries, *again]))
+        self.change_to(catalog, (), replace(replacing, entries=[*entries, *again]), others, staged)
 
     def alter_with(
-        self, catalog: Catalog, dropped: Sequence[DroppedName], kept: KeptStatements, altering: Replacement
+        self,
+        catalog: Catalog,
+        dropped: Sequence[DroppedName],
+        kept: KeptStatements,
+        altering: Replacement,
+        others: Change,
+        staged: StagedChanges,
     ) -> None:
         """Change how queries are run, and which columns streams have."""
         if altering.altered:
             after = in_force([*self.home.statements, *altering.entries])
             self._take_up(kept.without(after.keys()))
-        self.change_to(catalog, dropped, altering)
+        self.change_to(catalog, dropped, altering, others, staged)
 
     def _take_up(self, catalog: Catalog) -> None:
         """Let what is to be changed run as it was, if it does not: its state is that of before."""
@@ -171,23 +208,30 @@ class RunningCatalog:
             self.change_to(catalog, ())
             self.open()
 
-    def tables_changed(self, others: Change | None = None) -> None:
+    def tables_changed(self, others: Change | None = None, staged: StagedChanges = NOTHING_STAGED) -> None:
         """Tuples that arrive from now on meet the new rows of tables; those before met the old ones.
 
-        What `others` say is a part of the same record.
+        The same record has `staged` changes of rows, and what `others` say.
         """
-        with self.dispatcher.paused():
+        with self.dispatcher.paused(), self.tables.kept_on_failure():
+            self.tables.adopt(staged)
+            change = others or Change()
             if self.opened:
                 self.dispatcher.admit_handed()
-                self._run(self.changes.prepare(self.plan, self.catalog), others or Change())
+                self._run_units(self.plan, self.catalog, change=change)
             elif not self.home.units:  # nothing has arrived that should meet the rows from before
-                self.home.commit(Change(tables=self.tables.changes()))
+                self.home.commit(replace(change, tables=self.tables.changes()))
+            else:
+                self.home.commit(change)
 
-    def begin_anew(self, logs: Collection[str]) -> None:
-        """Let queries and streams that have failed start without state, with what comes from now on."""
+    def begin_anew(self, logs: Collection[str], others: Change) -> None:
+        """Let queries and streams that have failed start without state, with what arrives from now on.
+
+        What `others` say is part of the same record.
+        """
         with self.dispatcher.paused():
             self.dispatcher.admit_handed()
-            self._run_units(self.plan, self.catalog, logs)
+            self._run_units(self.plan, self.catalog, logs, others)
 
     def replan(self) -> None:
         """Run the same in other units, as the journal says of who began in the past; while paused."""
@@ -243,23 +287,28 @@ class RunningCatalog:
     def _adopt(
         self,
         catalog: Catalog,
-        dropped_tables: Sequence[str] = (),
-        replacing: Replacement = NOTHING_REPLACED,
+        gone: Sequence[str],
+        dropped_tables: Sequence[str],
+        statement: _Statement,
     ) -> None:
-        """Make a new catalog's graph the one that runs."""
+        """Make a new catalog's graph the one that runs; the logs of what is `gone` are dropped."""
         # What the plan says of the past holds as long as nothing is read.
-        with self.dispatcher.paused():
-            self._adopt_paused(catalog, dropped_tables, replacing)
-        if self.reading:
-            self.ingest.start(self.dispatcher.streams, self.poll_ms)
+        with self._reading_on(), self.dispatcher.paused():
+            self._adopt_paused(catalog, gone, dropped_tables, statement)
 
-    def _adopt_paused(self, catalog: Catalog, dropped_tables: Sequence[str], replacing: Replacement) -> None:
-        self._refuse_second_readings(replacing)
-        replacing = self.with_past(catalog, replacing)
+    def _adopt_paused(
+        self,
+        catalog: Catalog,
+        gone: Sequence[str],
+        dropped_tables: Sequence[str],
+        statement: _Statement,
+    ) -> None:
+        self._refuse_second_readings(statement.replacing)
+        replacing, streams = self.with_past(catalog, statement.replacing), self.dispatcher.streams
         plan = self.planned(catalog, replacing)
         if replacing.altered:
             refuse_lost_state(self.plan, plan)
-        graph, streams = plan.graph, self.dispatcher.streams
+        graph = plan.graph
         # Before anything is registered: what cannot be placed or opened must not leave half a query behind.
         read_by = needed_by_log(self.changes.exchanges(unit, graph) for unit in plan.units)
         otherwise = self._served_otherwise(catalog)
@@ -278,61 +327,75 @@ class RunningCatalog:
             and query.options.table is None
             and (query.name not in self.sinks or query.name in otherwise)
         }
-        self.tables.take_up(catalog, dropped_tables)
         otherwise_declared = replacing.altered | replacing.moved
-        wanted = streams_to_read(graph, catalog, self.home, streams, otherwise_declared)
-        fresh = [stream for stream in wanted if stream.name not in streams]
-        altered = [stream for stream in wanted if stream.name in otherwise_declared & streams.keys()]
-        supplies = {stream.name: self._supply(stream) for stream in (*fresh, *altered)}
-        whole = {stream.name: stream.schema.names for stream in retained_streams(catalog)}
-        needs = needed_together([*streams, *(stream.name for stream in fresh)], plan.needs, whole)
-        needs = always_stored(needs, self.home, replacing.widened)
-        if self.ingest.outdated(needs):
-            self.ingest.stop()
-        with self.dispatcher.paused():
-            begins = {
-                stream.name: streams[stream.name].begin_elsewhere(stream, supplies[stream.name])
-                for stream in altered
-                if stream.name in replacing.moved
-            }
-            kept = {*replacing.logs, *replacing.widened}
-            self.home.commit(with_logs(fresh, self._new_queries(catalog), self.home, kept))
-            self._retain(wanted)
-            for stream in fresh:
-                streams[stream.name] = RunningStream(
-                    stream, self.home, self.mill, self.folder, self.clock, supplies[stream.name]
-                )
-            prepared = self._prepared(plan, catalog, replacing) if self.opened else None
-            self._settle(otherwise)
-            change = Change(catalog=list(replacing.entries), widened=dict(replacing.widened), streams=begins)
-            if prepared is not None:
-                columns = self._columns(catalog, replacing)
-                self._run(prepared, replace(change, columns=columns, logs=self._emptied(replacing)))
-            else:
-                self.home.commit(change)
-            for name, fields in begins.items():
-                streams[name].moved(supplies[name], fields)
-            for name, running in streams.items():
-                # A new query starts with what arrives from now on: nothing it wants may be left out any more.
-                running.need(needs[name], read_by.get(name, ()))
-            for stream in altered:
-                streams[stream.name].lost()  # what is held back is taken up anew, with the new columns
-            for query in catalog.queries.values():
-                if isinstance(query.query, RelationQuery):
-                    continue
-                if query.name not in self.queries:
-                    self.queries[query.name] = self.handle(query)
-                self.queries[query.name].schema = query.schema
-            for name in otherwise:
-                self.sinks.remove(name)
-            for name, sink in sinks.items():
-                self.sinks.add(name, sink)
-            unasked = {v.name for v in views_to_answer(self.catalog)} - {
-                v.name for v in views_to_answer(catalog)
-            }
-            self.catalog, self.plan = catalog, plan
-            self.forget(unasked)
-            self._end_second_readings()
+        unasked = {v.name for v in views_to_answer(self.catalog)} - {v.name for v in views_to_answer(catalog)}
+        with self.tables.kept_on_failure():
+            self.tables.take_up(catalog, dropped_tables)
+            self.tables.adopt(statement.staged)
+            wanted = streams_to_read(graph, catalog, self.home, streams, otherwise_declared)
+            fresh = [stream for stream in wanted if stream.name not in streams]
+            altered = [stream for stream in wanted if stream.name in otherwise_declared & streams.keys()]
+            supplies = {stream.name: self._supply(stream) for stream in (*fresh, *altered)}
+            whole = {stream.name: stream.schema.names for stream in retained_streams(catalog)}
+            needs = needed_together([*streams, *(stream.name for stream in fresh)], plan.needs, whole)
+            needs = always_stored(needs, self.home, replacing.widened)
+            if self.ingest.outdated(needs):
+                self.ingest.stop()
+            with self.dispatcher.paused():
+                begins = {
+                    stream.name: streams[stream.name].begin_elsewhere(stream, supplies[stream.name])
+                    for stream in altered
+                    if stream.name in replacing.moved
+                }
+                kept = {*replacing.logs, *replacing.widened}
+                with self.home.announcing(), self._registered(fresh, supplies):
+                    created = missing_logs(fresh, self._new_queries(catalog), self.home, kept)
+                    self.home.announce(created)
+                    declared = self._wholeness(wanted)
+                    self.home.announce({}, declared)
+                    prepared = self._prepared(plan, catalog, replacing) if self.opened else None
+                    self._settle(otherwise)
+                    change = replace(
+                        statement.others,
+                        created=created,
+                        catalog=list(replacing.entries),
+                        widened=dict(replacing.widened),
+                        streams={
+                            name: {**declared.get(name, {}), **begins.get(name, {})}
+                            for name in declared.keys() | begins.keys()
+                        },
+                        dropped_logs=[name for name in (*gone, *unasked) if name in self.home.logs],
+                    )
+                    with self._detached(change.dropped_logs):
+                        if prepared is not None:
+                            columns = self._columns(catalog, replacing)
+                            emptied = self._emptied(replacing)
+                            self._run(prepared, replace(change, columns=columns, logs=emptied))
+                        else:
+                            if statement.staged.versions and not self.home.units:
+                                change = replace(change, tables=self.tables.changes())
+                            names = change.dropped_logs
+                            self.home.commit(without_logs(names, self.home, replace(change, dropped_logs=[])))
+                self._declare(wanted, declared)
+                for name, fields in begins.items():
+                    streams[name].moved(supplies[name], fields)
+                for name, running in streams.items():
+                    # A new query starts with what arrives from now on: nothing it wants may be left out.
+                    running.need(needs[name], read_by.get(name, ()))
+                for stream in altered:
+                    streams[stream.name].lost()  # what is held back is taken up anew, with the new columns
+                for query in catalog.queries.values():
+                    if isinstance(query.query, RelationQuery):
+                        continue
+                    if query.name not in self.queries:
+                        self.queries[query.name] = self.handle(query)
+                    self.queries[query.name].schema = query.schema
+                for name in otherwise:
+                    self.sinks.remove(name)
+                for name, sink in sinks.items():
+                    self.sinks.add(name, sink)
+                self.catalog, self.plan = catalog, plan
+                self._end_second_readings()
 
     def _end_second_readings(self) -> None:
         """Drop what was read or computed again for queries that are gone; while paused."""
@@ -352,13 +415,59 @@ class RunningCatalog:
         if ended:
             self.dispatcher.forget((), [stream.name for stream in ended])
 
-    def _retain(self, declared: Sequence[Stream]) -> None:
-        """Streams are stored whole from now on, or as queries need them, as their declarations say."""
+    @contextmanager
+    def _reading_on(self) -> Iterator[None]:
+        """Have Spark read the streams at the end again, whether they have changed or not."""
+        try:
+            yield
+        finally:
+            if self.reading:
+                self.ingest.start(self.dispatcher.streams, self.poll_ms)
+
+    @contextmanager
+    def _registered(self, fresh: Sequence[Stream], supplies: Mapping[str, Supply]) -> Iterator[None]:
+        """Have new streams in the dispatcher; without the record that creates them they leave it again."""
+        streams = self.dispatcher.streams
+        try:
+            for stream in fresh:
+                streams[stream.name] = RunningStream(
+                    stream, self.home, self.mill, self.folder, self.clock, supplies[stream.name]
+                )
+            yield
+        except BaseException:
+            for stream in fresh:
+                streams.pop(stream.name, None)
+            raise
+
+    @contextmanager
+    def _detached(self, names: Collection[str]) -> Iterator[None]:
+        """Let handles keep the results of queries that are dropped, and forget what sinks know of these.
+
+        If the record that drops them is not written, the handles read the logs again.
+        """
+        handles = {name: self.queries[name] for name in names if name in self.queries}
+        try:
+            for query in handles.values():
+                query.detach()
+            yield
+        except BaseException:
+            for query in handles.values():
+                query.attach()
+            raise
+        for name in names:
+            self.queries.pop(name, None)
+            self.sinks.forget(name)
+
+    def _wholeness(self, declared: Sequence[Stream]) -> dict[str, dict[str, Any]]:
+        """Return the changed fields of streams that are stored whole from now on, or are so no more."""
         changed = wholeness(declared, self.home)
         if any(fields[WHOLE] for fields in changed.values()):
-            self.dispatcher.admit_handed()  # what came before may lack columns
+            self.dispatcher.admit_handed()  # what arrived before may lack columns
             changed = wholeness(declared, self.home)
-        self.home.commit(Change(streams=changed))
+        return changed
+
+    def _declare(self, declared: Sequence[Stream], changed: Mapping[str, dict[str, Any]]) -> None:
+        """Tell running streams how they are declared, once the record says so."""
         for stream in declared:
             running = self.dispatcher.streams.get(stream.name)
             if running is not None:
@@ -452,8 +561,11 @@ class RunningCatalog:
         anew = {*replacing.anew, *(failed & replacing.logs)}
         return self.changes.prepare(plan, catalog, anew, replacing.logs, replacing.past)
 
-    def _run_units(self, plan: Plan, catalog: Catalog, anew: Collection[str] = ()) -> None:
-        self._run(self.changes.prepare(plan, catalog, anew), Change())
+    def _run_units(
+        self, plan: Plan, catalog: Catalog, anew: Collection[str] = (), change: Change | None = None
+    ) -> None:
+        with self.home.announcing():
+            self._run(self.changes.prepare(plan, catalog, anew), change or Change())
 
     def _run(self, prepared: PreparedUnits, change: Change) -> None:
         """Commit a change, and run the units that it leaves."""
@@ -467,11 +579,7 @@ class RunningCatalog:
             self.dispatcher.forget(prepared.gone, ())
 
     def forget(self, names: Iterable[str]) -> None:
-        """A query's results stay with its handle; its log goes, so that its name is free."""
-        for name in names:
-            query = self.queries.pop(name, None)
-            if query is not None:
-                query.detach()
-            if name in self.home.logs:
-                self.sinks.forget(name)
-                self.home.commit(without_log(name, self.home))
+        """Drop logs, so that their names are free; the results of a query stay with its handle."""
+        gone = [name for name in names if name in self.home.logs]
+        with self._detached(gone):
+            self.home.commit(without_logs(gone, self.home, Change()))

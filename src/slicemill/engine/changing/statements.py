@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import getpass
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -320,6 +320,20 @@ def new_entries(
         if not _says_nothing_new(entry, entries):
             found.append(entry)
             _take(entry, entries)
+    return found
+
+
+def withdrawn(entries: Sequence[Entry], known: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return entries that take declarations back, and leave what was dropped with them dropped."""
+    dropped = [entry for entry in entries if "dropped" in entry]
+    before = in_force([*known, *dropped])
+    found: list[dict[str, Any]] = []
+    for key, entry in in_force(entries).items():
+        who = {"at": entry["at"], "by": entry["by"]}
+        if key in before:
+            found.append({**before[key], **who})
+        else:
+            found.append({**who, "dropped": [key[0]], "name": entry["name"], "text": "(not done)"})
     return found
 
 

@@ -157,9 +157,8 @@ class TableWriting:
             return False
         self._errors.pop(query.name, None)
         written = Change(lives={query.name: {WRITTEN: epochs[-1].number}})
-        self._tables.adopt(staged)
         if staged.versions:
-            self._running.tables_changed(written)
+            self._running.tables_changed(written, staged)
         else:
             home.commit(written)
         return True

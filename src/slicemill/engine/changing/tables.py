@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,9 @@ class StagedChanges:
     counts: Sequence[int]
 
 
+NOTHING_STAGED = StagedChanges({}, {}, ())
+
+
 class TableVersions:
     """The tables of a mill: the versions that its units are to see, and their rows as they are now."""
 
@@ -85,6 +89,17 @@ class TableVersions:
     def give(self, name: str, rows: Sequence[Row]) -> None:
         """Rows of a table, in place of its source."""
         self._given[name.lower()] = rows
+
+    @contextmanager
+    def kept_on_failure(self) -> Iterator[None]:
+        """Take changes of the tables back if what is done inside raises: its record was not written."""
+        before = dict(self._given), dict(self._current), set(self._dropped), dict(self._heads)
+        try:
+            yield
+        except BaseException:
+            self._given, self._current, self._dropped, self._heads = before
+            self._contents.clear()
+            raise
 
     def take_up(self, catalog: Catalog, dropped: Collection[str] = ()) -> None:
         """Have a version of every table that is declared, and of no other; `dropped` begin anew."""
@@ -192,7 +207,7 @@ class TableVersions:
         return StagedChanges(versions, {table.name: content}, [after.count])
 
     def adopt(self, staged: StagedChanges) -> None:
-        """Let changes be the rows of now."""
+        """Take staged changes over as the rows of now; the next record has to name them."""
         self._current.update(staged.versions)
         self._contents.update(staged.contents)
 

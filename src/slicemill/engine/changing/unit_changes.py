@@ -20,6 +20,7 @@ from slicemill.engine.changing.joining import (
     new_fields,
     passed_by_all,
     reads_changes,
+    without_logs,
     without_names,
     without_newcomers,
     without_state,
@@ -56,7 +57,7 @@ class PreparedUnits:
     gone: list[str] = field(default_factory=list)
 
     def set_fields(self, unit: str, fields: dict[str, Any]) -> None:
-        self.change.units[unit] = fields
+        self.change.units[unit] = {**self.change.units.get(unit, {}), **fields}
         self.changed.add(unit)
 
 
@@ -95,7 +96,7 @@ class UnitChanges:
             if begun is not None and (part.unit.id not in self.home.units or begun in from_the_past):
                 if running is not None:
                     self._finish(running, current)
-                self._create_logs(part)
+                self._create_logs(part, prepared)
                 replaced_here = begun in from_the_past and not plan.apart[begun].explicit
                 given_us = self._given_us(begun) if replaced_here else None
                 fields = fields_from_the_past(part, self.home, begun, plan.apart[begun], catalog, given_us)
@@ -113,15 +114,20 @@ class UnitChanges:
         return prepared
 
     def commit(self, prepared: PreparedUnits, others: Change) -> list[RunningUnit]:
-        """Commit a change of units, with others, as one record, and give the units that run from now on."""
+        """Commit a change of units, with others, as one record, and return the units that run from now on.
+
+        `others` may drop logs: their places in units go with them.
+        """
         change = replace(
             others,
+            created={**others.created, **prepared.change.created},
             units={**others.units, **prepared.change.units},
             dropped_units=[unit for unit in prepared.gone if unit in self.home.units],
-            # Nobody needs the rows from before any more.
-            tables={**others.tables, **self.tables.changes()},
+            dropped_logs=[],
+            # No unit needs the rows from before any more.
+            tables={**self.tables.changes(), **others.tables},
         )
-        self.home.commit(change)
+        self.home.commit(without_logs(others.dropped_logs, self.home, change))
         units = [
             running if running is not None and part.unit.id not in prepared.changed else self._begun(part)
             for part, running in prepared.parts
@@ -179,12 +185,12 @@ class UnitChanges:
     ) -> RunningUnit | None:
         """The unit of a plan as it was before, if it was: changed, or new and starting from now."""
         unit_id = plan.unit.id
-        self._create_logs(plan)
+        self._create_logs(plan, prepared)
         if unit_id not in self.home.units:
             self._catch_up(feeding, plan.unit.inputs)
             prepared.set_fields(unit_id, new_fields(plan, self.home))
             return None
-        self._take_back(unit_id, {log for _, log in plan.unit.outputs})
+        self._take_back(unit_id, {log for _, log in plan.unit.outputs}, prepared)
         return self._change_members(plan, running, feeding, prepared, anew, replaced)
 
     def _given_us(self, log: str) -> int | None:
@@ -199,14 +205,15 @@ class UnitChanges:
         known = max(marks, default=BEGINNING)
         return known if BEGINNING < known < END else None
 
-    def _create_logs(self, plan: UnitPlan) -> None:
-        """Create the logs that a unit writes; an empty one does no harm if nothing else is committed."""
+    def _create_logs(self, plan: UnitPlan, prepared: PreparedUnits) -> None:
+        """Announce the logs that a unit writes; the record of the change creates them."""
         created = {
             log: to_arrow(plan.graph[node].schema)
             for node, log in plan.unit.outputs
             if log not in self.home.logs and not log.endswith(JOINING)
         }
-        self.home.commit(Change(created=created))
+        self.home.announce(created)
+        prepared.change.created.update(created)
 
     def _begun(self, plan: UnitPlan) -> RunningUnit:
         unit = self._running(plan)
@@ -217,13 +224,14 @@ class UnitChanges:
         by_key_alone = self.placement is PlacementKind.KEY
         return RunningUnit(plan, self.home, self.mill, by_key_alone=by_key_alone)
 
-    def _take_back(self, unit: str, logs: Collection[str]) -> None:
-        """Say which of the queries that come to a unit have missed something, and what to do about it."""
+    def _take_back(self, unit: str, logs: Collection[str], prepared: PreparedUnits) -> None:
+        """Warn of the queries that come back to a unit and have missed rows, and say what to do about it."""
         left_out = self.home.units[unit].get(LEFT_OUT, [])
         back = [log for log in left_out if log in logs]
         if not back:
             return
-        self.home.commit(Change(units={unit: {LEFT_OUT: without_names(left_out, back)}}))
+        fields = prepared.change.units.setdefault(unit, {})
+        fields[LEFT_OUT] = without_names(left_out, back)
         for log in back:
             _LOGGER.warning(
                 "%s, kept in %s, was not declared for a while: what arrived then is missing from its "
