@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from slicemill.engine.adapting.balancing import Balancing
 from slicemill.engine.assignments import Assignments
@@ -60,6 +61,14 @@ _DISK_FULL_PAUSE_S = 0.5
 _ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
 # A read that has to end fails so often in a row before it is given up: it may only be its worker that died.
 _TRIES = 3
+
+
+class _Round(NamedTuple):
+    """What one round has done: its record, the runs that are finished, the streams that took rows."""
+
+    change: Change
+    finished: list[tuple[RunningUnit, list[RunDone]]]
+    handed: list[RunningStream]
 
 
 class Dispatcher:
@@ -109,6 +118,10 @@ class Dispatcher:
         self._pace = ReadingPace()
         self._alone_s: float | None = None  # since when no worker is there
         self._resume_s = 0.0  # nothing is given before: the disk is full
+        self.full: str | None = None  # why no record can be written now
+        self._refused: str | None = None  # why a worker could not write, in the round under way
+        # What workers have done and no record has yet, since the disk was full: the next round commits it.
+        self._left: _Round | None = None
 
     # -- for the mill ----------------------------------------------------------------------------------
 
@@ -169,13 +182,19 @@ class Dispatcher:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Between two rounds, with nothing under way: the plan may be changed here."""
+        """Between two rounds, with nothing under way: the plan may be changed here.
+
+        StorageFull: the loop waits for space on the disk, and cannot be paused.
+        """
         with self._pausing:
             with self._control:
                 self._pauses += 1
                 self._pool.wake()
                 if threading.current_thread() is not self._thread:
-                    self._control.wait_for(lambda: self._parked)
+                    self._control.wait_for(lambda: self._parked or self.full is not None)
+                    if not self._parked:
+                        self._pauses -= 1
+                        raise StorageFull(self.full)
             try:
                 self._finish_asked()
                 yield
@@ -200,8 +219,11 @@ class Dispatcher:
         self._visitor = unit
         try:
             while wanted() and not unit.stopped:
+                self._refused = None
                 self._give_runs({unit: 1.0}, math.inf, checkpoint=checkpoint)
                 self._finish_asked()
+                if self._refused is not None:
+                    raise StorageFull(self._refused)
         finally:
             self._visitor = None
 
@@ -306,9 +328,9 @@ class Dispatcher:
             self._parked = False
 
     def _finish_asked(self) -> None:
-        """Wait for the work under way."""
-        while self._assignments.busy:
-            self._take(self._pool.wait(POLL_S))
+        """Wait for the work under way; what it has done is committed."""
+        while self._assignments.busy or self._left is not None:
+            self._take(self._pool.wait(0 if self._left is not None else POLL_S))
 
     def turn(self) -> None:
         """What the loop does at one moment, for who has a clock of its own: note answers, and give work."""
@@ -317,11 +339,14 @@ class Dispatcher:
         self._give()
 
     def look(self) -> None:
-        """Let others look at what runs, unless somebody is changing it: then another time."""
+        """Run the callbacks between rounds, unless the plan is changing; a full disk only delays them."""
         if self._pausing.acquire(blocking=False):
             try:
                 for look in self.between_rounds:
-                    look()
+                    try:
+                        look()
+                    except StorageFull as problem:
+                        self.problem = str(problem)
             finally:
                 self._pausing.release()
 
@@ -340,9 +365,8 @@ class Dispatcher:
 
     def _take(self, events: Iterable[object]) -> None:
         """Note what workers say, and commit what they have done as one record."""
-        change = Change()
-        finished: list[tuple[RunningUnit, list[RunDone]]] = []
-        handed: list[RunningStream] = []
+        change, finished, handed = self._left or _Round(Change(), [], [])
+        self._left = None
         for event in events:
             if isinstance(event, WorkerJoined):
                 self._assignments.join(event)
@@ -355,7 +379,11 @@ class Dispatcher:
             elif isinstance(event, WorkerAnswer):
                 self._answered(event, change, finished, handed)
         if change:
-            self._commit(change)
+            try:
+                self._commit(change)
+            except StorageFull:
+                self._left = _Round(change, finished, handed)
+                raise
         given_up, self._given_up = self._given_up, []
         finished += [(unit, []) for unit in given_up]
         for stream in handed:
@@ -364,18 +392,20 @@ class Dispatcher:
             self._deliver(finished)
 
     def _commit(self, change: Change) -> None:
-        """One record. While the disk is full nothing goes on, and nothing is lost."""
+        """Write one record. While the disk is full the loop waits, and nothing is lost; others are told."""
         while True:
             try:
                 with stage("commit"):
                     self._home.commit(change)
             except StorageFull as problem:
-                self.problem = str(problem)
-                if self._stop:
+                with self._control:
+                    self.problem = self.full = str(problem)
+                    self._control.notify_all()
+                if self._stop or threading.current_thread() is not self._thread:
                     raise
                 time.sleep(_DISK_FULL_PAUSE_S)
             else:
-                self.problem = None
+                self.problem = self.full = None
                 self.rounds += 1
                 return
 
@@ -452,6 +482,8 @@ class Dispatcher:
         if unit is None:
             return
         self._assignments.unload(unit.id)
+        if failed.disk_full:
+            self._refused = failed.error
         if failed.disk_full or failed.item == "checkpoint":
             self.problem = failed.error
             self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S

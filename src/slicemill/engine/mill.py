@@ -91,7 +91,7 @@ from slicemill.rows import Row
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies.policy_registry import policy_named
 from slicemill.storage.changes import Change
-from slicemill.storage.files import unique_name
+from slicemill.storage.files import StorageFull, telling_full, unique_name
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, US, wall_clock_us
 
@@ -259,7 +259,7 @@ class Mill:
         The home remembers `by` whom: the user of this process if nobody is named. Rows of tables are changed
         (INSERT, UPDATE, DELETE, TRUNCATE) when all is declared.
         """
-        with self._changing:
+        with self._changing, telling_full(self.home.folder):
             return self._execute(esl, by)[0]
 
     def change_rows(self, esl: str | SourceText, by: str | None = None) -> list[int]:
@@ -267,7 +267,7 @@ class Mill:
 
         Tuples that arrive from now on meet the new rows.
         """
-        with self._changing:
+        with self._changing, telling_full(self.home.folder):
             return list(self._execute(esl, by)[1])
 
     def _execute(self, esl: str | SourceText, by: str | None) -> tuple[list[Statement], Sequence[int]]:
@@ -527,7 +527,8 @@ class Mill:
                     for unit in self.dispatcher.units.values()
                     if unit.statistics.runs
                 }
-                self.home.commit(Change(units=learned))
+                with suppress(StorageFull):  # it is learned again
+                    self.home.commit(Change(units=learned))
             self.dispatcher.forget((), ())
         self.sinks.close()
         if self._borrowed:
@@ -580,7 +581,8 @@ class Mill:
         self.sinks.notify()
         self.alerts.notify()
         if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:
-            self.collect()
+            with suppress(StorageFull):  # the next collection frees the same
+                self.collect()
             if self._grows and most_workers(self.spark.sparkContext) > len(self._pool.members()):
                 self._pool.resize(most_workers(self.spark.sparkContext))
 

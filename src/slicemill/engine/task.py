@@ -58,7 +58,7 @@ from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.storage.changes import Appended, joined
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.storage.epochs import read_epochs, stored_tables
-from slicemill.storage.files import StorageFull
+from slicemill.storage.files import StorageFull, is_full
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.ties import ties_of
 
@@ -351,7 +351,13 @@ def make(context: WorkerContext) -> Worker:
 
 def _failed(item: Item, problem: Exception) -> ItemFailed | None:
     words = str(problem) if isinstance(problem, SlicemillError) else f"{type(problem).__name__}: {problem}"
-    return failed_item(item, words, traceback.format_exc(), disk_full=isinstance(problem, StorageFull))
+    disk_full = isinstance(problem, StorageFull)
+    if isinstance(problem, OSError) and is_full(problem):
+        words, disk_full = (
+            f"no space is left ({problem}); free some, nothing is lost and work goes on then",
+            True,
+        )
+    return failed_item(item, words, traceback.format_exc(), disk_full=disk_full)
 
 
 def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:

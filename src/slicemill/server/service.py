@@ -87,7 +87,10 @@ class MillService:
 
     def problems(self) -> list[str]:
         """What does not work and is tried again, and queries that stopped; empty if all is well."""
+        self.audit.write_waiting()
         found = [*problems(self.mill), *(one for others in self.other_problems for one in others())]
+        if self.audit.problem is not None:
+            found.append(self.audit.problem)
         return [redacted(one) for one in found]
 
     def query(self, name: str) -> Query:

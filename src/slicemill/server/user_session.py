@@ -125,7 +125,8 @@ class UserSession:
                 "only questions and changes of rows have parameters; write the values into the text"
             )
         effects = self._replaced(piece)
-        return [self._answered(statement, effects) for statement in self._declare(piece)]
+        done, warning = self._declare(piece)
+        return [replace(self._answered(statement, effects), warning=warning) for statement in done]
 
     def _replaced(self, piece: StatementPiece) -> list[ReplaceEffect]:
         """Return what statements with OR REPLACE are about to change; mistakes are told by running them."""
@@ -146,7 +147,7 @@ class UserSession:
 
     def _change_rows(self, piece: StatementPiece, parameters: Sequence[object]) -> StatementAnswer:
         source = with_values(piece, parameters) if parameters else piece.alone()
-        with self._noted(piece):
+        with self._noted(piece) as warnings:
             self.principal.require(UserRole.OPERATOR, "changing rows")
             if self.principal.names:
                 bound = bind_script(source, self.service.mill.catalog, imports=False)
@@ -156,26 +157,32 @@ class UserSession:
                 self._require_names(bound)
             count = self.service.change_rows(source, self.principal.name)
         tag, done = _CHANGED[piece.words[0]]
-        return StatementAnswer(tag.format(count), f"{counted(count, 'row')} {done}")
+        return StatementAnswer(
+            tag.format(count), f"{counted(count, 'row')} {done}", warning="; ".join(warnings)
+        )
 
-    def _declare(self, piece: StatementPiece) -> list[Statement]:
-        with self._noted(piece):
+    def _declare(self, piece: StatementPiece) -> tuple[list[Statement], str]:
+        """Run declarations; return what was declared, and what went wrong beside it."""
+        with self._noted(piece) as warnings:
             self.principal.require(UserRole.OPERATOR, "changing what is declared")
             self._check_allowed(piece)
-            return self.service.declare(piece.alone(), self.principal.name)
+            done = self.service.declare(piece.alone(), self.principal.name)
+        return done, "; ".join(warnings)
 
     @contextmanager
-    def _noted(self, piece: StatementPiece) -> Iterator[None]:
-        """In the audit log, whatever becomes of it."""
-        outcome = "refused"
+    def _noted(self, piece: StatementPiece) -> Iterator[list[str]]:
+        """Write a statement to the audit log, whatever becomes of it; warnings are there at the end."""
+        outcome, warnings = "refused", list[str]()
         try:
-            yield
+            yield warnings
             outcome = "done"
         except Denied:
             outcome = "denied"
             raise
         finally:
-            self.service.audit.note(self.principal.name, self.way, piece.text, outcome)
+            warning = self.service.audit.note(self.principal.name, self.way, piece.text, outcome)
+            if warning is not None:
+                warnings.append(warning)
 
     def _check_allowed(self, piece: StatementPiece) -> None:
         """Before any code that a statement names is run, or a file that it names is looked at."""

@@ -150,7 +150,8 @@ def telling_full(path: Path) -> Iterator[None]:
 
 
 def is_full(problem: OSError) -> bool:
-    return problem.errno in (errno.ENOSPC, errno.EDQUOT)
+    """Return True if a disk, a quota or a limit on the size of files has no space left."""
+    return problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def full_message(path: Path) -> StorageFull:

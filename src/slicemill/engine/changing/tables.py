@@ -37,7 +37,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.plan.reads import tables_of
 from slicemill.rows import Row, Timed
 from slicemill.storage.arrow_schema import to_arrow
-from slicemill.storage.files import LOCAL, ensure_folder, exists, folder_name, write_whole
+from slicemill.storage.files import LOCAL, ensure_folder, exists, folder_name, telling_full, write_whole
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import TABLES
 from slicemill.storage.table_files import TableFile
@@ -323,8 +323,9 @@ class TableVersions:
         digest = hashlib.blake2b(content, digest_size=12).hexdigest()
         path = self._file(f"{folder_name(table.name)}-{digest}.arrow")
         if not exists(LOCAL, path):
-            ensure_folder(LOCAL, path.parent, self._home.durable)
-            write_whole(LOCAL, path, content, self._home.durable)
+            with telling_full(self._home.folder):
+                ensure_folder(LOCAL, path.parent, self._home.durable)
+                write_whole(LOCAL, path, content, self._home.durable)
         return StoredTable(path, table.schema)
 
     def _file(self, name: str) -> Path:

@@ -54,6 +54,7 @@ from slicemill.server.service import MillService, NotThere
 from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.epochs import Epoch
+from slicemill.storage.files import StorageFull, full_message, is_full
 
 T = TypeVar("T")
 
@@ -63,6 +64,9 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
     403: {"model": RefusedRequest, "description": "The token's role or names do not allow it"},
     404: {"model": RefusedRequest, "description": "There is no such query"},
     422: {"model": RefusedRequest, "description": "The request is not as it is described here"},
+}
+_FULL: dict[int | str, dict[str, Any]] = {
+    507: {"model": RefusedRequest, "description": "The disk is full; nothing was done"}
 }
 _FORMATS: dict[int | str, dict[str, Any]] = {
     200: {"content": {JSON: {}, ARROW: {}, CSV: {}}, "description": "The results, in the format accepted"}
@@ -90,7 +94,7 @@ def create_app(
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
     )
-    _add_errors(app)
+    _add_errors(app, service)
     protect(app, service, access)
     _add_statements(app)
     _add_catalog(app)
@@ -106,7 +110,7 @@ async def _call(function: Callable[[], T]) -> T:
     return await asyncio.to_thread(function)
 
 
-def _add_errors(app: FastAPI) -> None:
+def _add_errors(app: FastAPI, service: MillService) -> None:
     @app.exception_handler(Unauthenticated)
     async def unknown_user(_: Request, error: Unauthenticated) -> JSONResponse:
         headers = {"WWW-Authenticate": "Bearer"}
@@ -119,6 +123,16 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(NotThere)
     async def not_there(_: Request, error: NotThere) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 404)
+
+    @app.exception_handler(StorageFull)
+    async def full(_: Request, error: StorageFull) -> JSONResponse:
+        return JSONResponse(problems_of(error).model_dump(), 507)
+
+    @app.exception_handler(OSError)
+    async def file_failed(_: Request, error: OSError) -> JSONResponse:
+        if not is_full(error):
+            raise error
+        return JSONResponse(problems_of(full_message(service.mill.home.folder)).model_dump(), 507)
 
     @app.exception_handler(SlicemillError)
     async def refused(_: Request, error: SlicemillError) -> JSONResponse:
@@ -147,7 +161,7 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def _add_statements(app: FastAPI) -> None:
-    @app.post("/v1/statements", responses=_REFUSED, tags=["statements"])
+    @app.post("/v1/statements", responses=_REFUSED | _FULL, tags=["statements"])
     async def execute(body: StatementText, session: CurrentSession) -> StatementAnswers:
         """Run statements: declarations, commands such as SHOW QUERIES, and questions (SELECT …)."""
         answers = await _call(lambda: session.execute(body.text))

@@ -167,4 +167,5 @@ def columns_of_table(table: pa.Table) -> list[ColumnType]:
 def body_of(answer: StatementAnswer, rows: list[dict[str, Any]] | None) -> AnswerBody:
     """An answer, with its rows as JSON has them."""
     columns = columns_of_table(answer.table) if answer.table is not None else None
-    return AnswerBody(tag=answer.tag, message=answer.message, columns=columns, rows=rows)
+    message = f"{answer.message} (warning: {answer.warning})" if answer.warning else answer.message
+    return AnswerBody(tag=answer.tag, message=message, columns=columns, rows=rows)

@@ -45,6 +45,7 @@ from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import as_results, with_system_columns
 from slicemill.storage.epochs import Epoch
+from slicemill.storage.files import StorageFull
 
 _SUBSCRIBE = re.compile(r'\s*SUBSCRIBE\s+("(?:[^"]|"")+"|\w+)(?:\s+SINCE\s+(\d+))?\s*;?\s*$', re.IGNORECASE)
 _COPY = re.compile(r"\s*COPY\s*\((.*)\)\s*TO\s+STDOUT\b(.*)$", re.IGNORECASE | re.DOTALL)
@@ -208,6 +209,8 @@ class PostgresSession:
                     await self._send_rows(answer.table, ())
                 if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # of which the tag says all
                     self._send(wire.notice(answer.message))
+                if answer.warning:
+                    self._send(wire.notice(answer.warning))
                 self._send(wire.complete(_tag(answer)))
 
     async def _answers(
@@ -484,6 +487,8 @@ def _error(problem: SlicemillError) -> bytes:
         return wire.error(str(problem), "57014")
     if isinstance(problem, Denied):
         return wire.error(str(problem), "42501")
+    if isinstance(problem, StorageFull):
+        return wire.error(str(problem), "53100")
     if not isinstance(problem, EslError):
         return wire.error(str(problem), "42000")
     first, *others = problem.diagnostics
