@@ -5,9 +5,11 @@ Every other format comes through Spark (`connectors/spark`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from slicemill.connectors.files.listing import listing_of
 from slicemill.connectors.files.reader import open_files
 from slicemill.connectors.generators.generator import GENERATORS
 from slicemill.connectors.generators.reader import open_generator
@@ -45,6 +47,53 @@ def open_readers(
     elif origin.format in GENERATORS:
         reader = open_generator(origin, wanted, clock)
     return None if reader is None else {"0": reader}
+
+
+def look_at(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
+    """Return a function that tells, without a reader, whether a source may have more than at its last call.
+
+    It knows files that this process can see, and spools. Of any other source it says that there may be more.
+    """
+    origin = origin_of(stream.source, stream.name, folder)
+    if origin.format == "tcp":
+        return _look_at_spool(spool)
+    path = origin.needed_file() if origin.format in (*LINES_IN_FILES, "parquet") else None
+    if path is None:
+        return _maybe
+    listing = listing_of(path.absolute(), origin.option("pathGlobFilter"))
+    seen: set[str] = set()
+
+    def look() -> bool:
+        try:
+            found = listing.new(seen) if listing.exists() else None
+        except OSError:
+            found = None  # the reader says what is wrong
+        if found is None:
+            return True
+        seen.update(file.name for file in found)
+        return bool(found)
+
+    return look
+
+
+def _look_at_spool(spool: Path) -> Callable[[], bool]:
+    known: dict[str, int] | None = None
+
+    def look() -> bool:
+        nonlocal known
+        before = known
+        try:
+            with os.scandir(spool) as entries:
+                known = {entry.name: entry.stat().st_size for entry in entries}
+        except OSError:  # a file was freed meanwhile
+            known = None
+        return known is None or known != before
+
+    return look
+
+
+def _maybe() -> bool:
+    return True
 
 
 def has_readers(stream: Stream, folder: Path, spool: Path) -> bool:

@@ -442,6 +442,8 @@ class Dispatcher:
                 cost_s += done.cpu_s
                 if stream is not None and stream.reading_us is not None:
                     stream.done(done, now, change)
+                    if not self._assignments.resident:
+                        stream.look_soon(now)
                     self.running.arrived(stream.name, done.key_samples)
                     spent(done.seconds)
                     if done.handed:
@@ -539,6 +541,8 @@ class Dispatcher:
         queues: dict[int, list[Item]] = {}
         for stream in self.streams.values() if only is None else only:
             wanted = stream.wants_read(now) or (every and stream.behind and stream.reading_us is None)
+            if wanted and not every and not self._assignments.resident and stream.rests(now):
+                continue
             if wanted and (stream.handed or not handed_only):
                 self._wait_for_workers()
                 worker = self._assignments.reader_of(stream, self.streams.values())

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from slicemill.connectors.files.reader import is_same_place
 from slicemill.connectors.origin import is_socket, origin_of
+from slicemill.connectors.readers import look_at
 from slicemill.engine.changing.retaining import retained_streams
 from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.errors import SlicemillError
@@ -62,6 +63,10 @@ ROWS_PER_READ = 200_000
 _MANY_ROWS = 1_000
 # As long as a notice may be under way from a reader's thread to the dispatcher.
 _NOTICE_US = 50_000
+# Between two looks at a source that has nothing new.
+_LOOK_US = 100_000
+# Spark ends a Python process that has had no task for a minute, and with it the connection of a socket.
+_KEPT_US = 20_000_000
 _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
 _DOUBLINGS = 8
 
@@ -177,6 +182,9 @@ class RunningStream:
         self._noticed = False
         self._asks = supply is Supply.READER  # it is known to be silent only as far as it has been asked
         self._seen_us: int | None = None  # nothing had come to Spark by then that was not handed over
+        self._look: Callable[[], bool] | None = None  # at the source, from this process
+        self._read_us = 0  # when the last read was done
+        self._looked_us: int | None = None  # nothing had come by then that is not admitted
         self._announced = Announced()
         self._line = slack_line(stream)
         self._side_line = TimeLine()
@@ -248,6 +256,7 @@ class RunningStream:
         """Its rows come from another source from now on; numbers and times go on."""
         self.supply = supply
         self.fields = {**self.fields, **fields}
+        self._look = self._looked_us = None
         self.source_works()
         self.retry_us = self._admit_us = 0
 
@@ -326,6 +335,29 @@ class RunningStream:
             return self._admit_us <= now and (bool(self._inbox) or self._lets_out(now))
         return self.next_read_us is not None and self.next_read_us <= now
 
+    def look_soon(self, now: int) -> None:
+        """Look at a source that would give notice: a notice of a job waits for the answer of the next job."""
+        if not (self._asks or self.handed or self.ended):
+            self._asks = True
+            self.next_read_us = now + _LOOK_US
+
+    def rests(self, now: int) -> bool:
+        """Return True if a look at its source finds nothing new; the next look is a little later.
+
+        A look costs one call of the operating system. It spares reads where a read is a Spark job.
+        """
+        if not self._asks or not self._asked or self._noticed or self.behind or self.failures:
+            return False
+        if is_socket(self.stream.source) and now - self._read_us >= _KEPT_US:
+            return False
+        if self._look is None:
+            self._look = look_at(self.stream, self._folder, self._home.source_folder(self.name))
+        if self._look():
+            return False
+        self._looked_us = now
+        self.next_read_us = now + _LOOK_US
+        return not self._lets_out(now)
+
     def _lets_out(self, now: int) -> bool:
         """Has it been silent for so long that tuples come out which are held back to be put in order?"""
         moment, seen = self._lets_out_us(), self._silent_until(now)
@@ -374,7 +406,7 @@ class RunningStream:
     def done(self, done: ReadDone, now: int, change: Change) -> None:
         """Put what a read has brought into a change."""
         assert self.reading_us is not None
-        self.reading_us = None
+        self.reading_us, self._read_us = None, now
         self.source_works()
         self._asked, self.warning = True, done.warning
         for ts, at_us in done.moments:
@@ -517,8 +549,10 @@ class RunningStream:
 
         Who gives notice has nothing as long as he says nothing; a notice may be on its way.
         """
-        if self.reading_us is not None or self._inbox or self._asks:
+        if self.reading_us is not None or self._inbox:
             return None
+        if self._asks:
+            return self._looked_us
         return self._seen_us if self.supply is Supply.SPARK else now - _NOTICE_US
 
     def _passed(self, ts: int) -> None:
