@@ -104,8 +104,7 @@ _CHECKPOINTING = (
 # A query comes to a unit that runs, and leaves it.
 _CHANGING = (
     Point("before a query comes to a unit", DRIVER, APPEND, rf"^journal/.* members {_ASKS}"),
-    Point("a query has a log, its unit does not know it", DRIVER, APPEND, r"^journal/.* created", AFTER),
-    Point("a query is in a unit, and nobody knows its text", DRIVER, APPEND, r"^journal/.* catalog"),
+    Point("in the middle of the record of a new query", DRIVER, APPEND, r"^journal/.* created", TORN),
     Point("after a query has come", DRIVER, APPEND, r"^journal/.* catalog", AFTER),
     Point("before a dropped query's log goes", DRIVER, APPEND, r"^journal/.* dropped"),
     Point("after a dropped query's log has gone", DRIVER, APPEND, r"^journal/.* dropped", AFTER),

@@ -1,7 +1,7 @@
 """500 kills during statements: what was acknowledged is there, anything else wholly or not at all.
 
-`make test-slow` runs it. Most kills are of a process whose workers are in it, so that they are quick; some are
-of a real server, which is started again after each.
+`make test-slow` runs it. Most kills are of a process whose workers are in it, so that they are quick; some
+are of a real server, which is started again after each.
 """
 
 from __future__ import annotations
