@@ -70,8 +70,8 @@ class _Server:
         with log.open("ab") as out:
             command = [
                 sys.executable,
-                "-m",
-                "slicemill.cli",
+                "-c",
+                "from slicemill.cli import main; main()",
                 "serve",
                 "--home",
                 str(home),
