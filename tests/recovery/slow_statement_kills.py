@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -65,6 +66,7 @@ class _Server:
     """`slicemill serve` over a home, in a process group of its own."""
 
     def __init__(self, home: Path, log: Path) -> None:
+        self._killer: threading.Timer | None = None
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         with log.open("ab") as out:
@@ -99,13 +101,13 @@ class _Server:
         return {entry["name"] for entry in self.client.get("/v1/catalog").json()}
 
     def kill_in(self, seconds: float) -> None:
-        """Kill the server and its JVM after a while, in a process of its own so that this one goes on."""
-        killer = (
-            f"import os, signal, time; time.sleep({seconds}); os.killpg({self._process.pid}, signal.SIGKILL)"
-        )
-        subprocess.Popen([sys.executable, "-S", "-c", killer])
+        """Kill the server and its JVM after a while."""
+        self._killer = threading.Timer(seconds, os.killpg, (self._process.pid, signal.SIGKILL))
+        self._killer.start()
 
     def wait_dead(self) -> None:
+        assert self._killer is not None
+        self._killer.join()
         self._process.wait()
 
     def end(self) -> None:
