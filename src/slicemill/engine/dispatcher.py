@@ -42,7 +42,7 @@ from slicemill.engine.work import (
 )
 from slicemill.engine.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.engine.workers.sharing import Pool
-from slicemill.errors import SlicemillError
+from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.metrics.figures import Summary
 from slicemill.metrics.stages import spent, stage
 from slicemill.scheduling.batches import QUANTUM_S
@@ -58,6 +58,10 @@ _UNITS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
 # Workers may take so long to start before it is told that none is there.
 _ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
+_SPARK_STOPPED = (
+    "Spark has stopped: its Java process (JVM) has ended, or the session was closed; start slicemill again "
+    "with the same home, and it goes on from what is committed"
+)
 # A read that has to end fails so often in a row before it is given up: it may only be its worker that died.
 _TRIES = 3
 
@@ -109,6 +113,7 @@ class Dispatcher:
         self._pace = ReadingPace()
         self._alone_s: float | None = None  # since when no worker is there
         self._resume_s = 0.0  # nothing is given before: the disk is full
+        self._ends_s: float | None = None  # when waiting for workers has to end
 
     # -- for the mill ----------------------------------------------------------------------------------
 
@@ -164,8 +169,22 @@ class Dispatcher:
             self._thread = None
 
     def check(self) -> None:
+        """Raise EngineStopped if the dispatcher has stopped by itself."""
+        if isinstance(self.failure, EngineStopped):
+            raise EngineStopped(str(self.failure)) from self.failure
         if self.failure is not None:
-            raise SlicemillError(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
+            raise EngineStopped(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
+
+    def end_within(self, seconds: float) -> None:
+        """Wait no longer than this for workers; give up what is under way then, and run nothing more."""
+        self._ends_s = time.monotonic() + seconds
+        self._pool.wake()
+
+    def _check_waiting(self) -> None:
+        """Raise EngineStopped where waiting for workers has no end, or has taken too long."""
+        self.check()
+        if self._ends_s is not None and time.monotonic() >= self._ends_s:
+            raise EngineStopped("workers did not finish their work before the engine had to end")
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -279,7 +298,7 @@ class Dispatcher:
                     self._miss_workers()
                 elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
                     self._give()
-        except BaseException as problem:  # the thread's last words, for whoever waits for it
+        except BaseException as problem:  # record the failure and wake waiters
             self.failure = problem
             with self.changed:
                 self.changed.notify_all()
@@ -300,6 +319,7 @@ class Dispatcher:
     def _finish_asked(self) -> None:
         """Wait for the work under way."""
         while self._assignments.busy:
+            self._check_waiting()
             self._take(self._pool.wait(POLL_S))
 
     def turn(self) -> None:
@@ -335,12 +355,14 @@ class Dispatcher:
         change = Change()
         finished: list[tuple[RunningUnit, list[RunDone]]] = []
         handed: list[RunningStream] = []
+        stopped = False
         for event in events:
             if isinstance(event, WorkerJoined):
                 self._assignments.join(event)
                 self._alone_s = None
             elif isinstance(event, WorkerLeft):
                 self._undo(self._assignments.leave(event, self.streams.values()), event.reason, change)
+                stopped |= event.spark_stopped
             elif isinstance(event, Notice):
                 if (stream := self.streams.get(str(event.payload))) is not None:
                     stream.noticed()
@@ -354,6 +376,9 @@ class Dispatcher:
             stream.took_handed()
         if finished or handed:
             self._deliver(finished)
+        if stopped:
+            self.failure = EngineStopped(_SPARK_STOPPED)
+            raise self.failure
 
     def _commit(self, change: Change) -> None:
         """One record. While the disk is full nothing goes on, and nothing is lost."""
@@ -573,6 +598,7 @@ class Dispatcher:
     def _wait_for_workers(self) -> None:
         """Until one is there at least: their processes may just be starting, or all have died."""
         while not self._assignments:
+            self._check_waiting()
             self._take(self._pool.wait(POLL_S))
             self._miss_workers()
 

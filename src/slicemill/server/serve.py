@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import psutil
 from rich.console import Console
 
 from slicemill.engine.live import sources_polled
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 1.0
 _TRY_AGAIN_S = 5.0
+# What workers get to finish and to write their state when the server ends; and the process as a whole.
+_WRITE_S, _END_S = 10.0, 25.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,15 @@ class ServeOptions:
 
 
 def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
-    """Serve until the time is over or somebody ends the process; state is written before it ends."""
-    with _ends_when_told() as ended, logging_to_stderr(options.log_format):
-        with _opened(options, spark) as mill:
+    """Serve until the time is over or a signal ends the process; state is written before it ends."""
+    with logging_to_stderr(options.log_format), _home_of(options) as home:
+        _serve_home(home, listening, options, spark)
+
+
+def _serve_home(home: Path, listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
+    with _ends_when_told(home if options.home is None else None) as ending:
+        mill = _opened(home, options, spark)
+        try:
             service = MillService(mill, options.allowed, AuditLog(options.home))
             waiting = WaitingStatements(service)
             # First: what it says and the home has already counts once, and the rest of the home follows.
@@ -66,17 +77,30 @@ def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkS
                 )
             mill.start()
             with serving(service, listening, Access(options.home)) as url:
+                ending.started()
                 _tell_started(mill, url, listening.postgres_url, options)
-                _watch(service, waiting, ended, options.seconds)
+                _watch(service, waiting, ending.wanted, options.seconds)
                 note_event("stopping", "ending: state is written")
+        finally:
+            mill.close(within_s=_WRITE_S)
         note_event("stop", "ended")
 
 
-def _opened(options: ServeOptions, spark: Future[SparkSession]) -> Mill:
+@contextmanager
+def _home_of(options: ServeOptions) -> Iterator[Path]:
+    """The folder of the home; without one, a temporary folder."""
+    if options.home is not None:
+        yield options.home
+        return
+    with tempfile.TemporaryDirectory(prefix="slicemill-") as folder:
+        yield Path(folder)
+
+
+def _opened(home: Path, options: ServeOptions, spark: Future[SparkSession]) -> Mill:
     if options.log_format is LogFormat.TEXT and sys.stderr.isatty():
         with Console(stderr=True).status("opening the home") as status:
-            return Mill(spark, options.home, progress=status.update)
-    return Mill(spark, options.home)
+            return Mill(spark, home, progress=status.update)
+    return Mill(spark, home)
 
 
 def _tell_started(mill: Mill, url: str, postgres_url: str | None, options: ServeOptions) -> None:
@@ -138,17 +162,55 @@ def _notify_systemd(state: str) -> None:
         out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
+class _Ending:
+    """Ends the server when the process gets ctrl-c or SIGTERM.
+
+    While the server starts, the process ends at once: the home survives that, since it survives a kill, and
+    no client is connected. A server that has started writes its state first. If that takes too long, the
+    process ends without it, and the next server replays the logs.
+    """
+
+    def __init__(self, temporary: Path | None) -> None:
+        self.wanted = threading.Event()
+        self._temporary = temporary
+        self._starting = True
+
+    def started(self) -> None:
+        """From now on a signal lets the server write its state first."""
+        self._starting = False
+
+    def told(self, _: int, __: FrameType | None) -> None:
+        """Handle a signal."""
+        if self._starting:
+            self._end_process("stop", "ended before it had started", 0)
+        if not self.wanted.is_set():
+            self.wanted.set()
+            timer = threading.Timer(_END_S, self._give_up)
+            timer.daemon = True
+            timer.start()
+
+    def _give_up(self) -> None:
+        message = f"ending took more than {_END_S:.0f} s: the next start replays what was not written"
+        self._end_process("problem", message, 1)
+
+    def _end_process(self, event: str, message: str, status: int) -> None:
+        note_event(event, message)
+        with suppress(psutil.Error):
+            for child in psutil.Process().children(recursive=True):  # Spark's, which would only follow later
+                with suppress(psutil.Error):
+                    child.kill()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        os._exit(status)
+
+
 @contextmanager
-def _ends_when_told() -> Iterator[threading.Event]:
-    """An event that is set by ctrl-c and by SIGTERM."""
-    ended = threading.Event()
-
-    def end(_: int, __: FrameType | None) -> None:
-        ended.set()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+def _ends_when_told(temporary: Path | None) -> Iterator[_Ending]:
+    """Handle ctrl-c and SIGTERM; `temporary` is a folder to remove at the end."""
+    ending = _Ending(temporary)
+    before = {number: signal.signal(number, ending.told) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield ended
+        yield ending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

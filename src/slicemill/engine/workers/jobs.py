@@ -39,7 +39,7 @@ from slicemill.engine.workers.events import (
 )
 from slicemill.engine.workers.interrupt import Interrupts
 from slicemill.engine.workers.retire import retire
-from slicemill.engine.workers.supervisor import why
+from slicemill.engine.workers.supervisor import is_running, why
 from slicemill.engine.workers.worker import answered
 
 # Attempts of a task that run its message. A second one may also be a copy of a slow first one.
@@ -214,7 +214,7 @@ class JobPool:
         """Run a job, in a thread of its own."""
         by_worker = {sent.worker: sent for sent in job}
         events: list[Event] = []
-        reason = "the processes of its task ended"
+        reason, stopped = "the processes of its task ended", False
         try:
             self._context.setJobGroup(self.group, "slicemill messages", interruptOnCancel=True)
             pairs = [(sent.worker, sent.message) for sent in job]
@@ -222,10 +222,11 @@ class JobPool:
                 if done.answer is not None:
                     events += _told(by_worker.pop(done.worker), done)
         except Exception as error:
-            reason = why(error)
+            reason, stopped = why(error), not is_running(self._context)
         for sent in by_worker.values():
-            events.append(WorkerLeft(sent.worker, sent.incarnation, reason))
-            events.append(self._joined(sent.worker, sent.incarnation + 1))
+            events.append(WorkerLeft(sent.worker, sent.incarnation, reason, spark_stopped=stopped))
+            if not stopped:
+                events.append(self._joined(sent.worker, sent.incarnation + 1))
         self._events.append(events)
         self._awake.set()
 

@@ -368,7 +368,7 @@ class WorkerPool:
             incarnation = -1 if slot.connection is None else slot.connection.hello.incarnation
             if slot.connection is not None:
                 self._leave(slot, _GONE)
-            events.append(WorkerLeft(report.worker, incarnation, "Spark has stopped"))
+            events.append(WorkerLeft(report.worker, incarnation, "Spark has stopped", spark_stopped=True))
         elif not slot.connected:
             events.append(
                 WorkerLeft(report.worker, -1, report.reason or "its task ended before it connected")

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from slicemill import __version__
 from slicemill.connectors.webhook import place_of
 from slicemill.engine.alerts.delivery import AlertStatus
-from slicemill.errors import SlicemillError, counted
+from slicemill.errors import EngineStopped, SlicemillError, counted
 from slicemill.server.access import Access, Denied, UserRole
 from slicemill.server.bundle import support_bundle
 from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_of_epoch, json_rows
@@ -119,6 +119,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(NotThere)
     async def not_there(_: Request, error: NotThere) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 404)
+
+    @app.exception_handler(EngineStopped)
+    async def stopped(_: Request, error: EngineStopped) -> JSONResponse:
+        return JSONResponse(problems_of(error).model_dump(), 503)
 
     @app.exception_handler(SlicemillError)
     async def refused(_: Request, error: SlicemillError) -> JSONResponse:

@@ -21,7 +21,7 @@ from functools import cache, partial
 
 import pyarrow as pa
 
-from slicemill.errors import SlicemillError
+from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.esl import EslError, SourceText
 from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
 from slicemill.esl.syntax.pieces import StatementPiece, pieces
@@ -482,6 +482,8 @@ def _error(problem: SlicemillError) -> bytes:
         return wire.error(str(problem), "57014")
     if isinstance(problem, Denied):
         return wire.error(str(problem), "42501")
+    if isinstance(problem, EngineStopped):
+        return wire.error(str(problem), "57P01")
     if not isinstance(problem, EslError):
         return wire.error(str(problem), "42000")
     first, *others = problem.diagnostics
