@@ -84,9 +84,8 @@ def test_a_server_ends_with_a_status_when_java_dies_and_starts_again(tmp_path: P
                 while process.poll() is None and time.monotonic() < until:
                     try:
                         statuses.add(client.get("/health").status_code)
-                        taken = client.post(
-                            "/v1/statements", json={"text": f"CREATE QUERY x{time.monotonic_ns()} AS SELECT * FROM bid"}
-                        )
+                        text = f"CREATE QUERY x{time.monotonic_ns()} AS SELECT * FROM bid"
+                        taken = client.post("/v1/statements", json={"text": text})
                         statuses.add(taken.status_code)
                     except httpx.HTTPError:
                         break

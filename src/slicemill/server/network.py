@@ -106,6 +106,7 @@ def serving(
 ) -> Iterator[str]:
     """Serve a service in a thread of its own; gives the URL."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    service.questions.start()
     thread = threading.Thread(
         target=lambda: asyncio.run(_serve(service, listening, access or Access(), limits, started)),
         name="network",

@@ -31,6 +31,7 @@ from slicemill.server.http.console_files import NOT_BUILT, console_files
 from slicemill.server.logs import LogFormat, logging_to_stderr, note_event
 from slicemill.server.network import Listening, serving
 from slicemill.server.permissions import Allowed
+from slicemill.server.questions.pool import QuestionLimits, QuestionPool
 from slicemill.server.service import MillService
 from slicemill.server.starting import WaitingStatements
 
@@ -52,6 +53,7 @@ class ServeOptions:
     seconds: float | None = None
     allowed: Allowed = field(default_factory=Allowed)
     log_format: LogFormat = LogFormat.TEXT
+    questions: QuestionLimits = field(default_factory=QuestionLimits)
 
 
 def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
@@ -62,9 +64,9 @@ def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkS
 
 def _serve_home(home: Path, listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
     with _ends_when_told(home if options.home is None else None) as ending:
-        mill = _opened(home, options, spark)
+        mill, questions = _opened(home, options, spark), QuestionPool(options.questions)
         try:
-            service = MillService(mill, options.allowed, AuditLog(options.home))
+            service = MillService(mill, options.allowed, AuditLog(options.home), questions)
             waiting = WaitingStatements(service)
             # First: what it says and the home has already counts once, and the rest of the home follows.
             if options.script is not None:
@@ -81,7 +83,9 @@ def _serve_home(home: Path, listening: Listening, options: ServeOptions, spark: 
                 _tell_started(mill, url, listening.postgres_url, options)
                 _watch(service, waiting, ending.wanted, options.seconds)
                 note_event("stopping", "ending: state is written")
+                questions.close()  # whoever waits for one is told
         finally:
+            questions.close()
             mill.close(within_s=_WRITE_S)
         note_event("stop", "ended")
 

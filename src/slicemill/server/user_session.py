@@ -45,7 +45,7 @@ from slicemill.server.answer import StatementAnswer
 from slicemill.server.listings import alerts_listed, columns_of, listing, statement_of, versions
 from slicemill.server.parameters import guessed, with_values
 from slicemill.server.permissions import relations_changed, relations_read_by
-from slicemill.server.questions.asking import ask
+from slicemill.server.questions.pool import AnswerRows
 from slicemill.server.questions.rows import AskedRelation
 from slicemill.server.service import MillService, RelationShape, ResultPage
 
@@ -56,6 +56,8 @@ _CHANGED = {
     "DELETE": ("DELETE {}", "deleted"),
     "TRUNCATE": ("TRUNCATE TABLE", "deleted"),
 }
+# Of a question behind which more statements stand.
+_KEPT_BYTES = 64 << 20
 _QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
 
 
@@ -76,11 +78,17 @@ class UserSession:
         """Run the statements of a text, one after another; questions may have `parameters` for $1, $2, …"""
         answers: list[StatementAnswer] = []
         for piece in _together(pieces(SourceText(text))):
+            for answer in answers[-1:]:
+                answer.keep(_KEPT_BYTES)
             try:
                 answers += self._run(piece, interrupted, parameters)
             except EslError as error:  # with the text as it was written
                 raise EslError(piece.source, error.diagnostics) from None
         return answers
+
+    def _asked(self, sql: str, values: Sequence[object], interrupted: threading.Event | None) -> AnswerRows:
+        questions, user = self.service.questions, self.principal.name
+        return questions.ask(sql, self.relation, user, values, interrupted)
 
     def check(self, text: str) -> None:
         """Raise EslError with all mistakes of a text; nothing is run, none of its code."""
@@ -107,9 +115,7 @@ class UserSession:
             return [self._command(read_command(piece.alone()))]
         if first in _QUESTIONS:
             values = [guessed(value) for value in parameters]
-            return [
-                StatementAnswer("SELECT", table=ask(piece.alone().text, self.relation, interrupted, values))
-            ]
+            return [StatementAnswer("SELECT", rows=self._asked(piece.alone().text, values, interrupted))]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
         if parameters:

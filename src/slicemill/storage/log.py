@@ -84,6 +84,15 @@ class Hold(NamedTuple):
     as_of: int
 
 
+class LogOutline(NamedTuple):
+    """What another process needs to read given epochs of a log."""
+
+    name: str
+    folder: Path
+    columns: list[tuple[int, pa.Schema, pa.Schema]]
+    hold: Hold | None
+
+
 class Log:
     """The index of one log. With a `hold` it ends there for all who read it, though more is written to it."""
 
@@ -108,6 +117,18 @@ class Log:
         self._positions: dict[str, int] = {}
         self._live: dict[str, int] = {}
         self._newest: dict[str, int] = {}
+
+    @property
+    def outline(self) -> LogOutline:
+        """What a process without the index needs to read epochs; `outlined` takes it."""
+        return LogOutline(self.name, self.folder, self._columns, self.hold)
+
+    @classmethod
+    def outlined(cls, outline: LogOutline) -> Log:
+        """Return a log without epochs, which reads those that it is given."""
+        log = cls(outline.name, outline.folder, outline.columns[-1][1])
+        log._columns, log.hold = outline.columns, outline.hold
+        return log
 
     @property
     def columns(self) -> pa.Schema:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from slicemill.engine.mill import Mill
-from slicemill.server.questions.asking import ask
 from slicemill.server.service import MillService
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.questions import ask
 
 SECOND = 1_000_000
 SCRIPT = """

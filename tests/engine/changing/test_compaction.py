@@ -26,12 +26,12 @@ from slicemill.engine.changing.compaction import folded
 from slicemill.engine.mill import Mill
 from slicemill.rows import Row
 from slicemill.server.live import LiveResults
-from slicemill.server.questions.asking import ask
 from slicemill.server.service import MillService
 from slicemill.storage.files import LOCAL
 from slicemill.storage.home_reader import HomeReader
 from support.changelogs import TableOfNow
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.questions import ask
 
 SECOND = 1_000_000
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import math
 import re
 import secrets
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -41,6 +43,9 @@ from slicemill.server.postgres.values import (
     encoded_values,
     parameter_value,
 )
+from slicemill.server.questions.errors import OutOfMemory, QuestionEnded, QuestionRefused
+from slicemill.server.questions.messages import SystemQuestion
+from slicemill.server.questions.pool import AnswerRows
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import as_results, with_system_columns
@@ -49,7 +54,10 @@ from slicemill.storage.epochs import Epoch
 _SUBSCRIBE = re.compile(r'\s*SUBSCRIBE\s+("(?:[^"]|"")+"|\w+)(?:\s+SINCE\s+(\d+))?\s*;?\s*$', re.IGNORECASE)
 _COPY = re.compile(r"\s*COPY\s*\((.*)\)\s*TO\s+STDOUT\b(.*)$", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"\$(\d+)")
+T = TypeVar("T")
+
 _STARTED_S = 30.0
+_LOOK_S = 0.5
 _ROWS_AT_ONCE = 1_000
 _MUCH_WAITS = 32 << 10
 
@@ -70,7 +78,6 @@ class Portal:
     values: tuple[object, ...]
     formats: tuple[int, ...]
     answer: StatementAnswer | None = None
-    sent: int = 0
 
 
 @dataclass(slots=True)
@@ -156,6 +163,14 @@ class PostgresSession:
 
     async def serve(self) -> None:
         """Answer messages until the client leaves."""
+        try:
+            await self._serve()
+        finally:
+            self.interrupted.set()
+            for portal in self._portals.values():
+                _close(portal)
+
+    async def _serve(self) -> None:
         while True:
             message = await wire.read_message(self._reader)
             if message.kind == b"X":
@@ -203,9 +218,9 @@ class PostgresSession:
             await self._subscribe(subscribed)
         else:
             for answer in await self._answers(text, piece.words):
-                if answer.table is not None:
-                    self._send(wire.row_description(describe_columns(answer.table.schema)))
-                    await self._send_rows(answer.table, ())
+                if answer.rows is not None:
+                    self._send(wire.row_description(describe_columns(answer.rows.schema)))
+                    await self._send_rows(answer.rows, ())
                 elif answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # of which the tag says all
                     self._send(wire.notice(answer.message))
                 self._send(wire.complete(_tag(answer)))
@@ -213,13 +228,32 @@ class PostgresSession:
     async def _answers(
         self, text: str, words: tuple[str, str], values: Sequence[object] = ()
     ) -> list[StatementAnswer]:
-        compatible = await asyncio.to_thread(answered, text.strip(), words, self._user.relations, values)
+        compatible = await self._while_there(
+            lambda: answered(text.strip(), words, self._user.relations, self._ask_system, values)
+        )
         if compatible is not None:
             self._note_transaction(compatible.tag)
             return [compatible]
-        answers = await asyncio.to_thread(lambda: self._user.execute(text, self.interrupted, values))
+        answers = await self._while_there(lambda: self._user.execute(text, self.interrupted, values))
         self._changed |= words[0] in ROW_CHANGES
         return answers
+
+    def _ask_system(self, question: SystemQuestion) -> pa.Table | None:
+        pool, user = self._user.service.questions, self._user.principal.name
+        return pool.ask_system(question, user, self.interrupted)
+
+    async def _while_there(self, function: Callable[[], T]) -> T:
+        """Run a function in a thread, and interrupt it if the client goes meanwhile."""
+        threads = self._user.service.threads
+        running = asyncio.get_running_loop().run_in_executor(threads, function)
+        try:
+            while not (await asyncio.wait({running}, timeout=_LOOK_S))[0]:
+                if _has_ended(self._reader):
+                    self.interrupted.set()
+        finally:
+            if not running.done():
+                self.interrupted.set()
+        return await running
 
     def _note_transaction(self, tag: str) -> None:
         if tag == "ROLLBACK" and self._changed:
@@ -240,12 +274,12 @@ class PostgresSession:
             self._send(wire.COPY_DONE + wire.complete("COPY"))
             return
         (answer,) = await self._answers(inner, pieces(SourceText(inner))[0].words)
-        table = answer.table if answer.table is not None else pa.table({})
-        self._send(wire.copy_out(table.num_columns) + _header(form, table.column_names))
-        for batch in _batches(table):
+        rows = answer.rows if answer.rows is not None else AnswerRows.of(pa.table({}))
+        self._send(wire.copy_out(len(rows.schema)) + _header(form, rows.schema.names))
+        async for batch in self._batches(rows):
             self._send(b"".join(wire.copy_data(form.line(row)) for row in _rows(batch, ())))
             await self._drain()
-        self._send(wire.COPY_DONE + wire.complete(f"COPY {table.num_rows}"))
+        self._send(wire.COPY_DONE + wire.complete(f"COPY {rows.taken}"))
 
     async def _subscribe(self, subscribed: re.Match[str]) -> None:
         async for rows in self._follow(subscribed, _as_rows):
@@ -274,10 +308,24 @@ class PostgresSession:
             if epoch.content:
                 yield epoch.content
 
-    async def _send_rows(self, table: pa.Table, formats: Sequence[int]) -> None:
-        for batch in _batches(table):
+    async def _send_rows(self, rows: AnswerRows, formats: Sequence[int], most: float = math.inf) -> None:
+        async for batch in self._batches(rows, most):
             self._send(b"".join(wire.data_row(row) for row in _rows(batch, formats)))
             await self._drain()
+
+    async def _batches(self, rows: AnswerRows, most: float = math.inf) -> AsyncIterator[pa.Table]:
+        """Yield the next rows, as many as are wanted; what is not taken is given up if the client goes."""
+        upto = rows.taken + most
+        try:
+            while rows.taken < upto:
+                wanted = min(_ROWS_AT_ONCE, upto - rows.taken)
+                batch = await self._while_there(partial(rows.take, wanted))
+                if batch is None:
+                    return
+                yield pa.Table.from_batches([batch])
+        except BaseException:
+            rows.close()
+            raise
 
     # -- one statement with parameters -----------------------------------------------------------------
 
@@ -296,7 +344,9 @@ class PostgresSession:
             await self._execute(self._portal(content.text()), content.int32())
         elif message.kind == b"C":
             kind, name = content.byte(), content.text()
-            (self._prepared if kind == b"S" else self._portals).pop(name, None)
+            closed = (self._prepared if kind == b"S" else self._portals).pop(name, None)
+            if isinstance(closed, Portal):
+                _close(closed)
             self._send(wire.CLOSED)
         elif message.kind != b"H":
             raise SlicemillError(f"a message of type {message.kind!r} is not understood here")
@@ -312,6 +362,8 @@ class PostgresSession:
             form = forms[0] if len(forms) == 1 else forms[place] if place < len(forms) else 0
             oid = prepared.oids[place] if place < len(prepared.oids) else 0
             values.append(parameter_value(value, oid, form == 1))
+        if (before := self._portals.get(portal)) is not None:
+            _close(before)
         self._portals[portal] = Portal(prepared.text, tuple(values), formats)
 
     def _statement(self, name: str) -> PreparedText:
@@ -340,10 +392,10 @@ class PostgresSession:
         text = self._statement(name).text if kind == b"S" else self._portal(name).text
         if subscribed := _SUBSCRIBE.match(text):
             self._send(wire.row_description(describe_columns(self._result_schema(subscribed))))
-        elif answer is None or answer.table is None:
+        elif answer is None or answer.rows is None:
             self._send(wire.NO_DATA)
         else:
-            self._send(wire.row_description(describe_columns(answer.table.schema), formats))
+            self._send(wire.row_description(describe_columns(answer.rows.schema), formats))
 
     async def _shape_of(self, text: str, parameters: int) -> StatementAnswer | None:
         """The columns that a statement will give: of a question, without its rows; else None."""
@@ -377,15 +429,14 @@ class PostgresSession:
         if answer is None:
             self._send(wire.EMPTY)
             return
-        if answer.table is None:
+        if answer.rows is None:
             if answer.message:
                 self._send(wire.notice(answer.message))
             self._send(wire.complete(_tag(answer)))
             return
-        rest = answer.table.slice(portal.sent, most if most > 0 else None)
-        await self._send_rows(rest, _expanded(portal.formats, answer.table.num_columns))
-        portal.sent += rest.num_rows
-        more = portal.sent < answer.table.num_rows
+        rows, wanted = answer.rows, most if most > 0 else math.inf
+        await self._send_rows(rows, _expanded(portal.formats, len(rows.schema)), wanted)
+        more = most > 0 and await self._while_there(lambda: rows.has_more)
         self._send(wire.SUSPENDED if more else wire.complete(_tag(answer)))
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -413,7 +464,7 @@ def _name(subscribed: re.Match[str]) -> str:
 
 
 def _formats(portal: Portal) -> tuple[int, ...]:
-    columns = portal.answer.table.num_columns if portal.answer and portal.answer.table is not None else 0
+    columns = len(portal.answer.rows.schema) if portal.answer and portal.answer.rows is not None else 0
     return _expanded(portal.formats, columns)
 
 
@@ -422,8 +473,15 @@ def _expanded(formats: tuple[int, ...], columns: int) -> tuple[int, ...]:
     return formats * columns if len(formats) == 1 else formats
 
 
-def _batches(table: pa.Table) -> list[pa.Table]:
-    return [table.slice(start, _ROWS_AT_ONCE) for start in range(0, table.num_rows, _ROWS_AT_ONCE)]
+def _close(portal: Portal) -> None:
+    """Give up the rows that were not fetched."""
+    if portal.answer is not None and portal.answer.rows is not None:
+        portal.answer.rows.close()
+
+
+def _has_ended(reader: asyncio.StreamReader) -> bool:
+    """Return True if the client has closed its side, though messages before that may wait to be read."""
+    return bool(reader._eof) or reader.exception() is not None  # type: ignore[attr-defined]
 
 
 def _rows(table: pa.Table, formats: Sequence[int]) -> list[tuple[bytes | None, ...]]:
@@ -472,14 +530,18 @@ class _DirectRows:
 
 
 def _tag(answer: StatementAnswer) -> str:
-    if answer.tag != "SELECT" or answer.table is None:
+    if answer.tag != "SELECT" or answer.rows is None:
         return answer.tag
-    return f"SELECT {answer.table.num_rows}"
+    return f"SELECT {answer.rows.taken}"
 
 
 def _error(problem: SlicemillError) -> bytes:
-    if isinstance(problem, Interrupted):
+    if isinstance(problem, Interrupted | QuestionEnded):
         return wire.error(str(problem), "57014")
+    if isinstance(problem, QuestionRefused):
+        return wire.error(str(problem), "53300")
+    if isinstance(problem, OutOfMemory):
+        return wire.error(str(problem), "53200")
     if isinstance(problem, Denied):
         return wire.error(str(problem), "42501")
     if isinstance(problem, EngineStopped):
