@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from slicemill.engine.adapting.balancing import Balancing
@@ -56,6 +56,9 @@ AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # and when it was 
 # A full decision ranks all ready units; a message never holds more than these.
 _UNITS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
+# A message that takes longer is among the problems.
+STALLED_S = 5.0
+_NAMED = 5
 # Workers may take so long to start before it is told that none is there.
 _ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
 _SPARK_STOPPED = (
@@ -129,6 +132,21 @@ class Dispatcher:
     def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
         """The worker that has a cell, if one has."""
         return self._assignments.holder_of(unit, cell)
+
+    def stalled(self) -> list[str]:
+        """Describe the workers whose message takes far longer than usual, and whose work that is."""
+        now_s, found = time.monotonic(), []
+        for worker, (since_s, items) in self._assignments.busy_since().items():
+            took_s = now_s - since_s
+            if took_s > STALLED_S:
+                units = [self._unit(item.unit) for item in items if isinstance(item, RunUnit)]
+                logs = sorted(
+                    {log for unit in units if unit is not None for _, log in unit.plan.unit.outputs}
+                )
+                streams = sorted({item.stream for item in items if isinstance(item, ReadStream)})
+                what = f"computing {_some(logs)}" if logs else f"reading {_some(streams)}"
+                found.append(f"worker {worker} has been {what} for {took_s:.0f} s; what needs it waits")
+        return found
 
     def resize(self, count: int) -> None:
         """Let workers come, or the last ones go; while paused."""
@@ -624,3 +642,9 @@ class Dispatcher:
     def _unit(self, unit_id: str) -> RunningUnit | None:
         visitor = self._visitor
         return visitor if visitor is not None and visitor.id == unit_id else self.running.unit(unit_id)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are besides."""
+    shown, more = names[:_NAMED], len(names) - _NAMED
+    return f"{', '.join(shown)}{f' and {more} others' if more > 0 else ''}" or "state"

@@ -25,6 +25,7 @@ from slicemill.connectors.readers import open_readers
 from slicemill.engine.adapting.redistribution import redistributed
 from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell, sampled_keys
 from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.engine.step_limit import StepLimit
 from slicemill.engine.work import (
     CheckpointDone,
     CheckpointUnit,
@@ -147,7 +148,11 @@ class Worker:
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
         as_python, collecting = python_seconds(), collecting_seconds()
-        outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy)
+        limit = StepLimit(item.limit_s)
+        with limit.watching():
+            outcome = program.run(
+                tables, watermarks, item.dropping, item.latest, item.heavy, item.failed, limit
+            )
         clock.append(time.perf_counter())
         written, arrivals, sampled = {}, {}, {}
         for log, made in outcome.tables.items():
@@ -183,6 +188,7 @@ class Worker:
             program.key_work,
             sampled,
             collecting_seconds() - collecting,
+            outcome.overran,
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
@@ -208,7 +214,7 @@ class Worker:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}
             inputs = self._inputs(spans, program, item)
-            program.run(inputs, watermarks, latest=item.latest, heavy=item.heavy)
+            program.run(inputs, watermarks, latest=item.latest, heavy=item.heavy, failed=item.failed)
         return program
 
     def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:

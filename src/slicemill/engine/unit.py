@@ -74,6 +74,8 @@ _ROWS_PER_RUN = 1_000_000
 BACKFILL = "backfill"
 # A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
 _STRIKES = 3
+# A step of a run is interrupted after so many processor seconds, or this many times what the run usually takes.
+STEP_S, _FAR_LONGER = 10.0, 20.0
 # State is checkpointed after so many rows or seconds since the last checkpoint, whichever comes first.
 CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
 # It waits for a moment in which workers have nothing else to do; where none comes, no longer than this.
@@ -368,7 +370,15 @@ class RunningUnit:
             self._spread_keys,
             self._restore(cell) if restore else None,
             checkpoint and self.plan.unit.stateful,
+            frozenset(self.failed),
+            self.limit_s,
         )
+
+    @property
+    def limit_s(self) -> float:
+        """The processor seconds that a step of the run may take: far more than all usually take together."""
+        cost, rows = self.statistics.cost, self.run.rows if self.run is not None else 0
+        return max(STEP_S, _FAR_LONGER * (cost.overhead + cost.per_row * rows))
 
     @property
     def state_folder(self) -> Path:
@@ -417,8 +427,10 @@ class RunningUnit:
         assert self.run is not None
         errors = {log: why for done in self.run.done for log, why in done.errors.items()}
         fresh = {log: why for log, why in errors.items() if log not in self.failed}
+        overran = {log for done in self.run.done for log in done.overran}
         left = [log for _, log in self.plan.unit.outputs if log not in errors and log not in self.failed]
-        return fresh if fresh and (not left or not self.strikes) else {}
+        # A step that took too long would do so again.
+        return fresh if fresh and (not left or not (self.strikes or overran)) else {}
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
         """Put what a run has done into a change; returns the answers of its cells."""
@@ -509,8 +521,9 @@ class RunningUnit:
         A full disk is nobody's fault: that is waited for. `why` may be told by log.
         """
         blameless = self.run is not None and self.run.disk_full
+        overran = self.run is not None and any(done.overran for done in self.run.done)
         self.run = None
-        self.strikes += 0 if blameless else 1
+        self.strikes += 0 if blameless else _STRIKES if overran else 1
         if self.strikes >= _STRIKES:
             self.strikes = 0
             left = [log for _, log in self.plan.unit.outputs if log not in self.failed]

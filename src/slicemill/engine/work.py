@@ -6,6 +6,7 @@ them is stored: what lasts is in the journal (`storage.changes`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,6 +94,8 @@ class RunUnit:
     heavy: tuple[HeavyKey, ...] = ()  # keys of which all cells get the rows, in a replay too
     restore: Restore | None = None
     checkpoint: bool = False  # with the run: where no process keeps the state
+    failed: frozenset[str] = frozenset()  # outputs that have failed: what only they need is not computed
+    limit_s: float = math.inf  # processor seconds of one step, after which its queries fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,7 @@ class RunDone:
     key_work: KeyWork = NO_WORK
     key_samples: KeySamples = field(default_factory=dict)
     collecting_s: float = 0.0  # of the processor seconds, those of garbage collection
+    overran: frozenset[str] = frozenset()  # of the errors, those of steps that took too long
 
     @property
     def pairs(self) -> int:
