@@ -325,8 +325,8 @@ def _run(
     except StepOverran:
         rows = sum(table.num_rows for table in tables)
         return _Overrun(
-            f"one step took more than {limit.seconds:.0f} s of processor time for {rows:,} rows, far more than "
-            "usual; look for an expression that takes long, such as levenshtein of long texts"
+            f"one step took more than {limit.seconds:g} s of processor time for {rows:,} rows, far more "
+            "than usual; look for an expression that takes long, such as levenshtein of long texts"
         )
     except SlicemillError as problem:
         return problem

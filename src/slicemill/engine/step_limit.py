@@ -1,7 +1,7 @@
 """The limit of processor time for one step of a run, such as the selection of one query.
 
-A step that takes far longer than usual is interrupted: the queries behind it fail, and the others of its unit go
-on. The clock is a timer of the process's own processor time, so that a busy machine ends no step. The signal
+A step that takes far longer than usual is interrupted: the queries behind it fail, and the others of its unit
+go on. The clock is a timer of the process's own processor time, so that a busy machine ends no step. The signal
 reaches Python code, and regular expressions of `re`; machine code and Arrow are interrupted when they return.
 """
 

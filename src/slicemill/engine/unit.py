@@ -74,7 +74,7 @@ _ROWS_PER_RUN = 1_000_000
 BACKFILL = "backfill"
 # A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
 _STRIKES = 3
-# A step of a run is interrupted after so many processor seconds, or this many times what the run usually takes.
+# A step of a run is interrupted after so many processor seconds, or so many times what runs usually take.
 STEP_S, _FAR_LONGER = 10.0, 20.0
 # State is checkpointed after so many rows or seconds since the last checkpoint, whichever comes first.
 CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0

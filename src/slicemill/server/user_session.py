@@ -87,7 +87,7 @@ class UserSession:
         return answers
 
     def _asked(self, sql: str, values: Sequence[object], interrupted: threading.Event | None) -> AnswerRows:
-        questions, user = self.service.questions, self.principal.name
+        questions, user = self.service.questions, self.principal.name or ""
         return questions.ask(sql, self.relation, user, values, interrupted)
 
     def check(self, text: str) -> None:

@@ -121,7 +121,8 @@ async def _while_there(request: Request, threads: Executor, function: Callable[[
     running = asyncio.get_running_loop().run_in_executor(threads, function, interrupted)
     gone = asyncio.create_task(_gone(request))
     try:
-        await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
+        waited: set[asyncio.Future[Any]] = {running, gone}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
     finally:  # also where the server ends
         if not running.done():
             interrupted.set()

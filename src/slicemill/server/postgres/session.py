@@ -239,7 +239,7 @@ class PostgresSession:
         return answers
 
     def _ask_system(self, question: SystemQuestion) -> pa.Table | None:
-        pool, user = self._user.service.questions, self._user.principal.name
+        pool, user = self._user.service.questions, self._user.principal.name or ""
         return pool.ask_system(question, user, self.interrupted)
 
     async def _while_there(self, function: Callable[[], T]) -> T:
