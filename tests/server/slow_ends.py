@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +59,11 @@ def _url(process: subprocess.Popen[str]) -> str:
     raise AssertionError("".join(seen))
 
 
+def _ask(url: str, sql: str) -> None:
+    with contextlib.suppress(httpx.HTTPError):
+        httpx.post(f"{url}/v1/statements", json={"text": sql}, timeout=_PATIENCE_S)
+
+
 def _java_of(process: subprocess.Popen[str]) -> psutil.Process:
     (java,) = [p for p in psutil.Process(process.pid).children() if "java" in p.name()]
     return java
@@ -97,11 +104,19 @@ def test_a_server_ends_with_a_status_when_java_dies_and_starts_again(tmp_path: P
 
 
 def test_sigterm_ends_a_server_that_runs(tmp_path: Path) -> None:
+    sql = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
     with server(tmp_path) as process:
-        _url(process)
+        url = _url(process)
+        clients = [threading.Thread(target=_ask, args=(url, sql)) for _ in range(8)]
+        for thread in clients:
+            thread.start()
+        with httpx.Client(base_url=url, timeout=_PATIENCE_S) as client:
+            assert client.get("/health").json()["ready"]
         processes = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
         assert process.wait(_SECONDS) == 0
+        for thread in clients:
+            thread.join(_SECONDS)
         assert _all_gone(processes)
 
 

@@ -1,7 +1,7 @@
 """The limit of processor time for one step of a run, such as the selection of one query.
 
 A step that takes far longer than usual is interrupted: the queries behind it fail, and the others of its unit
-go on. The clock is a timer of the process's own processor time, so that a busy machine ends no step. The signal
+go on. The clock is the processor time of the process, so that a busy machine ends no step. The signal
 reaches Python code, and regular expressions of `re`; machine code and Arrow are interrupted when they return.
 """
 
@@ -53,7 +53,8 @@ class StepLimit:
             signal.signal(signal.SIGVTALRM, before)
 
     def _tick(self, _: int, __: FrameType | None) -> None:
-        if self._running and not global_compiler_lock.is_locked():  # a kernel is compiled once
+        compiles = global_compiler_lock.is_locked()  # type: ignore[no-untyped-call]
+        if self._running and not compiles:  # a kernel is compiled once
             self._spent_s += _TICK_S
             if self._spent_s > self.seconds:
                 raise StepOverran
