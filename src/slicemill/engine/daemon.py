@@ -80,7 +80,7 @@ class SparseCollector:
 
 
 def be_killed_before_java() -> None:
-    """Have the kernel end Python processes first when memory is short: a worker is replaced, the JVM is not."""
+    """Have the kernel end workers first when memory is short: they are replaced, the JVM is not."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_KILLED_FIRST))
 
