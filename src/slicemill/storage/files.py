@@ -17,7 +17,6 @@ import errno
 import hashlib
 import os
 import re
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
+from slicemill.time import wall_clock_us
 
 TEMPORARY = ".tmp"
 
@@ -104,8 +104,8 @@ class FileSystem(Protocol):
 
 
 def now_us() -> int:
-    """The wall clock."""
-    return time.time_ns() // 1_000
+    """The time of this process, which never goes back."""
+    return wall_clock_us()
 
 
 def unique_name() -> str:
