@@ -78,7 +78,7 @@ test-slow: $(READY) $(CONSOLE) ## kills at every step of a commit, clusters, the
 	  tests/engine/adapting/slow_replacing.py tests/engine/changing/slow_positions.py tests/aggregate/slow_hostile_arguments.py \
 	  tests/joins/slow_joins_against_sql.py tests/lab/slow_on_cluster.py tests/lab/slow_experiments.py \
 	  tests/scheduling/slow_policy_matrix.py tests/metrics/slow_from_outside.py tests/bench/slow_scale.py \
-	  tests/recovery/local_cluster.py
+	  tests/recovery/local_cluster.py tests/storage/slow_flips.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab

@@ -18,6 +18,7 @@ from slicemill.engine.workers.events import WorkerAnswer, WorkerJoined, WorkerLe
 from slicemill.engine.workers.sharing import Pool
 from slicemill.scheduling.balance import CellId
 from slicemill.storage.segments import parse_segment
+from slicemill.time import wall_clock_us
 
 # A worker, and which of its processes.
 At: TypeAlias = tuple[int, int]
@@ -192,4 +193,4 @@ class Assignments:
             if self.resident:
                 assigned.plans.update(plans)
             assigned.asked = tuple(items)
-            self._pool.send(worker, Message(assigned.asked, plans, self._sync))
+            self._pool.send(worker, Message(assigned.asked, plans, self._sync, wall_clock_us()))

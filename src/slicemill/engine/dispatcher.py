@@ -457,6 +457,7 @@ class Dispatcher:
             self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
         if failed.item == "run" and unit.run is not None:
             unit.run.disk_full |= failed.disk_full
+            unit.run.checkpoint_damaged |= failed.checkpoint_damaged
             self._cell_failed(unit, failed.error, change)
 
     def _cell_failed(self, unit: RunningUnit, why: str, change: Change) -> None:

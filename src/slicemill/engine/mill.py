@@ -9,6 +9,7 @@ with Mill(home="work") as mill:
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
 import time
@@ -96,7 +97,10 @@ from slicemill.time import BEGINNING, US, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_LOGGER = logging.getLogger("slicemill")
+
 _BETWEEN_COLLECTIONS_S = 2.0
+_CLOCK_BEHIND_US = 1_000_000
 _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
 
 
@@ -140,6 +144,13 @@ class Mill:
         self.home.lock()
         try:
             self.home.open(progress)
+            behind_us = wall_clock_us.not_before(self.home.committed_us)
+            if behind_us > _CLOCK_BEHIND_US:
+                _LOGGER.warning(
+                    "the clock of this machine is %s s behind the last commit of %s: times go on from there",
+                    behind_us // US,
+                    folder_of_home,
+                )
             begun = spark if isinstance(spark, Future) else None
             if spark is None and pool is None:
                 begun = begin_session(master)

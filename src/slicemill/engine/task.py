@@ -56,11 +56,12 @@ from slicemill.operators.cell import HeavyKey
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.storage.changes import Appended, joined
-from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.storage.checkpoints import CheckpointDamaged, read_checkpoint, write_checkpoint
 from slicemill.storage.epochs import read_epochs, stored_tables
 from slicemill.storage.files import StorageFull
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.ties import ties_of
+from slicemill.time import wall_clock_us
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
@@ -114,6 +115,7 @@ class Worker:
         asked = cast(Message, message)
         self._plans.update(asked.plans)
         self._sync = asked.sync
+        wall_clock_us.not_before(asked.now_us)
         reply = tuple(done for item in asked.items if (done := self._do(item)) is not None)
         self._spreads.clear()
         if asked.sync:
@@ -216,8 +218,8 @@ class Worker:
     def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
         """What a cell kept at the checkpoint, by node."""
         if restore.before is None:
-            return read_checkpoint(item.state_folder, restore.files) if restore.files else {}
-        kept = [read_checkpoint(item.state_folder, files) for files in restore.files]
+            return read_checkpoint(item.state_folder, restore.files, whole=True)
+        kept = [read_checkpoint(item.state_folder, files, whole=True) for files in restore.files]
         return redistributed(plan, item.cell, restore.before, restore.heavy, kept)
 
     def _inputs(
@@ -351,7 +353,13 @@ def make(context: WorkerContext) -> Worker:
 
 def _failed(item: Item, problem: Exception) -> ItemFailed | None:
     words = str(problem) if isinstance(problem, SlicemillError) else f"{type(problem).__name__}: {problem}"
-    return failed_item(item, words, traceback.format_exc(), disk_full=isinstance(problem, StorageFull))
+    return failed_item(
+        item,
+        words,
+        traceback.format_exc(),
+        disk_full=isinstance(problem, StorageFull),
+        checkpoint_damaged=isinstance(problem, CheckpointDamaged),
+    )
 
 
 def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:

@@ -8,6 +8,8 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     due          [{log: µs}]       the input watermarks at which something held back comes out
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell; with the
                                    `placement` of then, where the unit has had another one since
+    checkpoint_before   the checkpoint before that one, with the `newcomers` that had joined since: it is
+                                   restored where a file of the last one is damaged
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
     joined_on    {input: key}      of joins on one key: what others must be joined on to come here
@@ -24,6 +26,7 @@ the log after it, so a worker that takes a cell over replays the log from `check
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,6 +79,8 @@ from slicemill.storage.epochs import Epoch
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
+_LOGGER = logging.getLogger("slicemill")
+
 # Operators whose values are wrong where rows of their windows are missing.
 _OVER_WINDOWS = (
     Coalesce,
@@ -86,9 +91,11 @@ _OVER_WINDOWS = (
     WindowAggregate,
     WindowTop,
 )
+
 # A run takes at most about so many rows of an input: what it holds in memory stays bounded.
 _ROWS_PER_RUN = 1_000_000
 BACKFILL = "backfill"
+BEFORE = "checkpoint_before"
 # A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
 _STRIKES = 3
 # State is checkpointed after so many rows or seconds since the last checkpoint, whichever comes first.
@@ -110,6 +117,7 @@ class UnitRun:
     lost: int = 0  # cells that could not be run
     failed: str | None = None
     disk_full: bool = False
+    checkpoint_damaged: bool = False
 
     @property
     def rows(self) -> int:
@@ -313,11 +321,15 @@ class RunningUnit:
 
     @property
     def needed_from(self) -> Mapping[str, int]:
-        """By input, the last epoch that nobody will read again for this unit: a replay starts behind it."""
+        """By input, the last epoch that this unit will not read again.
+
+        A replay starts after it, also one from the checkpoint before the last.
+        """
         if not self.plan.unit.stateful:
             return self._field("cursors")
         cursors: dict[str, int] = self._field("checkpoint")["cursors"]
-        return cursors
+        before: dict[str, int] = self._field(BEFORE).get("cursors", {})
+        return {log: min(at, before.get(log, at)) for log, at in cursors.items()}
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -559,6 +571,13 @@ class RunningUnit:
         A full disk is nobody's fault: that is waited for. `why` may be told by log.
         """
         blameless = self.run is not None and self.run.disk_full
+        if self.run is not None and self.run.checkpoint_damaged and self._go_back(change):
+            _LOGGER.warning(
+                "%s is restored from the checkpoint before its last one, and what came since is replayed: %s",
+                self.id,
+                why,
+            )
+            blameless = True
         self.run = None
         self.strikes += 0 if blameless else 1
         if self.strikes >= _STRIKES:
@@ -568,6 +587,18 @@ class RunningUnit:
             stopped = {log: words if isinstance(why, str) else why.get(log, words) for log in left}
             fields = change.units.setdefault(self.id, {})
             fields["failed"], fields["resumable"] = {**self.failed, **stopped}, sorted(stopped)
+
+    def _go_back(self, change: Change) -> bool:
+        """Make the checkpoint before the last one the last; False if there is none."""
+        before = self._field(BEFORE)
+        if not before:
+            return False
+        checkpoint = {name: value for name, value in before.items() if name != "newcomers"}
+        fields = {"checkpoint": checkpoint, "newcomers": before["newcomers"] or None, BEFORE: None}
+        change.units.setdefault(self.id, {}).update(fields)
+        self._checkpoint_files = {}
+        self._rows_since_checkpoint = max(self._rows_since_checkpoint, 1)
+        return True
 
     def _appended(
         self, node_id: str, log: str, parts: Iterable[Appended], run: UnitRun, now: int
@@ -635,6 +666,7 @@ class RunningUnit:
         input_watermarks: Mapping[str, int],
         files: Sequence[Any],
     ) -> None:
+        fields[BEFORE] = {**self._field("checkpoint"), "newcomers": self._field("newcomers")}
         fields["checkpoint"] = {
             "cursors": dict(cursors),
             "input_watermarks": dict(input_watermarks),

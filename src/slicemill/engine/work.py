@@ -153,6 +153,7 @@ class Message:
     items: tuple[Item, ...]
     plans: Mapping[str, bytes] = field(default_factory=dict)
     sync: bool = False  # durability 'machine': what is written must outlive the machine's power
+    now_us: int = 0  # the time of the process that asks: that of the worker is no earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,17 +222,20 @@ class ItemFailed:
     error: str
     trace: str = ""
     disk_full: bool = False
+    checkpoint_damaged: bool = False  # it had to be restored from one that cannot be read
 
 
 ItemDone: TypeAlias = RunDone | CheckpointDone | ReadDone | ItemFailed
 Reply: TypeAlias = tuple[ItemDone, ...]
 
 
-def failed_item(item: Item, why: str, trace: str = "", *, disk_full: bool = False) -> ItemFailed | None:
-    """The answer for an item that failed; None for `Forget`."""
+def failed_item(
+    item: Item, why: str, trace: str = "", *, disk_full: bool = False, checkpoint_damaged: bool = False
+) -> ItemFailed | None:
+    """Return the answer for an item that failed; None for `Forget`."""
     if isinstance(item, ReadStream):
         return ItemFailed("read", item.stream, why, trace, disk_full)
     if isinstance(item, Forget):
         return None
     kind = "run" if isinstance(item, RunUnit) else "checkpoint"
-    return ItemFailed(kind, item.unit, why, trace, disk_full)
+    return ItemFailed(kind, item.unit, why, trace, disk_full, checkpoint_damaged)

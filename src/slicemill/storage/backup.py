@@ -8,7 +8,15 @@ from pathlib import Path
 
 from slicemill.storage.check import HomeReport, check_home
 from slicemill.storage.files import PRIVATE_FOLDER, TEMPORARY, telling_full
-from slicemill.storage.home_format import CURRENT, FormatError, check_format, read_format, require_home
+from slicemill.storage.home import Home
+from slicemill.storage.home_format import (
+    CURRENT,
+    READABLE,
+    FormatError,
+    check_format,
+    read_format,
+    require_home,
+)
 from slicemill.storage.home_lock import LOCK, HomeLock
 from slicemill.storage.home_state import HomeError
 from slicemill.storage.journal import Progress
@@ -54,15 +62,23 @@ def upgrade_home(folder: Path) -> str:
 
     FORMAT 2 had other names of unit fields and other digests of plans than 1, FORMAT 3 says by input what a
     unit waits for, has other names of folders, and a checkpoint of Spark's for each stream that it reads:
-    state of before belongs to no unit of it.
+    state of before belongs to no unit of it. FORMAT 5 had no checksums of extents and checkpoints.
     """
     require_home(folder)
     found = read_format(folder)
-    if found is not None and found < CURRENT:
-        made = f"has FORMAT {found}" if found else "was made before there was a FORMAT"
+    if found is not None and found < READABLE[0]:
+        made = f"has FORMAT {found}" if found else "was made before there was a FORMAT, or has lost it"
         raise FormatError(
             f"home {folder} {made}: only the slicemill that wrote its state can read it. "
             "Let that one finish its input, and give this one a home of its own"
         )
     check_format(folder)
-    return f"home {folder} has FORMAT {CURRENT}, the newest; nothing is to be done"
+    if found == CURRENT:
+        return f"home {folder} has FORMAT {CURRENT}, the newest; nothing is to be done"
+    home = Home(folder, durability="machine")
+    home.open()
+    home.close()
+    return (
+        f"home {folder} had FORMAT {found} and has FORMAT {CURRENT} now: what is written from now on has "
+        "checksums; 'slicemill home check' counts what has none yet"
+    )
