@@ -105,6 +105,24 @@ def test_a_copy_of_a_home_is_a_home(tmp_path: Path) -> None:
         backup_home(tmp_path / "home", tmp_path / "home" / "copy")
 
 
+def test_a_copy_has_logs_of_every_name_and_no_trash(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.open()
+    writers, names = SegmentWriters("w"), ("lock", "trash", "a.tmp")
+    home.commit(Change(created=dict.fromkeys(names, COLUMNS)))
+    for name in names:
+        commit_rows(home, writers, name, 1)
+    writers.close()
+    (tmp_path / "home" / "trash").mkdir()
+    home.close()
+    backup_home(tmp_path / "home", tmp_path / "copy")
+    copy = Home(tmp_path / "copy")
+    copy.open()
+    assert view(copy) == view(home)
+    copy.close()
+    assert not (tmp_path / "copy" / "trash").exists()
+
+
 def test_a_damaged_home_is_not_copied(tmp_path: Path) -> None:
     filled(tmp_path / "home").close()
     (tmp_path / "home" / "logs" / "bid" / "w-0.arrows").unlink()

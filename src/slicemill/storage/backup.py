@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 from slicemill.storage.check import HomeReport, check_home
@@ -20,6 +21,7 @@ from slicemill.storage.home_format import (
 from slicemill.storage.home_lock import LOCK, HomeLock
 from slicemill.storage.home_state import HomeError
 from slicemill.storage.journal import Progress
+from slicemill.storage.trash import TRASH
 
 
 def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None) -> HomeReport:
@@ -40,7 +42,7 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
         with telling_full(target):
             progress(f"copying {folder} to {target}")
             shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.copytree(folder, unfinished, ignore=shutil.ignore_patterns(LOCK, f"*{TEMPORARY}"))
+            shutil.copytree(folder, unfinished, ignore=partial(_left_out, folder))
             unfinished.chmod(PRIVATE_FOLDER)
             os.sync()
         report = check_home(unfinished, progress=progress)
@@ -55,6 +57,12 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
         shutil.rmtree(unfinished, ignore_errors=True)
     report.folder = target
     return report
+
+
+def _left_out(home: Path, folder: str, names: list[str]) -> set[str]:
+    """Return what a copy of a home does without; logs and streams may have any name."""
+    unfinished = {name for name in names if name.endswith(TEMPORARY) and not Path(folder, name).is_dir()}
+    return unfinished | ({LOCK, TRASH} if Path(folder) == home else set())
 
 
 def upgrade_home(folder: Path) -> str:
