@@ -98,8 +98,11 @@ def rows_of(number: int, stream: str) -> list[tuple[int, float, int]]:
     return [(dice.randrange(5), round(dice.uniform(1, 99), 2), ts) for ts in times]
 
 
-def make_home(home: Path) -> None:
-    """Run a mill for a while and end it like a process that is killed: the last runs have no checkpoint."""
+def make_home(home: Path, *, collect: bool = False) -> None:
+    """Run a mill for a while and end it like a process that is killed: the last runs have no checkpoint.
+
+    With `collect` the rows that no unit needs any more are freed.
+    """
     with fed_mill(home, Clock(1), inline_pool(1)) as mill:
         mill.home._least_bytes, mill.home._most_bytes, mill.home._background = 20_000, 20_000, False
         mill.execute(SCRIPT)
@@ -109,6 +112,8 @@ def make_home(home: Path) -> None:
             feed(mill, number)
             if number in (1, 3, 4):
                 mill.checkpoint()
+            if collect:
+                mill.collect()
             if number == 2:
                 mill.execute(MORE_ITEMS)
         mill.close(checkpoint=False)

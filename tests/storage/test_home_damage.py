@@ -272,7 +272,8 @@ def heads(home: Path, field: str) -> list[Path]:
 def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    make_home(tmp_path / "home")
+    make_home(tmp_path / "home", collect=True)
+    assert HomeReader(tmp_path / "home").logs["bid"].freed > 0, "what both checkpoints cover is freed"
     shutil.copytree(tmp_path / "home", tmp_path / "copy")
     expected, told = results_after(tmp_path / "home")
     assert not told
@@ -283,6 +284,20 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(
     assert sum("is damaged" in line for line in check_home(tmp_path / "copy").mistakes) == 2
     assert results_after(tmp_path / "copy") == (expected, [])
     assert caplog.text.count("is restored from the checkpoint before its last one") == 2
+
+
+def test_a_checkpoint_whose_replay_is_no_longer_in_the_log_is_not_restored(tmp_path: Path) -> None:
+    make_home(tmp_path / "home")
+    for path in heads(tmp_path / "home", "checkpoint"):
+        flip(path, 1_000)
+    home = Home(tmp_path / "home")
+    home.open()
+    home.commit(Change(freed={"bid": home.epoch + 1}))
+    home.close()
+    shutil.copytree(tmp_path / "home", tmp_path / "copy")
+    _, told = results_after(tmp_path / "copy")
+    assert told and all("is damaged" in words for words in told)
+    assert sum("has lost its state" in line for line in repair_home(tmp_path / "home")) == 2
 
 
 def test_without_a_whole_checkpoint_queries_stop_and_begin_anew_after_a_repair(tmp_path: Path) -> None:

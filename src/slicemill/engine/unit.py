@@ -589,9 +589,9 @@ class RunningUnit:
             fields["failed"], fields["resumable"] = {**self.failed, **stopped}, sorted(stopped)
 
     def _go_back(self, change: Change) -> bool:
-        """Make the checkpoint before the last one the last; False if there is none."""
+        """Make the checkpoint before the last one the last; False if there is none that can be replayed."""
         before = self._field(BEFORE)
-        if not before:
+        if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
             return False
         checkpoint = {name: value for name, value in before.items() if name != "newcomers"}
         fields = {"checkpoint": checkpoint, "newcomers": before["newcomers"] or None, BEFORE: None}

@@ -238,6 +238,10 @@ class Log:
         """Has somebody who has read up to this epoch (-1: nothing) missed what is gone now?"""
         return 0 <= cursor < self.freed
 
+    def covers(self, cursor: int) -> bool:
+        """Return True if every epoch after a cursor is still there, or its base is."""
+        return not self.missed(cursor) and (cursor >= 0 or self.freed < 0 or self.changes)
+
     def epochs(self, after: int = -1, upto: int | None = None, of_now: bool = False) -> list[Epoch]:
         """The epochs after number `after` (a cursor: the last epoch read), up to and with `upto`.
 

@@ -49,7 +49,7 @@ def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
             f"table {name} has no rows until they are given or read again" for name in report.damage.tables
         )
         for name, damaged in report.damage.checkpoints.items():
-            done += _with_whole_checkpoint(name, home.units[name], damaged, change)
+            done += _with_whole_checkpoint(name, home, damaged, change)
         if done:
             _resume(home.units, change)
         home.commit(change)
@@ -58,16 +58,14 @@ def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
     return done
 
 
-def _with_whole_checkpoint(
-    name: str, unit: Mapping[str, Any], damaged: set[str], change: Change
-) -> Iterator[str]:
+def _with_whole_checkpoint(name: str, home: Home, damaged: set[str], change: Change) -> Iterator[str]:
     """Have a unit restored from a checkpoint that is whole, or begin anew."""
-    fields = change.units.setdefault(name, {})
+    unit, fields = home.units[name], change.units.setdefault(name, {})
     before = unit.get(BEFORE)
     if CHECKPOINT not in damaged:
         fields[BEFORE] = None
         yield f"unit {name} loses the checkpoint before its last one, and nothing else"
-    elif before is not None and BEFORE not in damaged:
+    elif before is not None and BEFORE not in damaged and _can_replay(home, before):
         fields[CHECKPOINT] = {field: value for field, value in before.items() if field != "newcomers"}
         fields |= {"newcomers": before.get("newcomers") or None, BEFORE: None}
         yield f"unit {name} is restored from the checkpoint before its last one, and loses nothing"
@@ -82,6 +80,10 @@ def _with_whole_checkpoint(
             "files": [],
         }
         yield f"unit {name} has lost its state: {', '.join(outputs)} begin anew"
+
+
+def _can_replay(home: Home, checkpoint: Mapping[str, Any]) -> bool:
+    return all(log in home.logs and home.logs[log].covers(at) for log, at in checkpoint["cursors"].items())
 
 
 def _resume(units: Mapping[str, dict[str, Any]], change: Change) -> None:
