@@ -31,13 +31,16 @@ class Trash:
         self._now_us = now_us
 
     def take(self, path: Path) -> bool:
-        """Move a file here. On a full disk, or from another file system, the file stays where it is."""
+        """Move a file here; False if it is gone.
+
+        On a full disk, or from another file system, the file stays where it is.
+        """
         target = self._home / TRASH / str(self._now_us) / path.relative_to(self._home)
         try:
             ensure_folder(self._files, target.parent)
             self._files.replace(path, target)
         except OSError as problem:
-            if is_full(problem) or problem.errno == errno.EXDEV:
+            if is_full(problem) or problem.errno in (errno.EXDEV, errno.ENOENT):
                 return False
             raise
         return True
