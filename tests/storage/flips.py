@@ -211,7 +211,9 @@ def outcome_of_flip(home: Path, flip: Flip, folder: Path, expected: dict[str, An
     data = bytearray(path.read_bytes())
     data[flip.byte] ^= 1 << flip.bit
     path.write_bytes(data)
-    logging.getLogger("slicemill").setLevel(logging.ERROR)
+    logger = logging.getLogger("slicemill")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         try:
             found = bool(check_home(copy).mistakes or list(source_mistakes(copy)))
@@ -225,6 +227,8 @@ def outcome_of_flip(home: Path, flip: Flip, folder: Path, expected: dict[str, An
             return Outcome("refused", found, str(problem))
     except Exception as problem:
         return Outcome("crashed", False, f"{type(problem).__name__}: {problem}")
+    finally:
+        logger.setLevel(level)
     if results == expected and not told:
         return Outcome("recovered" if found else "harmless", found)
     # What could be computed must be right: a part of it, where rows are missing that a message names.
