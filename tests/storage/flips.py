@@ -18,6 +18,7 @@ import json
 import logging
 import random
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,10 +204,16 @@ def flips(home: Path, count: int, seed: int) -> Iterator[Flip]:
 
 
 def outcome_of_flip(home: Path, flip: Flip, folder: Path, expected: dict[str, Any]) -> Outcome:
-    """What becomes of a flip in a copy of a home, which is made in `folder`."""
-    copy = folder / "copy"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(home, copy)
+    """What becomes of a flip in a copy of a home, which is made in `folder`.
+
+    Each copy has a path of its own: readers of this process know files by their paths.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        shutil.copytree(home, Path(made) / "home")
+        return _outcome(Path(made) / "home", flip, expected)
+
+
+def _outcome(copy: Path, flip: Flip, expected: dict[str, Any]) -> Outcome:
     path = copy / flip.path
     data = bytearray(path.read_bytes())
     data[flip.byte] ^= 1 << flip.bit
