@@ -73,7 +73,8 @@ def serve(
     if (certificate is None) != (key is None):
         raise SlicemillError("--certificate and --key belong together")
     tls = Certificate(str(certificate), str(key)) if certificate is not None else None
-    check_address(host, Access(home))
+    access = Access(home)
+    check_address(host, access)
     listening = Listening(host, port, postgres_port, tls)
     spark = begin_session(master, settings)
     from slicemill.server.serve import ServeOptions, run_server
@@ -84,4 +85,5 @@ def serve(
         allow_python,
         frozenset(map(str.lower, allow_webhook or ())),
     )
-    run_server(listening, ServeOptions(home, source, seconds, allowed, LogFormat(log_format)), spark)
+    options = ServeOptions(home, source, seconds, allowed, LogFormat(log_format))
+    run_server(listening, access, options, spark)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import uvicorn
 
 from slicemill.errors import SlicemillError
-from slicemill.server.access import Access
+from slicemill.server.access import Access, TokenFileError
 from slicemill.server.client_limits import ClientLimits
 from slicemill.server.http.app import create_app
 from slicemill.server.http.protocol import bounded
@@ -65,12 +65,19 @@ class Listening:
 
 
 def check_address(host: str, access: Access) -> None:
-    """Raise if an address would let other machines in although nobody has to show a token."""
+    """Close access for a public address; raise if no token exists that could open it."""
     try:
         here = ipaddress.ip_address(host).is_loopback
     except ValueError:
         here = host == "localhost"
-    if not here and not access.asks:
+    if here:
+        return
+    access.close()
+    try:
+        tokens = access.entries()
+    except TokenFileError:
+        return  # the queries run, all requests are rejected, and /health says why
+    if not tokens:
         raise SlicemillError(
             f"{host} can be reached from other machines, and this home has no tokens; make one first: "
             "slicemill token add NAME --home DIR"

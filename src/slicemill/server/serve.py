@@ -49,11 +49,14 @@ class ServeOptions:
     log_format: LogFormat = LogFormat.TEXT
 
 
-def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
-    """Serve until the time is over or somebody ends the process; state is written before it ends."""
+def run_server(
+    listening: Listening, access: Access, options: ServeOptions, spark: Future[SparkSession]
+) -> None:
+    """Serve until the time is over or the process is told to end. State is written before it ends."""
     with _ends_when_told() as ended, logging_to_stderr(options.log_format):
         with _opened(options, spark) as mill:
             service = MillService(mill, options.allowed, AuditLog(options.home))
+            service.other_problems.append(access.problems)
             waiting = WaitingStatements(service)
             # First: what it says and the home has already counts once, and the rest of the home follows.
             if options.script is not None:
@@ -65,7 +68,7 @@ def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkS
                     logging.WARNING,
                 )
             mill.start()
-            with serving(service, listening, Access(options.home)) as url:
+            with serving(service, listening, access) as url:
                 _tell_started(mill, url, listening.postgres_url, options)
                 _watch(service, waiting, ended, options.seconds)
                 note_event("stopping", "ending: state is written")
