@@ -44,6 +44,9 @@ def serve(
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="The file of a TLS certificate.")] = None,
     key: Annotated[Path | None, typer.Option(help="The file of the certificate's key.")] = None,
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="Open connections of all ports; one address may have half of them.")
+    ] = 2_000,
     log_format: Annotated[str, typer.Option(help="text or json: one line for each event.")] = "text",
 ) -> None:
     """Serve a mill over HTTP: statements in, results out, until ctrl-c or SIGTERM.
@@ -54,6 +57,7 @@ def serve(
     """
     from slicemill.engine.session import begin_session, check_master
     from slicemill.server.access import Access
+    from slicemill.server.connections import ConnectionLimits
     from slicemill.server.logs import LogFormat
     from slicemill.server.network import Certificate, Listening, check_address
     from slicemill.server.permissions import Allowed
@@ -75,7 +79,7 @@ def serve(
     tls = Certificate(str(certificate), str(key)) if certificate is not None else None
     access = Access(home)
     check_address(host, access)
-    listening = Listening(host, port, postgres_port, tls)
+    listening = Listening(host, port, postgres_port, tls, ConnectionLimits.of_process(max_connections))
     spark = begin_session(master, settings)
     from slicemill.server.serve import ServeOptions, run_server
 

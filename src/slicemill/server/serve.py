@@ -34,6 +34,7 @@ from slicemill.server.starting import WaitingStatements
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGGER = logging.getLogger("slicemill")
 _LOOK_EVERY_S = 1.0
 _TRY_AGAIN_S = 5.0
 
@@ -114,7 +115,7 @@ def _watch(
     told: list[str] = []
     tried = time.monotonic()
     while not ended.is_set() and (ends is None or time.monotonic() < ends):
-        found = service.problems()
+        found = _problems(service)
         for problem in found:
             if problem not in told:
                 note_event("problem", problem, logging.WARNING)
@@ -132,13 +133,24 @@ def _watch(
         ended.wait(left)
 
 
+def _problems(service: MillService) -> list[str]:
+    """Return the problems of a service. A file of its status that cannot be read is one of them."""
+    try:
+        return service.problems()
+    except OSError as problem:
+        return [f"the status cannot be read: {problem.strerror or problem}"]
+
+
 def _notify_systemd(state: str) -> None:
-    """Tell systemd, if it has started this process and wants to know."""
+    """Notify systemd, if it has started this process and waits for that."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+    except OSError as problem:
+        _LOGGER.warning("systemd is not notified: %s", problem)
 
 
 @contextmanager

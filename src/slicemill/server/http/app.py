@@ -145,6 +145,12 @@ def _add_errors(app: FastAPI) -> None:
         found = RequestProblem(message=message, hint="/openapi.json says what it takes")
         return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 405, error.headers)
 
+    @app.exception_handler(408)
+    @app.exception_handler(413)
+    async def no_body(_: Request, error: HTTPException) -> JSONResponse:
+        found = RequestProblem(message=error.detail)
+        return JSONResponse(RefusedRequest(errors=[found]).model_dump(), error.status_code, error.headers)
+
 
 def _add_statements(app: FastAPI) -> None:
     @app.post("/v1/statements", responses=_REFUSED, tags=["statements"])

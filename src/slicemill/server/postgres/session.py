@@ -18,6 +18,7 @@ import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -49,7 +50,6 @@ from slicemill.storage.epochs import Epoch
 _SUBSCRIBE = re.compile(r'\s*SUBSCRIBE\s+("(?:[^"]|"")+"|\w+)(?:\s+SINCE\s+(\d+))?\s*;?\s*$', re.IGNORECASE)
 _COPY = re.compile(r"\s*COPY\s*\((.*)\)\s*TO\s+STDOUT\b(.*)$", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"\$(\d+)")
-_STARTED_S = 30.0
 _ROWS_AT_ONCE = 1_000
 _MUCH_WAITS = 32 << 10
 
@@ -110,38 +110,54 @@ class PostgresSession:
     # -- starting --------------------------------------------------------------------------------------
 
     async def start(self, tls: ssl.SSLContext | None) -> tuple[int, bytes] | None:
-        """Greet the client; the process and secret of a request to cancel, which is all that it wanted."""
+        """Greet the client. Returns the process and secret if the client wants to cancel a statement.
+
+        With a certificate a session starts inside TLS only. A request to cancel may come in clear text, as
+        from libpq, since its secret is of use only while that statement runs.
+        """
+        asked: set[int] = set()
         while True:
-            code, content = await asyncio.wait_for(wire.read_startup(self._reader), _STARTED_S)
+            code, content = await wire.read_startup(self._reader)
             if code == wire.CANCEL_REQUEST:
                 return code, content
-            if code == wire.SSL_REQUEST and tls is not None:
-                self._writer.write(b"S")
+            if code in (wire.SSL_REQUEST, wire.GSS_REQUEST) and code not in asked:
+                asked.add(code)
+                encrypts = code == wire.SSL_REQUEST and tls is not None
+                self._writer.write(b"S" if encrypts else b"N")
                 await self._writer.drain()
-                await self._writer.start_tls(tls)
-            elif code in (wire.SSL_REQUEST, wire.GSS_REQUEST):
-                self._writer.write(b"N")
-                await self._writer.drain()
+                if encrypts and tls is not None:
+                    await self._begin_tls(tls)
             elif code >> 16 == wire.PROTOCOL_3:
+                if tls is not None and wire.SSL_REQUEST not in asked:
+                    await self._reject("this server needs TLS; connect with sslmode=require", "28000")
                 await self._authenticate(content)
                 return None
             else:
                 raise wire.ProtocolError("only version 3 of the protocol is spoken here")
+
+    async def _begin_tls(self, tls: ssl.SSLContext) -> None:
+        """Start TLS. Bytes that came before the handshake could be anybody's: they end the connection."""
+        if self._reader._buffer:  # type: ignore[attr-defined]
+            raise wire.ProtocolError("the client sent bytes before the TLS handshake")
+        await self._writer.start_tls(tls)
+
+    async def _reject(self, message: str, code: str) -> NoReturn:
+        self._send(wire.error(message, code))
+        await self._writer.drain()
+        raise wire.ProtocolError(message)
 
     async def _authenticate(self, content: bytes) -> None:
         options = wire.startup_options(content)
         if self._access.asks:
             self._writer.write(wire.ASK_PASSWORD)
             await self._writer.drain()
-            answer = await asyncio.wait_for(wire.read_message(self._reader), _STARTED_S)
+            answer = await wire.read_message(self._reader, wire.LONGEST_START)
             if answer.kind != b"p":
                 raise wire.ProtocolError("a password was expected")
             self._token = wire.ContentReader(answer.content).text()
         principal = self._access.principal(self._token)
         if principal is None:
-            self._writer.write(wire.error("the password is no token of this server", "28P01"))
-            await self._writer.drain()
-            raise wire.ProtocolError("no such token")
+            await self._reject("the password is no token of this server", "28P01")
         self._user.principal = principal
         settings = {**SETTINGS, "application_name": options.get("application_name", "")}
         self._writer.write(
