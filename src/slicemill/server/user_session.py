@@ -26,6 +26,7 @@ from slicemill.esl.binder import Bound, bind_script
 from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.syntax.grammar.commands import STARTS, read_command
 from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
+from slicemill.esl.syntax.nesting import nesting_told
 from slicemill.esl.syntax.pieces import StatementPiece, pieces
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.catalog import AlteredQuery, AlteredStream, Catalog, DroppedName, Setting, Statement
@@ -80,7 +81,8 @@ class UserSession:
         answers: list[StatementAnswer] = []
         for piece in _together(pieces(SourceText(text))):
             try:
-                answers += self._run(piece, interrupted, parameters)
+                with nesting_told(piece.alone()):
+                    answers += self._run(piece, interrupted, parameters)
             except EslError as error:  # with the text as it was written
                 raise EslError(piece.source, error.diagnostics) from None
         return answers

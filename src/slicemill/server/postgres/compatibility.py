@@ -16,6 +16,8 @@ import sqlglot
 from sqlglot import exp
 
 from slicemill import __version__
+from slicemill.esl import SourceText
+from slicemill.esl.syntax.nesting import nesting_told
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.parameters import guessed
 from slicemill.server.postgres.system_catalog import system_answer
@@ -90,8 +92,10 @@ def answered(
     if found := _CALL.match(text.strip()):
         name = found[1].lower()
         return _one(found[2] or name, _FUNCTIONS[name])
-    if first in ("SELECT", "WITH") and reads_system_tables(text):
-        return StatementAnswer("SELECT", table=_system_tables(text, values, list(relations())))
+    if first in ("SELECT", "WITH"):
+        with nesting_told(SourceText(text)):
+            if reads_system_tables(text):
+                return StatementAnswer("SELECT", table=_system_tables(text, values, list(relations())))
     return None
 
 
