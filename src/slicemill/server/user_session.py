@@ -27,7 +27,7 @@ from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.syntax.grammar.commands import STARTS, read_command
 from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
 from slicemill.esl.syntax.nesting import nesting_told
-from slicemill.esl.syntax.pieces import StatementPiece, pieces
+from slicemill.esl.syntax.pieces import QUESTIONS, StatementPiece, pieces
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.catalog import AlteredQuery, AlteredStream, Catalog, DroppedName, Setting, Statement
 from slicemill.esl.types.command import (
@@ -60,7 +60,6 @@ _CHANGED = {
     "TRUNCATE": ("TRUNCATE TABLE", "deleted"),
 }
 _OR_REPLACE = re.compile(r"\bOR\s+REPLACE\b", re.IGNORECASE)
-_QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
 
 
 @dataclass(slots=True)
@@ -95,7 +94,7 @@ class UserSession:
         for piece in _together(pieces(source)):
             if piece.words[0] in STARTS:
                 read_command(piece.alone())
-            elif piece.words[0] not in _QUESTIONS:
+            elif piece.words[0] not in QUESTIONS:
                 bound = bind_script(piece.alone(), catalog, imports=False)
                 catalog = bound.catalog
                 found += bound.diagnostics
@@ -110,7 +109,7 @@ class UserSession:
         first = piece.words[0]
         if first in STARTS:
             return [self._command(read_command(piece.alone()))]
-        if first in _QUESTIONS:
+        if first in QUESTIONS:
             values = [guessed(value) for value in parameters]
             named: dict[str, AskedRelation] = {}
 
@@ -325,7 +324,7 @@ def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
     """Pieces, with declarations that follow each other as one."""
     declared: StatementPiece | None = None
     for piece in found:
-        if piece.words[0] in (*STARTS, *_QUESTIONS, *ROW_CHANGES):
+        if piece.words[0] in (*STARTS, *QUESTIONS, *ROW_CHANGES):
             if declared is not None:
                 yield declared
             declared = None

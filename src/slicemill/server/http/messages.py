@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from slicemill.esl import EslError
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.questions.errors import UnknownName
+from slicemill.server.raw_columns import with_unique_names
 
 
 class StatementText(BaseModel):
@@ -166,5 +167,5 @@ def columns_of_table(table: pa.Table) -> list[ColumnType]:
 
 def body_of(answer: StatementAnswer, rows: list[dict[str, Any]] | None) -> AnswerBody:
     """An answer, with its rows as JSON has them."""
-    columns = columns_of_table(answer.table) if answer.table is not None else None
+    columns = columns_of_table(with_unique_names(answer.table)) if answer.table is not None else None
     return AnswerBody(tag=answer.tag, message=answer.message, columns=columns, rows=rows)

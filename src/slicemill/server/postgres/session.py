@@ -16,7 +16,7 @@ import secrets
 import ssl
 import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import NoReturn
 
@@ -33,6 +33,7 @@ from slicemill.server.epoch_rows import EpochRows
 from slicemill.server.live import Encoder, LiveResults
 from slicemill.server.postgres import wire
 from slicemill.server.postgres.compatibility import SETTINGS, answered
+from slicemill.server.postgres.parameter_values import parameter_value
 from slicemill.server.postgres.values import (
     TEXT,
     TEXT_KINDS,
@@ -40,7 +41,6 @@ from slicemill.server.postgres.values import (
     describe_columns,
     encoded_columns,
     encoded_values,
-    parameter_value,
 )
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
@@ -56,10 +56,14 @@ _MUCH_WAITS = 32 << 10
 
 @dataclass(slots=True)
 class PreparedText:
-    """A statement with parameters, and the types that the client said they have."""
+    """A statement with parameters, and the types that the client said they have.
+
+    `columns` are those that the client was told, before the values of parameters were known.
+    """
 
     text: str
     oids: tuple[int, ...]
+    columns: pa.Schema | None = None
 
 
 @dataclass(slots=True)
@@ -69,6 +73,7 @@ class Portal:
     text: str
     values: tuple[object, ...]
     formats: tuple[int, ...]
+    columns: pa.Schema | None = None
     answer: StatementAnswer | None = None
     sent: int = 0
 
@@ -328,7 +333,7 @@ class PostgresSession:
             form = forms[0] if len(forms) == 1 else forms[place] if place < len(forms) else 0
             oid = prepared.oids[place] if place < len(prepared.oids) else 0
             values.append(parameter_value(value, oid, form == 1))
-        self._portals[portal] = Portal(prepared.text, tuple(values), formats)
+        self._portals[portal] = Portal(prepared.text, tuple(values), formats, prepared.columns)
 
     def _statement(self, name: str) -> PreparedText:
         found = self._prepared.get(name)
@@ -349,6 +354,9 @@ class PostgresSession:
             oids = [(*prepared.oids, *[0] * count)[place] or TEXT for place in range(count)]
             self._send(wire.parameter_description(oids))
             answer = await self._shape_of(prepared.text, count)
+            prepared.columns = (
+                answer.table.schema if answer is not None and answer.table is not None else None
+            )
             formats: tuple[int, ...] = ()
         else:
             portal = self._portal(name)
@@ -382,7 +390,7 @@ class PostgresSession:
             if len(found) > 1:
                 raise SlicemillError("a statement with parameters stands alone; send others by themselves")
             answers = await self._answers(found[0].text, found[0].words, portal.values)
-            portal.answer = answers[-1]
+            portal.answer = _as_described(answers[-1], portal.columns)
         return portal.answer
 
     async def _execute(self, portal: Portal, most: int) -> None:
@@ -438,6 +446,26 @@ def _formats(portal: Portal) -> tuple[int, ...]:
 def _expanded(formats: tuple[int, ...], columns: int) -> tuple[int, ...]:
     """One format is for all columns."""
     return formats * columns if len(formats) == 1 else formats
+
+
+def _as_described(answer: StatementAnswer, columns: pa.Schema | None) -> StatementAnswer:
+    """An answer with the types that its client was told: it reads the bytes of rows by them."""
+    if answer.table is None or columns is None or len(columns) != answer.table.num_columns:
+        return answer
+    told, found = describe_columns(columns), describe_columns(answer.table.schema)
+    table = answer.table
+    for place, column in enumerate(columns):
+        if told[place].oid == found[place].oid:
+            continue
+        kind = pa.string() if told[place].oid == TEXT else column.type
+        try:
+            table = table.set_column(place, column.with_type(kind), table.column(place).cast(kind))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise SlicemillError(
+                f"column {column.name} was described as {column.type}, but has values of type "
+                f"{answer.table.schema.field(place).type}; give it a type with CAST"
+            ) from None
+    return replace(answer, table=table)
 
 
 def _batches(table: pa.Table) -> list[pa.Table]:
