@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
 from sqlglot import exp
 
 from slicemill.errors import counted
@@ -12,12 +16,14 @@ from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.nodes import child, span_of
+from slicemill.esl.syntax.nodes import at, child, span_of
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Cast, Expr
 from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery, SelectItem
 from slicemill.esl.types.schema import Column, Schema, Type
+
+_ENDS = ("order", "limit", "emit")  # the clauses that may end a UNION
 
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
@@ -30,14 +36,45 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
     if isinstance(node, exp.Subquery):
         return bind_query(node.this, context)
     if isinstance(node, exp.Union):
-        return _bind_union(node, context)
+        around = around_union(node)
+        return _bind_union(node, context) if around is None else bind_query(around, context)
     assert isinstance(node, exp.Select), "the grammar has no other queries"
     node = respelled(node, context)
     if not isinstance(node, exp.Select):
         return bind_query(node, context)
     if reads_a_stream(node, context):
         return select.bind_select(node, context)
-    return relations.bind_relation(node, context)
+    return relations.bind_select(node, context)
+
+
+def around_union(union: exp.Expression) -> exp.Select | None:
+    """Return a SELECT around a UNION that is DISTINCT or ends with ORDER BY, LIMIT or EMIT.
+
+        a UNION ALL b ORDER BY x LIMIT 2    →    SELECT * FROM (a UNION ALL b) ORDER BY x LIMIT 2
+        a UNION DISTINCT b                  →    SELECT DISTINCT * FROM (a UNION ALL b)
+
+    EMIT EARLY, LATE and ON WINDOW CLOSE are about the windows of each branch, and move there.
+    """
+    if not isinstance(union, exp.Union) or not any(child(union, key) for key in ("distinct", *_ENDS)):
+        return None
+    place = span_of(union)
+    inner, ends = union.copy(), {key: child(union, key) for key in _ENDS}
+    for key in ("distinct", *_ENDS):
+        inner.set(key, None)
+    emit = ends["emit"]
+    if emit is not None and child(emit, "kind") in ("EARLY", "LATE", "ON WINDOW CLOSE"):
+        ends["emit"] = None
+        for branch in branches_of(inner):
+            if child(branch, "emit") is None:
+                branch.set("emit", emit.copy())
+    around = exp.Select(expressions=[at(exp.Star(), place)])
+    alias = at(exp.Identifier(this="union", quoted=True), place)
+    around.set("entries", [at(nodes.StreamInput(this=inner, alias=alias), place)])
+    if child(union, "distinct"):
+        around.set("distinct", exp.Distinct())
+    for key, clause in ends.items():
+        around.set(key, clause.copy() if clause is not None else None)
+    return at(around, place)
 
 
 def reads_a_stream(node: exp.Select, context: Context) -> bool:
@@ -54,39 +91,57 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
     return streams
 
 
-def _branches(node: exp.Expression) -> list[exp.Expression]:
-    """UNION is associative, so nested ones are one."""
+def branches_of(node: exp.Expression) -> list[exp.Expression]:
+    """Return the branches of nested plain UNION ALLs, which are associative."""
     if isinstance(node, exp.Subquery) and child(node, "with_") is None:
-        return _branches(node.this)
-    if isinstance(node, exp.Union) and child(node, "with_") is None:
-        return [*_branches(node.this), *_branches(node.expression)]
+        return branches_of(node.this)
+    if isinstance(node, exp.Union) and not any(child(node, key) for key in ("with_", "distinct", *_ENDS)):
+        return [*branches_of(node.this), *branches_of(node.expression)]
     return [node]
 
 
-def _bind_union(node: exp.Union, context: Context) -> UnionQuery:
+def _bind_union(node: exp.Union, context: Context) -> UnionQuery | RelationQuery:
     problems = Problems()
-    bound: list[tuple[SelectQuery, exp.Expression]] = []
-    for branch in (*_branches(node.this), *_branches(node.expression)):
+    branches: list[tuple[Continuous | RelationQuery, exp.Expression]] = []
+    for branch in branches_of(node):
         with problems.noting():
-            query = bind_query(branch, context)
-            if isinstance(query, RelationQuery):
-                raise Mistake("UNION merges streams by timestamp; a table has none", span_of(branch))
-            bound += [(select_, branch) for select_ in _selects(query)]
+            branches.append((bind_query(branch, context), branch))
+    over_tables = [(query, branch) for query, branch in branches if isinstance(query, RelationQuery)]
+    bound: list[tuple[SelectQuery, exp.Expression]] = []
+    for query, branch in branches:
+        with problems.noting():
+            if not isinstance(query, RelationQuery):
+                bound += [(select_, branch) for select_ in _selects(query)]
+            elif len(over_tables) < len(branches):
+                raise Mistake(
+                    "UNION merges streams by timestamp; a table has none",
+                    span_of(branch),
+                    "make a union of streams, or one of tables",
+                )
     problems.raise_any()
+    if over_tables:
+        return relations.union_of(over_tables)
     for branch_query, branch in bound:
         refuse_open_rank(branch_query, branch)
     if any(query.schema.changelog for query, _ in bound):
         bound = [(as_changes(query), branch) for query, branch in bound]
-    first = bound[0][0].schema
+    columns = union_columns([(query.schema, branch) for query, branch in bound])
+    schema = Schema(columns, changelog=bound[0][0].schema.changelog)
+    return UnionQuery(tuple(as_branch(query, schema) for query, _ in bound), schema)
+
+
+def union_columns(branches: Sequence[tuple[Schema, exp.Expression]]) -> tuple[Column, ...]:
+    """The columns of a UNION: named as those of the first branch, of types that hold the values of all."""
+    first = branches[0][0]
     types: list[Type] = [column.type for column in first]
-    for query, branch in bound[1:]:
-        if len(query.schema) != len(first):
+    for schema, branch in branches[1:]:
+        if len(schema) != len(first):
             raise Mistake(
-                f"this branch has {counted(len(query.schema), 'column')}, the first has {len(first)}",
+                f"this branch has {counted(len(schema), 'column')}, the first has {len(first)}",
                 span_of(branch),
                 "select the same columns in each branch",
             )
-        for index, column in enumerate(query.schema):
+        for index, column in enumerate(schema):
             merged = t.common(types[index], column.type)
             if merged is None:
                 raise Mistake(
@@ -95,9 +150,7 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery:
                     "convert one of them with CAST",
                 )
             types[index] = merged
-    columns = tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True))
-    schema = Schema(columns, changelog=first.changelog)
-    return UnionQuery(tuple(_as(query, schema) for query, _ in bound), schema)
+    return tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True))
 
 
 def _selects(query: Continuous) -> list[SelectQuery]:
@@ -108,15 +161,21 @@ def _selects(query: Continuous) -> list[SelectQuery]:
     )
 
 
-def _as(query: SelectQuery, schema: Schema) -> SelectQuery:
+Branch = TypeVar("Branch", SelectQuery, RelationQuery)
+
+
+def as_branch(query: Branch, schema: Schema) -> Branch:
     """The branch with the union's column names and types."""
     # What is told once (EMIT FINAL) has its changes below, and not in its columns.
     hidden = len(query.items) - len(query.schema)
-    items = tuple(
+    shown = tuple(
         SelectItem(column.name, _cast(item.expr, column.type))
         for item, column in zip(query.items[hidden:], schema, strict=True)
     )
-    return select.renamed(query, (*query.items[:hidden], *items))
+    items = (*query.items[:hidden], *shown)
+    if isinstance(query, SelectQuery):
+        return select.renamed(query, items)
+    return replace(query, items=items, schema=schema)
 
 
 def _cast(expr: Expr, type_: Type) -> Expr:

@@ -21,6 +21,7 @@ from slicemill.esl.syntax.nodes import at, child, span_of
 
 _MOST_SETS = 64
 _GROUPING = ("grouping", "grouping_id")
+_ENDS = ("order", "limit", "emit")
 
 
 def named_groups(select: exp.Select, context: Context) -> None:
@@ -90,7 +91,10 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
                     "group by ROLLUP (…), CUBE (…) or GROUPING SETS (…)",
                 )
         return select
-    for key, words in (("order", "ordered"), ("limit", "limited"), ("qualify", "ranked")):
+    refused = {"qualify": "ranked"}
+    if _has_windows(select):
+        refused |= {"order": "ordered", "limit": "limited"}
+    for key, words in refused.items():
         if child(select, key) is not None:
             raise Mistake(
                 f"each set of keys is a query of its own, so their rows are not {words} together",
@@ -105,11 +109,42 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
         )
     keys = {_text(key): key for one in sets for key in one}
     types = _types(select, list(keys.values()), context)
-    branches = [_branch(select, one, keys, types, context) for one in sets]
+    each = select
+    if len(sets) > 1 and not _has_windows(select):
+        each = select.copy()
+        for key in _ENDS:
+            each.set(key, None)
+    branches = [_branch(each, one, keys, types, context) for one in sets]
     whole: exp.Expression = branches[0]
     for branch in branches[1:]:
         whole = at(exp.Union(this=whole, expression=branch, distinct=False), span_of(select))
+    if each is not select:
+        for key in _ENDS:
+            clause = child(select, key)
+            whole.set(key, clause.copy() if clause is not None else None)
+        _order_by_items(whole, select)
     return whole
+
+
+def _has_windows(select: exp.Select) -> bool:
+    """Return True if the rows of each window are ordered and emitted by themselves."""
+    if child(select, "window") is not None:
+        return True
+    return any(
+        child(entry, "frame") is not None or isinstance(entry.this, nodes.WindowFunction)
+        for entry, _ in from_entries(select)
+    )
+
+
+def _order_by_items(union: exp.Expression, select: exp.Select) -> None:
+    """Order a union by the positions of columns that are computed as the SELECT is ordered."""
+    order = child(union, "order")
+    written = [_text(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
+    for ordered in order.expressions if order is not None else ():
+        text = _text(ordered.this)
+        if text in written and not isinstance(ordered.this, exp.Literal):
+            place = exp.Literal.number(written.index(text) + 1)
+            ordered.set("this", at(place, span_of(ordered.this)))
 
 
 def _several(part: exp.Expression) -> bool:
@@ -137,7 +172,8 @@ def _types(select: exp.Select, keys: list[exp.Expression], context: Context) -> 
     aliased = [exp.Alias(this=key.copy(), alias=_name(place)) for place, key in enumerate(keys)]
     probe.set("expressions", [*aliased, at(bare_call("count", exp.Star()), span_of(select))])
     probe.set("group", exp.Group(expressions=[key.copy() for key in keys]))
-    probe.set("having", None)
+    for key in ("having", *_ENDS):
+        probe.set(key, None)
     schema = queries.bind_query(probe, context).schema
     types = {column.name: str(column.type) for column in schema}
     return {_text(key): types[_name(place).name] for place, key in enumerate(keys)}
@@ -158,7 +194,7 @@ def _branch(
     branch = select.copy()
     own = {_text(key) for key in keys}
     unique = list({_text(key): key for key in keys}.values())
-    branch.set("group", exp.Group(expressions=[key.copy() for key in unique]) if unique else None)
+    branch.set("group", exp.Group(expressions=[key.copy() for key in unique]))
 
     def change(node: exp.Expression) -> exp.Expression | None:
         if isinstance(node, exp.Anonymous) and node.name.lower() in _GROUPING:

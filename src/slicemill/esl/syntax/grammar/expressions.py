@@ -510,9 +510,15 @@ def type_name(c: Cursor) -> nodes.TypeName:
 
 
 def ordered(c: Cursor) -> exp.Expression:
-    """An expression to order by, `DESC` or not."""
+    """Parse `expression [ASC | DESC] [NULLS FIRST | LAST]`."""
     node = expression(c)
     descending = c.accept("DESC")
     if not descending:
         c.take("ASC")
-    return at(exp.Ordered(this=node, desc=descending), c.span_from(span_of(node)))
+    nulls_first = None
+    if c.take("NULLS"):
+        nulls_first = c.accept("FIRST")
+        if not nulls_first:
+            c.expect("LAST")
+    written = exp.Ordered(this=node, desc=descending, nulls_first=nulls_first)
+    return at(written, c.span_from(span_of(node)))
