@@ -52,9 +52,9 @@ UNIONS = {
         "[RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE p.k = b.k"
     ),
     "a union of which rows are selected, one stream in it twice, with two others": (
-        "SELECT p.v, b.v AS w FROM (SELECT n AS k, v FROM (SELECT k AS n, v FROM a UNION ALL SELECT k, x FROM a "
-        "UNION ALL SELECT x, v FROM c) u WHERE v > 1) p [RANGE 3 SECONDS], b [RANGE 2 SECONDS], "
-        "d [RANGE 2 SECONDS] WHERE p.k = b.k AND b.k = d.k"
+        "SELECT p.v, b.v AS w FROM (SELECT n AS k, v FROM (SELECT k AS n, v FROM a "
+        "UNION ALL SELECT k, x FROM a UNION ALL SELECT x, v FROM c) u WHERE v > 1) p [RANGE 3 SECONDS], "
+        "b [RANGE 2 SECONDS], d [RANGE 2 SECONDS] WHERE p.k = b.k AND b.k = d.k"
     ),
 }
 WHOLE = {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TypeVar
 
 from sqlglot import exp
 
@@ -14,16 +12,15 @@ from slicemill.esl.binder.changing.changelogs import as_changes, refuse_open_ran
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.spellings import ends
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.nodes import at, child, span_of
+from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types import schema as t
 from slicemill.esl.types.expression import Cast, Expr
 from slicemill.esl.types.query import Continuous, SelectQuery, UnionQuery
 from slicemill.esl.types.relation import RelationQuery, SelectItem
 from slicemill.esl.types.schema import Column, Schema, Type
-
-_ENDS = ("order", "limit", "emit")  # the clauses that may end a UNION
 
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
@@ -36,45 +33,16 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
     if isinstance(node, exp.Subquery):
         return bind_query(node.this, context)
     if isinstance(node, exp.Union):
-        around = around_union(node)
+        around = ends.around_union(node)
         return _bind_union(node, context) if around is None else bind_query(around, context)
     assert isinstance(node, exp.Select), "the grammar has no other queries"
     node = respelled(node, context)
     if not isinstance(node, exp.Select):
         return bind_query(node, context)
     if reads_a_stream(node, context):
-        return select.bind_select(node, context)
+        around = ends.around_distinct(node)
+        return select.bind_select(node, context) if around is None else bind_query(around, context)
     return relations.bind_select(node, context)
-
-
-def around_union(union: exp.Expression) -> exp.Select | None:
-    """Return a SELECT around a UNION that is DISTINCT or ends with ORDER BY, LIMIT or EMIT.
-
-        a UNION ALL b ORDER BY x LIMIT 2    →    SELECT * FROM (a UNION ALL b) ORDER BY x LIMIT 2
-        a UNION DISTINCT b                  →    SELECT DISTINCT * FROM (a UNION ALL b)
-
-    EMIT EARLY, LATE and ON WINDOW CLOSE are about the windows of each branch, and move there.
-    """
-    if not isinstance(union, exp.Union) or not any(child(union, key) for key in ("distinct", *_ENDS)):
-        return None
-    place = span_of(union)
-    inner, ends = union.copy(), {key: child(union, key) for key in _ENDS}
-    for key in ("distinct", *_ENDS):
-        inner.set(key, None)
-    emit = ends["emit"]
-    if emit is not None and child(emit, "kind") in ("EARLY", "LATE", "ON WINDOW CLOSE"):
-        ends["emit"] = None
-        for branch in branches_of(inner):
-            if child(branch, "emit") is None:
-                branch.set("emit", emit.copy())
-    around = exp.Select(expressions=[at(exp.Star(), place)])
-    alias = at(exp.Identifier(this="union", quoted=True), place)
-    around.set("entries", [at(nodes.StreamInput(this=inner, alias=alias), place)])
-    if child(union, "distinct"):
-        around.set("distinct", exp.Distinct())
-    for key, clause in ends.items():
-        around.set(key, clause.copy() if clause is not None else None)
-    return at(around, place)
 
 
 def reads_a_stream(node: exp.Select, context: Context) -> bool:
@@ -91,19 +59,10 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
     return streams
 
 
-def branches_of(node: exp.Expression) -> list[exp.Expression]:
-    """Return the branches of nested plain UNION ALLs, which are associative."""
-    if isinstance(node, exp.Subquery) and child(node, "with_") is None:
-        return branches_of(node.this)
-    if isinstance(node, exp.Union) and not any(child(node, key) for key in ("with_", "distinct", *_ENDS)):
-        return [*branches_of(node.this), *branches_of(node.expression)]
-    return [node]
-
-
 def _bind_union(node: exp.Union, context: Context) -> UnionQuery | RelationQuery:
     problems = Problems()
     branches: list[tuple[Continuous | RelationQuery, exp.Expression]] = []
-    for branch in branches_of(node):
+    for branch in ends.branches_of(node):
         with problems.noting():
             branches.append((bind_query(branch, context), branch))
     over_tables = [(query, branch) for query, branch in branches if isinstance(query, RelationQuery)]
@@ -127,7 +86,7 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery | RelationQuery
         bound = [(as_changes(query), branch) for query, branch in bound]
     columns = union_columns([(query.schema, branch) for query, branch in bound])
     schema = Schema(columns, changelog=bound[0][0].schema.changelog)
-    return UnionQuery(tuple(as_branch(query, schema) for query, _ in bound), schema)
+    return UnionQuery(tuple(select.renamed(query, branch_items(query, schema)) for query, _ in bound), schema)
 
 
 def union_columns(branches: Sequence[tuple[Schema, exp.Expression]]) -> tuple[Column, ...]:
@@ -161,21 +120,15 @@ def _selects(query: Continuous) -> list[SelectQuery]:
     )
 
 
-Branch = TypeVar("Branch", SelectQuery, RelationQuery)
-
-
-def as_branch(query: Branch, schema: Schema) -> Branch:
-    """The branch with the union's column names and types."""
+def branch_items(query: SelectQuery | RelationQuery, schema: Schema) -> tuple[SelectItem, ...]:
+    """The select list of a branch with the union's column names and types."""
     # What is told once (EMIT FINAL) has its changes below, and not in its columns.
     hidden = len(query.items) - len(query.schema)
     shown = tuple(
         SelectItem(column.name, _cast(item.expr, column.type))
         for item, column in zip(query.items[hidden:], schema, strict=True)
     )
-    items = (*query.items[:hidden], *shown)
-    if isinstance(query, SelectQuery):
-        return select.renamed(query, items)
-    return replace(query, items=items, schema=schema)
+    return (*query.items[:hidden], *shown)
 
 
 def _cast(expr: Expr, type_: Type) -> Expr:

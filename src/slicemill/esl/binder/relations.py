@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -28,6 +28,7 @@ from slicemill.esl.binder.joins.kinds import using_condition
 from slicemill.esl.binder.problems import Problems
 from slicemill.esl.binder.scalar import as_key, bind, bind_condition, bind_key, order_keys
 from slicemill.esl.binder.scope import Scope
+from slicemill.esl.binder.spellings import ends
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
@@ -158,7 +159,7 @@ def bind_relation(
         context = context.with_local(
             definition.args["alias"].name, queries.bind_query(definition.this, context)
         )
-    around = queries.around_union(node)
+    around = ends.around_union(node)
     if around is not None:
         return bind_relation(around, context, tables, inwindow, outer)
     if isinstance(node, exp.Select) and not tables and inwindow is None:
@@ -169,7 +170,7 @@ def bind_relation(
     if isinstance(node, exp.Union):
         problems = Problems()
         bound: list[tuple[RelationQuery, exp.Expression]] = []
-        for branch in queries.branches_of(node):
+        for branch in ends.branches_of(node):
             with problems.noting():
                 bound.append((bind_relation(branch, context, tables, inwindow, outer), branch))
         problems.raise_any()
@@ -181,7 +182,9 @@ def bind_relation(
 def union_of(branches: Sequence[tuple[RelationQuery, exp.Expression]]) -> RelationQuery:
     """All rows of the first branch, then those of the next ones."""
     schema = Schema(queries.union_columns([(query.schema, branch) for query, branch in branches]))
-    first, *others = [queries.as_branch(query, schema) for query, _ in branches]
+    first, *others = [
+        replace(query, items=queries.branch_items(query, schema), schema=schema) for query, _ in branches
+    ]
     entry = RelationInput("union", "union", schema, first, more=tuple(others))
     items = tuple(SelectItem(column.name, ColumnRef.to(column.of("union"))) for column in schema)
     return RelationQuery((entry,), None, (), (), None, items, False, (), None, schema)

@@ -177,7 +177,8 @@ class EslGenerator(Generator):
         return f"{child(e, 'kind')} {self.sql(e, 'this')}".strip()
 
     def ordered_sql(self, e: exp.Ordered) -> str:
-        nulls = {True: " NULLS FIRST", False: " NULLS LAST"}.get(e.args.get("nulls_first"), "")
+        nulls_first = child(e, "nulls_first")
+        nulls = "" if nulls_first is None else f" NULLS {'FIRST' if nulls_first else 'LAST'}"
         return f"{self.sql(e, 'this')}{' DESC' if child(e, 'desc') else ''}{nulls}"
 
     def union_sql(self, e: exp.Union) -> str:

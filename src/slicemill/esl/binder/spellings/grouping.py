@@ -13,6 +13,7 @@ from slicemill.esl.binder.calls import is_aggregate
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.spellings.clauses import bare_call, changed
+from slicemill.esl.binder.spellings.ends import ENDS, has_windows, order_by_items
 from slicemill.esl.binder.spellings.parsed import parsed_expression
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
@@ -21,7 +22,6 @@ from slicemill.esl.syntax.nodes import at, child, span_of
 
 _MOST_SETS = 64
 _GROUPING = ("grouping", "grouping_id")
-_ENDS = ("order", "limit", "emit")
 
 
 def named_groups(select: exp.Select, context: Context) -> None:
@@ -92,7 +92,7 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
                 )
         return select
     refused = {"qualify": "ranked"}
-    if _has_windows(select):
+    if has_windows(select):
         refused |= {"order": "ordered", "limit": "limited"}
     for key, words in refused.items():
         if child(select, key) is not None:
@@ -110,41 +110,20 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
     keys = {_text(key): key for one in sets for key in one}
     types = _types(select, list(keys.values()), context)
     each = select
-    if len(sets) > 1 and not _has_windows(select):
+    if len(sets) > 1 and not has_windows(select):
         each = select.copy()
-        for key in _ENDS:
+        for key in ENDS:
             each.set(key, None)
     branches = [_branch(each, one, keys, types, context) for one in sets]
     whole: exp.Expression = branches[0]
     for branch in branches[1:]:
         whole = at(exp.Union(this=whole, expression=branch, distinct=False), span_of(select))
     if each is not select:
-        for key in _ENDS:
+        for key in ENDS:
             clause = child(select, key)
             whole.set(key, clause.copy() if clause is not None else None)
-        _order_by_items(whole, select)
+        order_by_items(whole, select)
     return whole
-
-
-def _has_windows(select: exp.Select) -> bool:
-    """Return True if the rows of each window are ordered and emitted by themselves."""
-    if child(select, "window") is not None:
-        return True
-    return any(
-        child(entry, "frame") is not None or isinstance(entry.this, nodes.WindowFunction)
-        for entry, _ in from_entries(select)
-    )
-
-
-def _order_by_items(union: exp.Expression, select: exp.Select) -> None:
-    """Order a union by the positions of columns that are computed as the SELECT is ordered."""
-    order = child(union, "order")
-    written = [_text(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
-    for ordered in order.expressions if order is not None else ():
-        text = _text(ordered.this)
-        if text in written and not isinstance(ordered.this, exp.Literal):
-            place = exp.Literal.number(written.index(text) + 1)
-            ordered.set("this", at(place, span_of(ordered.this)))
 
 
 def _several(part: exp.Expression) -> bool:
@@ -172,7 +151,7 @@ def _types(select: exp.Select, keys: list[exp.Expression], context: Context) -> 
     aliased = [exp.Alias(this=key.copy(), alias=_name(place)) for place, key in enumerate(keys)]
     probe.set("expressions", [*aliased, at(bare_call("count", exp.Star()), span_of(select))])
     probe.set("group", exp.Group(expressions=[key.copy() for key in keys]))
-    for key in ("having", *_ENDS):
+    for key in ("having", *ENDS):
         probe.set(key, None)
     schema = queries.bind_query(probe, context).schema
     types = {column.name: str(column.type) for column in schema}

@@ -34,7 +34,7 @@ def query(c: Cursor) -> exp.Expression:
         definitions = c.listing(lambda: _definition(c))
     node = _select_or_parenthesis(c)
     while c.looking_at("UNION"):
-        _refuse_ends(node)
+        _warn_of_ends(c, node)
         union = c.span()
         c.expect("UNION")
         distinct = c.accept("DISTINCT")
@@ -77,14 +77,15 @@ def _move_ends(last: exp.Select, union: exp.Union) -> None:
         last.set(key, None)
 
 
-def _refuse_ends(node: exp.Expression) -> None:
+def _warn_of_ends(c: Cursor, node: exp.Expression) -> None:
+    """Warn of a clause in front of UNION: SQL wants parentheses around such a SELECT."""
     for key, words in _ENDS.items():
         clause = child(node, key)
         if clause is not None:
-            raise Mistake(
-                f"{words} belongs behind the last SELECT of a UNION, and applies to all of the UNION",
+            c.warn(
+                f"this {words} applies to what stands before the UNION",
                 span_of(clause),
-                "put this SELECT in parentheses, if the clause is its own: (SELECT …) UNION ALL SELECT …",
+                "put that in parentheses: (SELECT …) UNION ALL SELECT …",
             )
 
 
