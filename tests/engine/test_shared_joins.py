@@ -122,7 +122,7 @@ def test_so_are_windows(tmp_path: Path) -> None:
         seconds(mill, range(6))
         mill.dispatcher.run_all()
         mill.execute("DROP QUERY again")
-        mill.execute(window("again"))
+        mill.execute(window("again WITH (incomplete = 'show')"))
         seconds(mill, range(6, 9))
         finish(mill)
         assert [timed.row[1] for timed in mill.queries["again"].rows()] == [1, 2, 3, 3, 3, 2, 1]

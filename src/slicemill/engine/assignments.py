@@ -19,6 +19,7 @@ from slicemill.engine.workers.events import WorkerAnswer, WorkerJoined, WorkerLe
 from slicemill.engine.workers.sharing import Pool
 from slicemill.scheduling.balance import CellId
 from slicemill.storage.segments import parse_segment
+from slicemill.time import wall_clock_us
 
 # A worker, and which of its processes.
 At: TypeAlias = tuple[int, int]
@@ -202,4 +203,4 @@ class Assignments:
             if self.resident:
                 assigned.plans.update(plans)
             assigned.asked, assigned.asked_s = tuple(items), time.monotonic()
-            self._pool.send(worker, Message(assigned.asked, plans, self._sync))
+            self._pool.send(worker, Message(assigned.asked, plans, self._sync, wall_clock_us()))

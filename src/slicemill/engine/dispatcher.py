@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from slicemill.engine.adapting.balancing import Balancing
@@ -262,6 +262,14 @@ class Dispatcher:
                     stream.next_read_us = 0
             self._read_while_wanted(every=True)
 
+    def read_now(self, streams: Iterable[RunningStream]) -> None:
+        """Read all that the sources of some streams hold now, while paused, and run nothing."""
+        chosen = [stream for stream in streams if not stream.handed and not stream.ended]
+        for stream in chosen:
+            stream.next_read_us = 0
+        while self._give_reads(every=True, only=chosen):
+            self._finish_asked()
+
     def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
         """Read, while paused; what fails is tried again at once, and then left to the loop."""
         while self._give_reads(every=every, handed_only=handed_only):
@@ -492,6 +500,7 @@ class Dispatcher:
             self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
         if failed.item == "run" and unit.run is not None:
             unit.run.disk_full |= failed.disk_full
+            unit.run.checkpoint_damaged |= failed.checkpoint_damaged
             self._cell_failed(unit, failed.error, change)
 
     def _cell_failed(self, unit: RunningUnit, why: str, change: Change) -> None:
@@ -531,10 +540,16 @@ class Dispatcher:
         self.decisions.add(time.perf_counter() - began)
         return self.running.in_turn(ranked, now)
 
-    def _give_reads(self, *, every: bool = False, handed_only: bool = False) -> bool:
+    def _give_reads(
+        self,
+        *,
+        every: bool = False,
+        handed_only: bool = False,
+        only: Collection[RunningStream] | None = None,
+    ) -> bool:
         now = self._clock()
         queues: dict[int, list[Item]] = {}
-        for stream in self.streams.values():
+        for stream in self.streams.values() if only is None else only:
             wanted = stream.wants_read(now) or (every and stream.behind and stream.reading_us is None)
             if wanted and (stream.handed or not handed_only):
                 self._wait_for_workers()

@@ -100,9 +100,10 @@ def problems(mill: Mill) -> list[str]:
     """What keeps the mill, a source, a sink or an alert from going on; queries that stopped."""
     sources = [
         f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
-        for name, stream in mill.streams.items()
+        for name, stream in mill.dispatcher.streams.items()
         if stream.error is not None
     ]
+    sources += [f"{name}: {s.warning}" for name, s in mill.streams.items() if s.warning is not None]
     sources += [
         f"{name} has no sender: {status.problem}; it is tried again"
         for name, stream in mill.streams.items()

@@ -9,7 +9,7 @@ from typing import Any
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import RunDone
-from slicemill.esl.types.catalog import QueryDefinition
+from slicemill.esl.types.catalog import AGAIN, QueryDefinition
 from slicemill.metrics.figures import Record
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.metrics.waiting import BUCKET_S
@@ -71,7 +71,9 @@ class Measuring:
             if unit is not None:
                 waiting = running.waiting.by_bucket(running.position[unit.id])
                 metrics.note_waiting(waiting, self._record)
-        streams = {name: asdict(stream.counts) for name, stream in dispatcher.streams.items()}
+        streams = {
+            name: asdict(stream.counts) for name, stream in dispatcher.streams.items() if AGAIN not in name
+        }
         failing = {name: s.error for name, s in dispatcher.streams.items() if s.error is not None}
         policy = dispatcher.chooser.policy.name
         cells = [cell for unit in running.units for cell in self._cells(unit)]

@@ -9,6 +9,7 @@ with Mill(home="work") as mill:
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
 import time
@@ -67,6 +68,7 @@ from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.esl import Bound, EslError, SourceText, bind
 from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.types.catalog import (
+    AGAIN,
     AlteredQuery,
     AlteredStream,
     Catalog,
@@ -95,7 +97,10 @@ from slicemill.time import BEGINNING, US, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_LOGGER = logging.getLogger("slicemill")
+
 _BETWEEN_COLLECTIONS_S = 2.0
+_CLOCK_BEHIND_US = 1_000_000
 _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
 
 
@@ -139,6 +144,13 @@ class Mill:
         self.home.lock()
         try:
             self.home.open(progress)
+            behind_us = wall_clock_us.not_before(self.home.committed_us)
+            if behind_us > _CLOCK_BEHIND_US:
+                _LOGGER.warning(
+                    "the clock of this machine is %s s behind the last commit of %s: times go on from there",
+                    behind_us // US,
+                    folder_of_home,
+                )
             begun = spark if isinstance(spark, Future) else None
             if spark is None and pool is None:
                 begun = begin_session(master)
@@ -245,7 +257,7 @@ class Mill:
     @property
     def streams(self) -> dict[str, RunningStream]:
         """The declared streams that queries read, by name."""
-        return self.dispatcher.streams
+        return {name: stream for name, stream in self.dispatcher.streams.items() if AGAIN not in name}
 
     # -- declaring -------------------------------------------------------------------------------------
 
@@ -488,7 +500,7 @@ class Mill:
         self.dispatcher.read_all()
         if self._running.read_sources:
             self._ingest.read_to_the_end(self.streams)
-        check_sources(self.streams.values())
+        check_sources(self.dispatcher.streams.values())
 
     def drain(self) -> None:
         """Read all that the sources hold now, end the streams, and run until every result is there.
@@ -503,7 +515,7 @@ class Mill:
         self.writing.write_all()
         self.sinks.deliver_new()
         self.alerts.deliver_new()
-        check_sources(self.streams.values())
+        check_sources(self.dispatcher.streams.values())
 
     def checkpoint(self) -> None:
         """Write the state that only workers have, so that a restart has nothing to replay."""
@@ -568,15 +580,16 @@ class Mill:
         if "paused" in (life := self.home.lives.get(log, {})):
             return int(life["paused"]["watermark"])
         now = self._clock()
-        if log in self.streams:
-            return self.streams[log].watermark(now)
+        streams = self.dispatcher.streams
+        if log in streams:
+            return streams[log].watermark(now)
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
             return writer.watermark_now(log, self.watermark)
         for fields in self.home.units.values():  # one that is still to be taken up
             if log in fields["outputs"]:
                 return int(fields["output_watermarks"].get(log, BEGINNING))
-        return self.streams[self.catalog.declared_stream(log).name].side_watermark(log, now)
+        return streams[self.catalog.declared_stream(log).name].side_watermark(log, now)
 
     def _after_run(self, unit: RunningUnit, results: list[RunDone], now: int) -> None:
         for _, log in unit.plan.unit.outputs:
@@ -602,7 +615,7 @@ class Mill:
         if not self._running.opened:
             return  # who reads what is not known yet
         readers = [*self.sinks.cursors(), *self.alerts.cursors(), *self.writing.cursors()]
-        self.collector.collect(self.catalog, self.streams, readers)
+        self.collector.collect(self.catalog, self.dispatcher.streams, readers)
 
     def lag_rows(self, query: str) -> int:
         """Rows that wait in the logs of the unit that a query belongs to."""

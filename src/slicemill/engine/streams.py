@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from slicemill.connectors.origin import is_socket
+from slicemill.connectors.files.reader import is_same_place
+from slicemill.connectors.origin import is_socket, origin_of
 from slicemill.engine.changing.retaining import retained_streams
 from slicemill.engine.work import ReadDone, ReadStream
 from slicemill.errors import SlicemillError
@@ -45,14 +46,16 @@ from slicemill.secrets import redacted
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL, unique_name
-from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home
 from slicemill.storage.segments import Extent, SegmentWriter
+from slicemill.storage.trash import remove_tree
 from slicemill.time import END, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+# Of a stream: its rows came from another source before, which a second reading would not have.
+MOVED = "moved"
 # A read takes at most so many rows, so that a large file does not keep others waiting for long.
 ROWS_PER_READ = 200_000
 # So many rows are worth a round at once; fewer may gather.
@@ -151,6 +154,7 @@ class RunningStream:
         self.cpu_s = 0.0  # of reading it
         self.ended = False
         self.error: str | None = None
+        self.warning: str | None = None  # what is wrong with its source, though it can be read
         self.loaded: tuple[int, int] | None = None  # the worker, and its incarnation, that reads it
         self.reading_us: int | None = None  # when the read under way was sent
         # None: when the reader says that there is something, or somebody hands it over.
@@ -181,6 +185,22 @@ class RunningStream:
         # Of a mill that was killed: what is not committed is handed over again, by Spark or by the program.
         remove_tree(LOCAL, self.handed_folder)
 
+    def is_where(self, again: RunningStream) -> bool:
+        """Return True if a second reading of its files is at the same place."""
+        one, other = (stream.fields.get("offsets", {}) for stream in (self, again))
+        if one.keys() != other.keys():
+            return False
+        path = origin_of(self.stream.source, self.name, self._folder).file
+        spools = (self._home.source_folder(self.name), self._home.source_folder(again.name))
+        return path is not None and all(
+            is_same_place(one[partition], other[partition], spools, path.absolute()) for partition in one
+        )
+
+    @property
+    def logs(self) -> list[str]:
+        """Return the names of its logs."""
+        return list(self._roles.values())
+
     @property
     def handed(self) -> bool:
         """Do its rows come by way of the driver?"""
@@ -191,8 +211,8 @@ class RunningStream:
         return self._home.source_folder(self.name) / "handed"
 
     def is_of(self, stream: Stream) -> bool:
-        """Is it declared so? For how long its rows are retained may change."""
-        return replace(self.stream, retain_us=stream.retain_us) == stream
+        """Return True if it is declared so. Its RETAIN and BEGIN may change."""
+        return replace(self.stream, retain_us=stream.retain_us, begin_us=stream.begin_us) == stream
 
     def declare(self, stream: Stream, changed: Mapping[str, Any]) -> None:
         """It is declared with another RETAIN, by which its fields have changed, or with more columns."""
@@ -222,7 +242,7 @@ class RunningStream:
                 f"lines that have come to {self.name} may wait in its spool; another address (tcp://…) reads "
                 "them, for any other source give the new stream another name, and read both with UNION ALL"
             )
-        return {} if before else {"offsets": {}}
+        return {} if before else {"offsets": {}, MOVED: True}
 
     def moved(self, supply: Supply, fields: Mapping[str, Any]) -> None:
         """Its rows come from another source from now on; numbers and times go on."""
@@ -236,7 +256,17 @@ class RunningStream:
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
         spool = self._home.source_folder(self.name)
         columns = self._home.logs[self.name].columns
-        self.plan = StreamPlan(self.stream, need, self._folder, logs, spool, self.handed, columns, exchanges)
+        self.plan = StreamPlan(
+            self.stream,
+            need,
+            self._folder,
+            logs,
+            spool,
+            self.handed,
+            columns,
+            exchanges,
+            skips_past=self.stream.has_past and not self.stream.starts_early,
+        )
         self.pickled = pickle.dumps(self.plan)
         self.digest = hashlib.sha256(self.pickled).hexdigest()
 
@@ -346,7 +376,7 @@ class RunningStream:
         assert self.reading_us is not None
         self.reading_us = None
         self.source_works()
-        self._asked = True
+        self._asked, self.warning = True, done.warning
         for ts, at_us in done.moments:
             self._line.arrived(ts, at_us)
         before = self.fields

@@ -48,7 +48,7 @@ from slicemill.engine.workers.events import WorkerContext
 from slicemill.engine.workers.plan_messages import unpacked
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Schema
-from slicemill.ingest.stream import OpenStream, StreamPlan
+from slicemill.ingest.stream import SKIPPING, OpenStream, StreamPlan
 from slicemill.machine_code.kernel import python_seconds
 from slicemill.metrics.collecting import collecting_seconds, watch_collections
 from slicemill.metrics.due import Arrivals, dated
@@ -57,11 +57,12 @@ from slicemill.operators.cell import HeavyKey
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.storage.changes import Appended, joined
-from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.storage.checkpoints import CheckpointDamaged, read_checkpoint, write_checkpoint
 from slicemill.storage.epochs import read_epochs, stored_tables
 from slicemill.storage.files import StorageFull
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.ties import ties_of
+from slicemill.time import wall_clock_us
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
@@ -115,6 +116,7 @@ class Worker:
         asked = cast(Message, message)
         self._plans.update(asked.plans)
         self._sync = asked.sync
+        wall_clock_us.not_before(asked.now_us)
         reply = tuple(done for item in asked.items if (done := self._do(item)) is not None)
         self._spreads.clear()
         if asked.sync:
@@ -156,6 +158,8 @@ class Worker:
         clock.append(time.perf_counter())
         written, arrivals, sampled = {}, {}, {}
         for log, made in outcome.tables.items():
+            if log in item.outputs and item.outputs[log].after_us is not None:
+                made = made.filter(pc.greater(made.column(TS), pa.scalar(item.outputs[log].after_us)))
             if made.num_rows and log in item.outputs:
                 table = dated(made, item.moments, item.now_us)
                 written[log] = self._append(item.outputs[log], table, program.schema_of(log), compress=True)
@@ -220,8 +224,8 @@ class Worker:
     def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
         """What a cell kept at the checkpoint, by node."""
         if restore.before is None:
-            return read_checkpoint(item.state_folder, restore.files) if restore.files else {}
-        kept = [read_checkpoint(item.state_folder, files) for files in restore.files]
+            return read_checkpoint(item.state_folder, restore.files, whole=True)
+        kept = [read_checkpoint(item.state_folder, files, whole=True) for files in restore.files]
         return redistributed(plan, item.cell, restore.before, restore.heavy, kept)
 
     def _inputs(
@@ -291,7 +295,7 @@ class Worker:
             item.stream,
             {**item.offsets, **found.offsets},
             written,
-            found.admitted[-1].progress if found.admitted else {},
+            (found.admitted[-1].progress | {SKIPPING: found.skipping or None}) if found.admitted else {},
             found.more,
             found.again_us,
             found.ended,
@@ -302,6 +306,7 @@ class Worker:
             time.process_time() - began,
             _stages(("read: source and intake", "read: write"), clock),
             sampled,
+            found.warning,
         )
 
     def _opened(self, item: ReadStream) -> OpenStream:
@@ -354,7 +359,13 @@ def make(context: WorkerContext) -> Worker:
 
 def _failed(item: Item, problem: Exception) -> ItemFailed | None:
     words = str(problem) if isinstance(problem, SlicemillError) else f"{type(problem).__name__}: {problem}"
-    return failed_item(item, words, traceback.format_exc(), disk_full=isinstance(problem, StorageFull))
+    return failed_item(
+        item,
+        words,
+        traceback.format_exc(),
+        disk_full=isinstance(problem, StorageFull),
+        checkpoint_damaged=isinstance(problem, CheckpointDamaged),
+    )
 
 
 def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:

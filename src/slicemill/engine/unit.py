@@ -8,6 +8,8 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     due          [{log: µs}]       the input watermarks at which something held back comes out
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell; with the
                                    `placement` of then, where the unit has had another one since
+    checkpoint_before   the checkpoint before that one, with the `newcomers` that had joined since: it is
+                                   restored where a file of the last one is damaged
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
     joined_on    {input: key}      of joins on one key: what others must be joined on to come here
@@ -24,6 +26,7 @@ the log after it, so a worker that takes a cell over replays the log from `check
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,13 +51,20 @@ from slicemill.engine.workers.plan_messages import packed
 from slicemill.esl.types.catalog import LATE, TimestampKind
 from slicemill.metrics.due import TimeMoments
 from slicemill.operators.cell import HeavyKey
+from slicemill.operators.coalesce.spec import Coalesce
 from slicemill.operators.in_turn import Dues, earliest
 from slicemill.operators.join.heavy import KeySample
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import longest_us
+from slicemill.operators.models.spec import SharedModels
+from slicemill.operators.over.spec import SharedOver, WindowAggregate
+from slicemill.operators.panes.spec import SharedWindows
 from slicemill.operators.registry import kind_of
 from slicemill.operators.streams.spec import QueryResults
+from slicemill.operators.window_top.spec import WindowTop
+from slicemill.operators.windowed_group.spec import RelationAggregate
+from slicemill.plan.history import history_us
 from slicemill.plan.joined_inputs import joined_inputs
 from slicemill.plan.needs import columns_read
 from slicemill.plan.overlapping import logs_read
@@ -69,9 +79,23 @@ from slicemill.storage.epochs import Epoch
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
+_LOGGER = logging.getLogger("slicemill")
+
+# Operators whose values are wrong where rows of their windows are missing.
+_OVER_WINDOWS = (
+    Coalesce,
+    RelationAggregate,
+    SharedModels,
+    SharedOver,
+    SharedWindows,
+    WindowAggregate,
+    WindowTop,
+)
+
 # A run takes at most about so many rows of an input: what it holds in memory stays bounded.
 _ROWS_PER_RUN = 1_000_000
 BACKFILL = "backfill"
+BEFORE = "checkpoint_before"
 # A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
 _STRIKES = 3
 # A step of a run is interrupted after so many processor seconds, or so many times what runs usually take.
@@ -95,6 +119,7 @@ class UnitRun:
     lost: int = 0  # cells that could not be run
     failed: str | None = None
     disk_full: bool = False
+    checkpoint_damaged: bool = False
 
     @property
     def rows(self) -> int:
@@ -298,11 +323,15 @@ class RunningUnit:
 
     @property
     def needed_from(self) -> Mapping[str, int]:
-        """By input, the last epoch that nobody will read again for this unit: a replay starts behind it."""
+        """By input, the last epoch that this unit will not read again.
+
+        A replay starts after it, also one from the checkpoint before the last.
+        """
         if not self.plan.unit.stateful:
             return self._field("cursors")
         cursors: dict[str, int] = self._field("checkpoint")["cursors"]
-        return cursors
+        before: dict[str, int] = self._field(BEFORE).get("cursors", {})
+        return {log: min(at, before.get(log, at)) for log, at in cursors.items()}
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -349,7 +378,9 @@ class RunningUnit:
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
         """What the run asks of the worker that has a cell; with `restore`, of one that has yet to get it."""
         outputs = {
-            log: OutputLog(self._home.logs[log].folder, self.read_by.get(log, ()))
+            log: OutputLog(
+                self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
+            )
             for _, log in self.plan.unit.outputs
             if log in self._home.logs  # what a query gives that is joining others goes nowhere
         }
@@ -373,6 +404,37 @@ class RunningUnit:
             frozenset(self.failed),
             self.limit_s,
         )
+
+    def _incomplete_until(self, log: str) -> int | None:
+        """Return the time up to which rows of an output are of windows that began before their query.
+
+        Such rows look like complete ones, so they are held back. None: there are none, or no time says it.
+        """
+        since, after_us = self.since.get(log), self._field(BACKFILL).get("after")
+        if since is None or not self._histories[log]:
+            return after_us
+        complete_us = since + self._histories[log]
+        return complete_us if after_us is None else max(after_us, complete_us)
+
+    @cached_property
+    def _histories(self) -> dict[str, int]:
+        """By output, how far back its rows depend on tuples; 0 where incomplete rows are not held back."""
+        graph, found = self.plan.graph, {}
+        for root, log in self.plan.unit.outputs:
+            results = graph[root].operator
+            shown = isinstance(results, QueryResults) and results.incomplete
+            counted = not shown and not graph[root].schema.changelog and self._computes_windows(root)
+            found[log] = (history_us(graph, root) if counted else None) or 0
+        return found
+
+    def _computes_windows(self, root: str) -> bool:
+        """Return True if values of an output are computed over windows.
+
+        A row of a join or a look-up is right by itself, whenever its query was created.
+        """
+        graph, behind = self.plan.graph, self.plan.graph.ancestors(root)
+        inside = [graph[node].operator for node in self.plan.unit.nodes if node in behind]
+        return any(isinstance(operator, _OVER_WINDOWS) for operator in inside)
 
     @property
     def limit_s(self) -> float:
@@ -522,6 +584,13 @@ class RunningUnit:
         """
         blameless = self.run is not None and self.run.disk_full
         overran = self.run is not None and any(done.overran for done in self.run.done)
+        if self.run is not None and self.run.checkpoint_damaged and self._go_back(change):
+            _LOGGER.warning(
+                "%s is restored from the checkpoint before its last one, and what came since is replayed: %s",
+                self.id,
+                why,
+            )
+            blameless = True
         self.run = None
         self.strikes += 0 if blameless else _STRIKES if overran else 1
         if self.strikes >= _STRIKES:
@@ -531,6 +600,18 @@ class RunningUnit:
             stopped = {log: words if isinstance(why, str) else why.get(log, words) for log in left}
             fields = change.units.setdefault(self.id, {})
             fields["failed"], fields["resumable"] = {**self.failed, **stopped}, sorted(stopped)
+
+    def _go_back(self, change: Change) -> bool:
+        """Make the checkpoint before the last one the last; False if there is none that can be replayed."""
+        before = self._field(BEFORE)
+        if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
+            return False
+        checkpoint = {name: value for name, value in before.items() if name != "newcomers"}
+        fields = {"checkpoint": checkpoint, "newcomers": before["newcomers"] or None, BEFORE: None}
+        change.units.setdefault(self.id, {}).update(fields)
+        self._checkpoint_files = {}
+        self._rows_since_checkpoint = max(self._rows_since_checkpoint, 1)
+        return True
 
     def _appended(
         self, node_id: str, log: str, parts: Iterable[Appended], run: UnitRun, now: int
@@ -598,6 +679,7 @@ class RunningUnit:
         input_watermarks: Mapping[str, int],
         files: Sequence[Any],
     ) -> None:
+        fields[BEFORE] = {**self._field("checkpoint"), "newcomers": self._field("newcomers")}
         fields["checkpoint"] = {
             "cursors": dict(cursors),
             "input_watermarks": dict(input_watermarks),

@@ -65,10 +65,14 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class OutputLog:
-    """Where the rows of a log are appended, and by which exchanges units read them."""
+    """Where the rows of a log are appended, and by which exchanges units read them.
+
+    Only rows after `after_us` are appended, if it is given: those before are of incomplete windows.
+    """
 
     folder: Path
     exchanges: tuple[Exchange, ...] = ()
+    after_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,7 @@ class Message:
     items: tuple[Item, ...]
     plans: Mapping[str, bytes] = field(default_factory=dict)
     sync: bool = False  # durability 'machine': what is written must outlive the machine's power
+    now_us: int = 0  # the time of the process that asks: that of the worker is no earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +214,7 @@ class ReadDone:
     cpu_s: float
     seconds: Mapping[str, float]
     key_samples: Mapping[str, KeySample] = field(default_factory=dict)  # of its rows, by exchange
+    warning: str | None = None  # what is wrong with the source, though it can be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,17 +226,20 @@ class ItemFailed:
     error: str
     trace: str = ""
     disk_full: bool = False
+    checkpoint_damaged: bool = False  # it had to be restored from one that cannot be read
 
 
 ItemDone: TypeAlias = RunDone | CheckpointDone | ReadDone | ItemFailed
 Reply: TypeAlias = tuple[ItemDone, ...]
 
 
-def failed_item(item: Item, why: str, trace: str = "", *, disk_full: bool = False) -> ItemFailed | None:
-    """The answer for an item that failed; None for `Forget`."""
+def failed_item(
+    item: Item, why: str, trace: str = "", *, disk_full: bool = False, checkpoint_damaged: bool = False
+) -> ItemFailed | None:
+    """Return the answer for an item that failed; None for `Forget`."""
     if isinstance(item, ReadStream):
         return ItemFailed("read", item.stream, why, trace, disk_full)
     if isinstance(item, Forget):
         return None
     kind = "run" if isinstance(item, RunUnit) else "checkpoint"
-    return ItemFailed(kind, item.unit, why, trace, disk_full)
+    return ItemFailed(kind, item.unit, why, trace, disk_full, checkpoint_damaged)

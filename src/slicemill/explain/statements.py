@@ -26,7 +26,7 @@ from slicemill.esl.types.query import SelectQuery
 from slicemill.esl.types.replay import Replay
 from slicemill.esl.types.schema import Schema
 from slicemill.secrets import redacted_address
-from slicemill.time import BEGINNING, format_us
+from slicemill.time import BEGINNING, END, format_us
 
 
 def describe(statement: Statement) -> tuple[str, str]:
@@ -106,7 +106,8 @@ def _retained(statement: Stream | DerivedStream | QueryDefinition) -> str:
 def _begins(query: QueryDefinition) -> str:
     if query.begins_us is None:
         return ""
-    return f"; from {'the beginning' if query.begins_us == BEGINNING else timestamp_text(query.begins_us)}"
+    words = {BEGINNING: "the beginning", END: "now"}
+    return f"; from {words.get(query.begins_us) or timestamp_text(query.begins_us)}"
 
 
 def _classifier(classifier: Classifier) -> str:

@@ -36,6 +36,7 @@ class SourceBatch:
     more: bool  # there is more to read at once
     again_us: int | None  # ask again after so long; None: the reader calls notify() when something comes
     ended: bool = False  # nothing will ever come again
+    warning: str | None = None  # what is wrong with the source, though it can be read
 
 
 class SourceReader(Protocol):

@@ -7,7 +7,7 @@ reader ──► rows that queries want ──► intake: number, judge, put in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from slicemill.esl.types.catalog import Stream, TimestampKind
 from slicemill.ingest.intake import ONLY, Admitted, BatchTimestamps, Intake
 from slicemill.ingest.reader import OpenReaders, SourceBatch, SourceReader
+from slicemill.ingest.watermarks import PARTITIONS
 from slicemill.plan.needs import Need
 from slicemill.plan.partitions import Exchange
 from slicemill.scalar.columns import compile_vector
@@ -25,6 +26,8 @@ from slicemill.storage.arrow_schema import to_arrow, with_default_columns, with_
 from slicemill.storage.segments import Extent, read_extent
 from slicemill.time import BEGINNING, wall_clock_us
 
+# Of a stream's progress: rows that were there before its first read are being passed by (BEGIN LATEST).
+SKIPPING = "skipping"
 # The condition of many queries costs more than storing rows; a few rows tell whether it leaves out enough.
 _SAMPLED, _MANY = 2_000, 20_000
 
@@ -41,6 +44,7 @@ class StreamPlan:
     handed: bool  # rows come by way of the driver: from Spark, or from a program
     columns: pa.Schema  # of its log: some may have a default for rows from before they were added
     exchanges: tuple[Exchange, ...] = ()  # by which units read its rows
+    skips_past: bool = False  # BEGIN LATEST: what is there when it is read first is passed by
 
     @property
     def external(self) -> bool:
@@ -95,6 +99,8 @@ class StreamRead:
     more: bool = False
     again_us: int | None = None
     ended: bool = False
+    skipping: bool = False  # the rows were passed by, and there are more of them
+    warning: str | None = None
 
 
 class OpenStream:
@@ -123,6 +129,7 @@ class OpenStream:
             tables = [with_default_columns(read_extent(plan.logs["held"], e), plan.columns) for e in held]
             self._intake.restore(_concatenated(tables, empty))
         self._wanted = _condition(plan)
+        self._skipping = plan.skips_past and (SKIPPING in progress or not progress.get(PARTITIONS))
 
     def replan(self, plan: StreamPlan) -> None:
         """Queries want something else of it: numbers, times and what is held back go on."""
@@ -159,10 +166,14 @@ class OpenStream:
         """Read each partition from its offset on."""
         self._now_us = now_us
         found = StreamRead([], dict(offsets), ended=bool(self._readers))
+        skipping = self._skipping
         for partition, reader in self._readers.items():
             began_us = self.clock()
             batch = reader.read(offsets.get(partition), limit_rows)
+            if skipping:
+                batch = replace(batch, table=None, errors=None)
             self._take(partition, batch, announced, began_us, found)
+        self._skipping = found.skipping = skipping and found.more
         if found.ended:
             found.admitted.append(self._intake.flush(self.clock()))
         return found
@@ -223,6 +234,7 @@ class OpenStream:
         found.offsets[partition] = batch.offset
         found.more |= batch.more
         found.ended &= batch.ended
+        found.warning = batch.warning or found.warning
         if batch.again_us is not None:
             found.again_us = batch.again_us if found.again_us is None else min(found.again_us, batch.again_us)
 
@@ -243,6 +255,8 @@ class OpenStream:
         times = np.zeros(table.num_rows, np.int64)
         if self.plan.external:
             times = table.column(self.plan.stream.time_column).cast(pa.int64()).to_numpy()
+        if self.plan.stream.oldest_us is not None:
+            wanted = wanted & (times >= self.plan.stream.oldest_us)
         stored = table.select(self.plan.stored)
         return stored if wanted.all() else stored.filter(pa.array(wanted)), BatchTimestamps(times, wanted)
 

@@ -9,18 +9,59 @@ What keeps state is shared by those who read a log from the same epoch on. So th
 names of their own, and none of them is shared. When it has caught up, the same query is planned with the
 others as well, under a name that no log has: nobody sees its results until it knows all that it would have
 known had it always been there. Then that one goes on under the query's name, and the unit apart goes.
+
+Where the rows of the past are no longer in a log, the source of the stream is read again, into a log of its
+own, and derived streams between are computed again:
+
+    bid (again for q) ── dear (again for q) ── q apart ── q
+
+When both readings of a source are at the same place, the units read the stream itself from then on.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from slicemill.esl.types.catalog import JOINING
+from slicemill.esl.types.catalog import AGAIN, ERRORS, JOINING, LATE
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.registry import kind_of
-from slicemill.operators.streams.spec import QueryResults
+from slicemill.operators.streams.spec import QueryResults, Source
 from slicemill.plan.content import quoted
 from slicemill.plan.units import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """How a query, or a derived stream, starts in the past.
+
+    `again` are the declared streams whose sources are read again for it, and the derived streams that are
+    computed again. `kept` are the logs that it reads from what is retained. `begins_us` is the time of its
+    first rows, None for all. `joins` says that it is planned with the others as well, `explicit` that the
+    query itself says where it starts, `renamed` that its nodes have names of their own, and `alone` that no
+    other query could share its unit.
+    """
+
+    joins: bool = False
+    again: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    begins_us: int | None = None
+    explicit: bool = False
+    renamed: bool = False
+    alone: bool = False
+
+
+def units_apart(names: Mapping[str, Apart], units: Iterable[Unit]) -> dict[str, str]:
+    """Return the query or derived stream of each unit apart, by the unit's id."""
+    own = {unit: name for name in names for unit in (unit_apart(name), quoted(name))}
+    feeding = {unit.id: name for unit in units for name in names if unit.id.endswith(f"{AGAIN}{name}) apart")}
+    return own | feeding
+
+
+def log_again(log: str, query: str) -> str:
+    """Return the name of a log that is written a second time for one query."""
+    suffix = next((side for side in (LATE, ERRORS) if log.endswith(side)), "")
+    return f"{log}{AGAIN}{query})" if not suffix else f"{log.removesuffix(suffix)}{AGAIN}{query}){suffix}"
 
 
 def unit_apart(query: str) -> str:
@@ -38,29 +79,121 @@ def is_alone(units: tuple[Unit, ...], query: str) -> bool:
     return unit_of(units, query).id == quoted(query)
 
 
-def set_apart(graph: QueryGraph, units: tuple[Unit, ...], query: str) -> tuple[dict[str, Node], Unit]:
-    """Of the plan of one query, its unit and the nodes of that, under names of their own."""
-    unit = unit_of(units, query)
-    names = {
-        node: f"{node} of {quoted(query)} apart"
-        for node in unit.nodes
-        if kind_of(graph[node].operator).own_name is None
-    }
-    nodes = {names.get(node, node): _renamed(graph[node], names) for node in unit.nodes}
-    own = Unit(
-        unit_apart(query),
-        tuple(nodes),
-        unit.inputs,
-        unit.outputs,
-        tuple(names.get(node, node) for node in unit.stateful_nodes),
-    )
-    return nodes, own
+def set_apart(
+    graph: QueryGraph, units: tuple[Unit, ...], query: str, again: Collection[str] = ()
+) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    """Return the unit of one query, and its nodes, under names of their own.
+
+    With it come the sources that are read `again`, and the units that compute derived streams again. `units`
+    are in order: those that feed others stand first.
+    """
+    own = unit_of(units, query)
+    logs = {log: log_again(log, query) for unit in units for log in unit.inputs if _is_again(log, again)}
+    chosen, wanted = [own], set(own.inputs)
+    for unit in reversed(units):
+        if unit is not own and any(log in wanted and log in logs for _, log in unit.outputs):
+            chosen.insert(0, unit)
+            wanted |= set(unit.inputs)
+    names: dict[str, str] = {}
+    nodes: dict[str, Node] = {}
+    streams: dict[str, str] = {}
+    for source in graph.sources:
+        assert isinstance(source.operator, Source)
+        name = logs.get(source.operator.stream)
+        if name is not None and source.operator.stream in wanted:
+            names[source.id] = name
+            operator = replace(source.operator, stream=name)
+            nodes[name] = replace(source, id=name, operator=operator, label=name)
+            streams[name] = name
+    roots = {root for root, log in own.outputs if log == query}
+    for unit in chosen:
+        names |= {
+            node: f"{node} of {quoted(query)} apart"
+            for node in unit.nodes
+            if node not in roots and kind_of(graph[node].operator).own_name is None
+        }
+    units_apart = []
+    for unit in chosen:
+        for node in unit.nodes:
+            nodes[names.get(node, node)] = _renamed(graph[node], names)
+        outputs = tuple(
+            (names.get(root, root), logs.get(log, log) if unit is not own else log)
+            for root, log in unit.outputs
+            if unit is not own or log == query
+        )
+        streams |= {log: root for root, log in outputs if unit is not own}
+        units_apart.append(
+            Unit(
+                unit_apart(query) if unit is own else f"{outputs[0][1]} apart",
+                tuple(names.get(node, node) for node in unit.nodes),
+                tuple(sorted(logs.get(log, log) for log in unit.inputs)),
+                outputs,
+                tuple(names.get(node, node) for node in unit.stateful_nodes),
+            )
+        )
+    return QueryGraph(nodes, streams), tuple(units_apart)
+
+
+def without_writers(graph: QueryGraph, units: tuple[Unit, ...], logs: Collection[str]) -> tuple[Unit, ...]:
+    """Return the units of a plan without those that write some derived streams: units apart write these."""
+    kept = []
+    for unit in units:
+        left = tuple((root, log) for root, log in unit.outputs if log not in logs)
+        if len(left) == len(unit.outputs):
+            kept.append(unit)
+        elif left:
+            needed = frozenset(node for root, _ in left for node in graph.ancestors(root))
+            inside = tuple(node for node in unit.nodes if node in needed)
+            stateful = tuple(node for node in unit.stateful_nodes if node in needed)
+            kept.append(replace(unit, nodes=inside, outputs=left, stateful_nodes=stateful))
+    return tuple(kept)
+
+
+def in_order(units: Iterable[Unit]) -> tuple[Unit, ...]:
+    """Return units so that those that feed others stand first, and else as they were."""
+    units = tuple(units)
+    writers = {log: unit for unit in units for _, log in unit.outputs}
+    found: dict[str, Unit] = {}
+
+    def add(unit: Unit) -> None:
+        if unit.id not in found:
+            for log in unit.inputs:
+                if log in writers:
+                    add(writers[log])
+            found[unit.id] = unit
+
+    for unit in units:
+        add(unit)
+    return tuple(found.values())
+
+
+def graph_of(nodes: Mapping[str, Node], streams: Mapping[str, str], units: Iterable[Unit]) -> QueryGraph:
+    """Return the graph of some nodes in topological order, without those that no unit runs or reads."""
+    run = {node for unit in units for node in unit.nodes}
+    found: dict[str, Node] = {}
+
+    def add(node: Node) -> None:
+        if node.id not in found:
+            for source in node.inputs:
+                add(nodes[source])
+            found[node.id] = node
+
+    for node in nodes.values():
+        if node.id in run or not node.inputs:
+            add(node)
+    return QueryGraph(found, {name: node for name, node in streams.items() if node in found})
+
+
+def _is_again(log: str, again: Collection[str]) -> bool:
+    return any(log == name or log in (name + LATE, name + ERRORS) for name in again)
 
 
 def joining(graph: QueryGraph, units: tuple[Unit, ...], query: str) -> tuple[QueryGraph, tuple[Unit, ...]]:
     """The plan of one query under a name that no log has."""
     unit, name = unit_of(units, query), query + JOINING
-    end = replace(graph[query], id=name, operator=QueryResults(name), label=name)
+    results = graph[query].operator
+    assert isinstance(results, QueryResults)
+    end = replace(graph[query], id=name, operator=replace(results, query=name), label=name)
     nodes = {(name if node.id == query else node.id): (end if node.id == query else node) for node in graph}
     muted = replace(
         unit,

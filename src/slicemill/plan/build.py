@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from slicemill.esl.types.catalog import (
+    SHOWN,
     Catalog,
     DerivedStream,
     QueryDefinition,
@@ -62,7 +63,8 @@ def build_part(catalog: Catalog, *statements: QueryDefinition | Relation) -> Que
             builder.relation(statement.name)
         elif not isinstance(statement.query, RelationQuery):
             node = builder.query(statement.query, statement.name)
-            builder.add(statement.name, QueryResults(statement.name), (node,), node.schema)
+            results = QueryResults(statement.name, statement.options.incomplete == SHOWN)
+            builder.add(statement.name, results, (node,), node.schema)
     return QueryGraph(builder.nodes, builder.streams)
 
 

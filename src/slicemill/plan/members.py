@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import JoinMember
@@ -17,6 +18,9 @@ from slicemill.operators.models.spec import ModelMember
 from slicemill.operators.operator import SharedOperator, with_members
 from slicemill.operators.part.spec import Part
 from slicemill.plan.units import Unit
+
+if TYPE_CHECKING:
+    from slicemill.plan.planner import Plan
 
 
 def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tuple[Unit, QueryGraph]:
@@ -83,6 +87,22 @@ def serves(before: QueryGraph, after: QueryGraph, name: str) -> bool:
     if not isinstance(was, (JoinMember, ModelMember)) or not isinstance(now, (JoinMember, ModelMember)):
         return True
     return set(now.columns) <= set(was.columns)
+
+
+def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
+    """Return True if all state of a query in one plan is there, under the same names, in another plan."""
+    was, now = state_of(before, log), state_of(after, log)
+    kept = [name for name in now[1] if name in was[1] and serves(before.graph, after.graph, name)]
+    return was[0] == now[0] and kept == now[1]
+
+
+def state_of(plan: Plan, log: str) -> tuple[str, list[str]]:
+    """Return the unit that writes a log in a plan, and the names of the state that it keeps for it."""
+    for unit in plan.units:
+        for root, written in unit.outputs:
+            if written == log:
+                return unit.id, names_of_state(plan.graph, unit, root)
+    return "", []
 
 
 def _member(graph: QueryGraph, name: str) -> object:

@@ -13,11 +13,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slicemill.esl.types.aggregate import AggregateDefinition
-from slicemill.esl.types.catalog import Catalog, DerivedStream, QueryDefinition, Relation, View
+from slicemill.esl.types.catalog import AGAIN, Catalog, DerivedStream, QueryDefinition, Relation, View
 from slicemill.esl.types.classifier import Classifier
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.operator import SharedOperator, with_members
-from slicemill.plan.apart import is_alone, joining, set_apart, unit_of
+from slicemill.plan.apart import (
+    Apart,
+    graph_of,
+    in_order,
+    is_alone,
+    joining,
+    set_apart,
+    unit_of,
+    without_writers,
+)
 from slicemill.plan.build import build_part
 from slicemill.plan.needs import Need, needs_of
 from slicemill.plan.optimize import optimize, share
@@ -34,6 +43,7 @@ class Plan:
     graph: QueryGraph
     units: tuple[Unit, ...]
     needs: tuple[Mapping[str, Need], ...] = ()
+    apart: Mapping[str, Apart] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -49,12 +59,13 @@ class Planner:
         self,
         catalog: Catalog,
         placed: PlacedQueries = NOTHING_RUNS,
-        apart: Mapping[str, bool] | None = None,
+        apart: Mapping[str, Apart] | None = None,
     ) -> Plan:
-        """`placed` says what is running, and where: there it stays.
+        """Plan a catalog. `placed` says what is running, and where: there it stays.
 
-        Queries `apart` have units of their own (`plan.apart`); True for those that are joining the others.
+        Queries and derived streams `apart` have units of their own (`plan.apart`).
         """
+        apart = dict(apart or {})
         defined = _definitions(catalog)
         if any(defined.get(name) is not found for name, found in self._defined.items()):
             self._known = {}  # something is gone, and its name may stand for something else by now
@@ -66,24 +77,48 @@ class Planner:
             self._known[name] = statement, plan
         shared: list[Plan] = []
         nodes: dict[str, Node] = {}
+        streams: dict[str, str] = {}
         own: list[Unit] = []
+        needs = [need for _, plan in self._known.values() for need in plan.needs]
+        streams_apart = {name for name in apart if catalog.relation(name) is not None}
         for statement, plan in self._known.values():
             name = statement.name
-            is_apart = apart is not None and name in apart and isinstance(statement, QueryDefinition)
-            if apart is None or not is_apart or is_alone(plan.units, name):
-                shared.append(plan)
+            others = streams_apart - {name}
+            left = replace(plan, units=without_writers(plan.graph, plan.units, others)) if others else plan
+            if name in apart:
+                apart[name] = replace(apart[name], alone=is_alone(plan.units, name))
+            if name not in apart or (apart[name].alone and not apart[name].renamed):
+                shared.append(left)
                 continue
-            nodes_apart, unit = set_apart(plan.graph, plan.units, name)
-            nodes |= nodes_apart
-            own.append(unit)
-            if apart[name]:
-                shared.append(Plan(*joining(plan.graph, plan.units, name)))
+            own_graph, units_apart = set_apart(plan.graph, plan.units, name, apart[name].again)
+            nodes |= own_graph.nodes
+            streams |= own_graph.streams
+            own += units_apart
+            needs.append(needs_of_sources(own_graph, plan.needs))
+            if apart[name].joins:
+                shared.append(Plan(*joining(left.graph, left.units, name)))
             else:  # what feeds it runs in any case
-                shared.append(without_query(plan, name))
+                shared.append(without_query(left, name))
         plan = together(shared)
         graph, units = gathered(plan.graph, plan.units, placed)
-        needs = tuple(need for _, plan in self._known.values() for need in plan.needs)
-        return Plan(QueryGraph({**graph.nodes, **nodes}, graph.streams), (*units, *own), needs)
+        if not streams_apart:
+            whole = QueryGraph({**graph.nodes, **nodes}, {**graph.streams, **streams})
+            return Plan(whole, (*units, *own), tuple(needs), apart)
+        ordered = in_order((*units, *own))
+        whole = graph_of({**graph.nodes, **nodes}, {**graph.streams, **streams}, ordered)
+        return Plan(whole, ordered, tuple(needs), apart)
+
+
+def needs_of_sources(graph: QueryGraph, needs: Iterable[Mapping[str, Need]]) -> dict[str, Need]:
+    """Return what is needed of sources that are read again: the same as of their streams."""
+    known = {source: need for one in needs for source, need in one.items()}
+    found = {}
+    for source in graph.sources:
+        stream, again, _ = source.id.partition(AGAIN)
+        if again:
+            suffix = source.id.rpartition(")")[2]
+            found[source.id] = known[stream + suffix]
+    return found
 
 
 def without_query(plan: Plan, query: str) -> Plan:

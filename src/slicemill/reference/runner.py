@@ -79,6 +79,8 @@ class ScriptFeed:
                 self.bad.append(BadRow(str(row), f"the timestamp {stream.time_column} is NULL"))
                 continue
             self.rows += 1
+            if isinstance(ts, int) and stream.oldest_us is not None and ts < stream.oldest_us:
+                continue
             if isinstance(ts, int):
                 at = max(at, ts)
                 yield Arrival(at, row, ts)

@@ -120,7 +120,7 @@ def _streams(mill: Mill) -> pa.Table:
         running = mill.streams.get(relation.name)
         counts = running.counts if running is not None else None
         figures = (counts.read, counts.late, counts.bad) if counts is not None else (None, None, None)
-        error = running.error if running is not None else None
+        error = (running.error or running.warning) if running is not None else None
         life = mill.lives.of(relation.name)
         rows.append((relation.name, describe(relation)[1], *figures, error or life.why, life.state.value))
     columns = {

@@ -38,6 +38,7 @@ from slicemill.server.starting import WaitingStatements
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGGER = logging.getLogger("slicemill")
 _LOOK_EVERY_S = 1.0
 _TRY_AGAIN_S = 5.0
 # What workers get to finish and to write their state when the server ends; and the process as a whole.
@@ -56,17 +57,22 @@ class ServeOptions:
     questions: QuestionLimits = field(default_factory=QuestionLimits)
 
 
-def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
+def run_server(
+    listening: Listening, access: Access, options: ServeOptions, spark: Future[SparkSession]
+) -> None:
     """Serve until the time is over or a signal ends the process; state is written before it ends."""
     with logging_to_stderr(options.log_format), _home_of(options) as home:
-        _serve_home(home, listening, options, spark)
+        _serve_home(home, listening, access, options, spark)
 
 
-def _serve_home(home: Path, listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
+def _serve_home(
+    home: Path, listening: Listening, access: Access, options: ServeOptions, spark: Future[SparkSession]
+) -> None:
     with _ends_when_told(home if options.home is None else None) as ending:
         mill, questions = _opened(home, options, spark), QuestionPool(options.questions)
         try:
             service = MillService(mill, options.allowed, AuditLog(options.home), questions)
+            service.other_problems.append(access.problems)
             waiting = WaitingStatements(service)
             # First: what it says and the home has already counts once, and the rest of the home follows.
             if options.script is not None:
@@ -78,7 +84,7 @@ def _serve_home(home: Path, listening: Listening, options: ServeOptions, spark: 
                     logging.WARNING,
                 )
             mill.start()
-            with serving(service, listening, Access(options.home)) as url:
+            with serving(service, listening, access) as url:
                 ending.started()
                 _tell_started(mill, url, listening.postgres_url, options)
                 _watch(service, waiting, ending.wanted, options.seconds)
@@ -139,7 +145,7 @@ def _watch(
     told: list[str] = []
     tried = time.monotonic()
     while not ended.is_set() and (ends is None or time.monotonic() < ends):
-        found = service.problems()
+        found = _problems(service)
         for problem in found:
             if problem not in told:
                 note_event("problem", problem, logging.WARNING)
@@ -157,13 +163,24 @@ def _watch(
         ended.wait(left)
 
 
+def _problems(service: MillService) -> list[str]:
+    """Return the problems of a service. A file of its status that cannot be read is one of them."""
+    try:
+        return service.problems()
+    except OSError as problem:
+        return [f"the status cannot be read: {problem.strerror or problem}"]
+
+
 def _notify_systemd(state: str) -> None:
-    """Tell systemd, if it has started this process and wants to know."""
+    """Notify systemd, if it has started this process and waits for that."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+    except OSError as problem:
+        _LOGGER.warning("systemd is not notified: %s", problem)
 
 
 class _Ending:

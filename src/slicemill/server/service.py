@@ -151,6 +151,9 @@ class MillService:
             if isinstance(relation, Table):
                 return HeldRows(to_arrow(schema), lambda: self.mill.rows_of_table(held))
             return HeldRows(to_arrow(schema), lambda: plain_table(self.mill.held(held), schema))
+        if isinstance(relation, Stream) and relation.name not in self.mill.home.logs:
+            empty = as_results(with_system_columns(to_arrow(relation.schema)).empty_table())
+            return HeldRows(empty.schema, lambda: empty)  # no query reads it, so nothing of it is stored
         log = self._log(name)
         known = self.mill.catalog.queries.get(name.lower()) or relation
         # What a definition gave that is no more is not of now.

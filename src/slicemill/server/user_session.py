@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from slicemill.engine.alerts.delivery import AlertStatus
+from slicemill.engine.changing.replace_effects import ReplaceEffect
 from slicemill.engine.changing.statements import Entry
 from slicemill.engine.query import Query
 from slicemill.errors import SlicemillError, counted
@@ -25,7 +26,8 @@ from slicemill.esl.binder import Bound, bind_script
 from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.syntax.grammar.commands import STARTS, read_command
 from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
-from slicemill.esl.syntax.pieces import StatementPiece, pieces
+from slicemill.esl.syntax.nesting import nesting_told
+from slicemill.esl.syntax.pieces import QUESTIONS, StatementPiece, pieces
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.catalog import AlteredQuery, AlteredStream, Catalog, DroppedName, Setting, Statement
 from slicemill.esl.types.command import (
@@ -43,9 +45,9 @@ from slicemill.explain.statements import describe
 from slicemill.server.access import OWNER, Denied, Principal, UserRole
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.listings import alerts_listed, columns_of, listing, statement_of, versions
+from slicemill.server.notices import seen_by, start_of
 from slicemill.server.parameters import guessed, with_values
 from slicemill.server.permissions import relations_changed, relations_read_by
-from slicemill.server.questions.pool import AnswerRows
 from slicemill.server.questions.rows import AskedRelation
 from slicemill.server.service import MillService, RelationShape, ResultPage
 
@@ -56,9 +58,9 @@ _CHANGED = {
     "DELETE": ("DELETE {}", "deleted"),
     "TRUNCATE": ("TRUNCATE TABLE", "deleted"),
 }
+_OR_REPLACE = re.compile(r"\bOR\s+REPLACE\b", re.IGNORECASE)
 # Of a question behind which more statements stand.
 _KEPT_BYTES = 64 << 20
-_QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
 
 
 @dataclass(slots=True)
@@ -81,14 +83,25 @@ class UserSession:
             for answer in answers[-1:]:
                 answer.keep(_KEPT_BYTES)
             try:
-                answers += self._run(piece, interrupted, parameters)
+                with nesting_told(piece.alone()):
+                    answers += self._run(piece, interrupted, parameters)
             except EslError as error:  # with the text as it was written
                 raise EslError(piece.source, error.diagnostics) from None
         return answers
 
-    def _asked(self, sql: str, values: Sequence[object], interrupted: threading.Event | None) -> AnswerRows:
-        questions, user = self.service.questions, self.principal.name or ""
-        return questions.ask(sql, self.relation, user, values, interrupted)
+    def _asked(
+        self, sql: str, values: Sequence[object], interrupted: threading.Event | None
+    ) -> StatementAnswer:
+        """Return the answer to a question, with a notice if it has not seen all rows of a stream."""
+        named: dict[str, AskedRelation] = {}
+
+        def relation_of(name: str) -> AskedRelation:
+            named[name] = self.relation(name)
+            return named[name]
+
+        user = self.principal.name or ""
+        rows = self.service.questions.ask(sql, relation_of, user, values, interrupted)
+        return StatementAnswer("SELECT", seen_by(self.service.mill, named), rows=rows)
 
     def check(self, text: str) -> None:
         """Raise EslError with all mistakes of a text; nothing is run, none of its code."""
@@ -98,7 +111,7 @@ class UserSession:
         for piece in _together(pieces(source)):
             if piece.words[0] in STARTS:
                 read_command(piece.alone())
-            elif piece.words[0] not in _QUESTIONS:
+            elif piece.words[0] not in QUESTIONS:
                 bound = bind_script(piece.alone(), catalog, imports=False)
                 catalog = bound.catalog
                 found += bound.diagnostics
@@ -113,16 +126,34 @@ class UserSession:
         first = piece.words[0]
         if first in STARTS:
             return [self._command(read_command(piece.alone()))]
-        if first in _QUESTIONS:
+        if first in QUESTIONS:
             values = [guessed(value) for value in parameters]
-            return [StatementAnswer("SELECT", rows=self._asked(piece.alone().text, values, interrupted))]
+            return [self._asked(piece.alone().text, values, interrupted)]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
         if parameters:
             raise SlicemillError(
                 "only questions and changes of rows have parameters; write the values into the text"
             )
-        return [_done(statement) for statement in self._declare(piece)]
+        effects = self._replaced(piece)
+        return [self._answered(statement, effects) for statement in self._declare(piece)]
+
+    def _replaced(self, piece: StatementPiece) -> list[ReplaceEffect]:
+        """Return what statements with OR REPLACE are about to change; mistakes are told by running them."""
+        if not _OR_REPLACE.search(piece.text):
+            return []
+        with suppress(SlicemillError):
+            self._check_allowed(piece)
+            return self.service.mill.explain_replace(piece.alone())
+        return []
+
+    def _answered(self, statement: Statement, effects: Sequence[ReplaceEffect]) -> StatementAnswer:
+        done = _done(statement)
+        own = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name == statement.name]
+        others = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name != statement.name]
+        if own:
+            return replace(done, message="\n".join([done.message, *own, *others]))
+        return replace(done, message=done.message + start_of(self.service.mill, statement))
 
     def _change_rows(self, piece: StatementPiece, parameters: Sequence[object]) -> StatementAnswer:
         source = with_values(piece, parameters) if parameters else piece.alone()
@@ -303,7 +334,7 @@ def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
     """Pieces, with declarations that follow each other as one."""
     declared: StatementPiece | None = None
     for piece in found:
-        if piece.words[0] in (*STARTS, *_QUESTIONS, *ROW_CHANGES):
+        if piece.words[0] in (*STARTS, *QUESTIONS, *ROW_CHANGES):
             if declared is not None:
                 yield declared
             declared = None

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.connectors.files import listing as files_listing
+from slicemill.connectors.files import reader as files_reader
 from slicemill.connectors.files.listing import glob_regex, listing_of
 from slicemill.connectors.files.reader import FilesReader
 from slicemill.connectors.readers import open_readers
@@ -514,3 +515,22 @@ def test_columns_in_the_names_of_folders_are_for_spark(tmp_path: Path) -> None:
 def test_a_stream_without_a_source_has_no_partitions(tmp_path: Path) -> None:
     stream = Stream("s", NUMBERS, TimestampKind.LATENT, None, 0, None, SourceSpec())
     assert open_readers(stream, ["n"], Path(), tmp_path, lambda: None, lambda: 0) == {}
+
+
+def test_a_file_that_changes_after_it_was_read_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the reader that has read it, and by one that goes on from its offset."""
+    monkeypatch.setattr(files_reader, "_CHECK_EVERY_S", 0.0)
+    source = Source(tmp_path)
+    file = source.put("a.csv", "1,a\n")
+    first = source.reader.read(None, ALL)
+    assert first.warning is None
+    with file.open("a") as appended:
+        appended.write("2,b\n")
+    for reader in (source.reader, source.opened()):
+        batch = reader.read(json.loads(json.dumps(first.offset)), ALL)
+        assert batch.table is None, "each file is read once"
+        assert batch.warning is not None
+        assert batch.warning.startswith("a.csv changed after it was read")
+        assert "follow 'true'" in batch.warning

@@ -214,7 +214,8 @@ def test_a_query_from_the_past_can_go_at_any_step(mill: Mill, clock: Clock) -> N
             "declare r with RETAIN",
         ),
         (
-            "CREATE STREAM d AS SELECT k FROM s; CREATE QUERY q FROM BEGINNING AS SELECT k FROM d",
+            "CREATE STREAM r (k int); CREATE STREAM d AS SELECT k FROM r;"
+            "CREATE QUERY q FROM BEGINNING AS SELECT k FROM d",
             "d is not retained",
             "declare d with RETAIN",
         ),
@@ -233,7 +234,7 @@ def test_a_query_from_the_past_can_go_at_any_step(mill: Mill, clock: Clock) -> N
         (
             "CREATE QUERY q FROM yesterday AS SELECT k FROM s",
             "did not expect yesterday",
-            "FROM BEGINNING, or",
+            "FROM BEGINNING, FROM NOW, or",
         ),
         ('CREATE QUERY "q (joining)" AS SELECT k FROM s', "is for queries that join others", "another name"),
     ],
@@ -243,6 +244,21 @@ def test_a_mistake_says_what_to_do(mill: Mill, esl: str, message: str, hint: str
         mill.execute(esl)
     assert message in str(caught.value)
     assert hint in str(caught.value)
+
+
+def test_a_derived_stream_without_retain_is_computed_again_from_what_is_retained(
+    mill: Mill, clock: Clock
+) -> None:
+    mill.execute("CREATE STREAM d AS SELECT k, v FROM s; CREATE QUERY first AS SELECT v FROM d")
+    feed(mill, clock, 1, 5)
+    mill.dispatcher.run_all()
+    mill.collect()  # of d
+    mill.execute("CREATE QUERY later AS SELECT v FROM d; CREATE QUERY past FROM BEGINNING AS SELECT v FROM d")
+    feed(mill, clock, 6, 9)
+    mill.dispatcher.run_all()
+    assert given(mill, "later") == [6, 7, 8, 9]
+    assert given(mill, "past") == given(mill, "first") == list(range(1, 10))
+    assert "d is computed again for it" in mill.backfills.in_words("past")
 
 
 def test_tuples_of_the_past_meet_what_a_table_holds_when_they_are_read(mill: Mill, clock: Clock) -> None:

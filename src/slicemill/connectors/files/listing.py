@@ -64,6 +64,10 @@ class Listing:
         self._cost_s = self._listed_s - began_s
         return sorted(found)
 
+    def names(self) -> list[str]:
+        """Return the names of all files that are there, empty ones as well."""
+        return [name for name in self._names() if self._is_wanted(name.rpartition("/")[2])]
+
     @property
     def cost_s(self) -> float:
         """How long the last listing took."""

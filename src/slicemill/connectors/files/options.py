@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from slicemill.errors import SlicemillError
 
 LISTING = frozenset({"path", "pathglobfilter", "maxfilespertrigger"})
+LINES_ONLY = frozenset({"follow"})
 CSV_ONLY = frozenset({"header", "sep", "delimiter", "quote", "escape", "comment", "nullvalue"})
 # They change nothing here: rows are checked against the declaration, and read when there are any.
 WITHOUT_EFFECT = frozenset(
@@ -64,6 +65,7 @@ BY_SPARK = frozenset(
 def check_options(form: str, options: Mapping[str, str]) -> bool:
     """Whether files with these options are ours to read; an option that nobody knows is a mistake."""
     known = LISTING | WITHOUT_EFFECT | (CSV_ONLY if form == "csv" else frozenset())
+    known |= LINES_ONLY if form != "parquet" else frozenset()
     given = {name.lower(): name for name in options}
     for lowered, name in given.items():
         if lowered not in known | BY_SPARK | CSV_ONLY:

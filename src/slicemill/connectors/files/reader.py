@@ -5,35 +5,38 @@ and is touched or written again is not read again. A file must be whole when it 
 folder, or give it a leading `_` meanwhile. One whose content cannot be read is told as an error, and the
 others go on; if it was written just now, it may not be whole, and the stream waits for it. One that the
 system cannot give (a disk that fails, missing rights) stops its stream, and no other, until it can. A source
-that names one file ends with it; folders and patterns never do.
+that names one file ends with it; folders and patterns never do. A file that changes after it was read is
+reported as a problem of its stream; `following` reads files that grow.
 
 An offset is `{"seen": place in the ledger, "names": files read since, "file": [name, position], "memory":
-…}`.
+…, "sizes": of the newest files}`.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from slicemill.connectors.files.file_format import FileFormat, FilePiece
+from slicemill.connectors.files.following import FollowingReader
 from slicemill.connectors.files.ledger import Ledger
 from slicemill.connectors.files.listing import ListedFile, Listing, listing_of
 from slicemill.connectors.files.options import check_options, is_true
 from slicemill.connectors.files.text import TextFiles
 from slicemill.connectors.files.typed import ParquetFiles, check_names
 from slicemill.connectors.origin import SourceOrigin
-from slicemill.errors import SlicemillError
+from slicemill.errors import SlicemillError, counted
 from slicemill.ingest.formats.checked import ERRORS, WantedColumns, joined
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import CSV, JSON
 from slicemill.ingest.formats.unreadable import FILE_LOST, UnreadableFile, unreadable
-from slicemill.ingest.reader import SourceBatch
+from slicemill.ingest.reader import SourceBatch, SourceReader
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
 # A poll may take so little of the time between two.
@@ -43,18 +46,24 @@ _NAMES_IN_OFFSET = 64
 _FILES_AT_ONCE = 1_000
 # A file that was written since may still be growing.
 _GROWING_NS = 1_000_000_000
+# The newest so many files are looked at again, so often, to see whether they have changed.
+_WATCHED, _CHECK_EVERY_S = 20, 1.0
 # A column that none of so many files has is a mistake in the declaration.
 _LOOKED_INTO = 3
 
 
 def open_files(
     origin: SourceOrigin, wanted: WantedColumns, spool: Path, clock: Callable[[], int]
-) -> FilesReader | None:
+) -> SourceReader | None:
     """Return the reader of a declaration's files; None if only Spark can read them."""
     opened = opened_format(origin, wanted)
     if opened is None:
         return None
     listing, form = opened
+    if is_true(origin.options, "follow"):
+        assert isinstance(form, TextFiles), "the options are checked"
+        form.growing = True
+        return FollowingReader(listing, form, clock)
     most = origin.option("maxFilesPerTrigger")
     if most is not None and not (most.isdecimal() and int(most)):
         raise SlicemillError(f"the option maxFilesPerTrigger is a number of files from 1 on, not {most!r}")
@@ -81,6 +90,25 @@ def opened_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing,
     return listing, TextFiles(wanted, form, csv_format(wanted.schema.names, origin.options), header)
 
 
+def is_same_place(
+    one: Mapping[str, Any], other: Mapping[str, Any], spools: tuple[Path, Path], path: Path
+) -> bool:
+    """Return True if two readings of the same files are at the same place, by their offsets.
+
+    Where the other reading began later, files that were removed before are missing in it.
+    """
+    if "followed" in one or "followed" in other:
+        return one == other
+    if one["file"] != other["file"]:
+        return False
+    read, again = (
+        {*Ledger(spool).names(offset["seen"]), *offset["names"]}
+        for spool, offset in zip(spools, (one, other), strict=True)
+    )
+    root = listing_of(path).root
+    return again <= read and not any((root / name).exists() for name in read - again)
+
+
 class FilesReader:
     """One partition: files have one order."""
 
@@ -96,8 +124,12 @@ class FilesReader:
         self._seen: set[str] | None = None
         self._waiting: deque[ListedFile] = deque()
         self._found_us = 0
+        self._failed: tuple[str, int, int] | None = None  # the file that could not be read, and since when
         self._again_us = _FIRST_AGAIN_US
         self._written: tuple[int, int, int] | None = None  # from a place, so many names, to a place
+        self._sizes: dict[str, int] = {}  # of the newest files that were read
+        self._changed: dict[str, None] = {}  # of these, those that have another size by now
+        self._checked_s = time.monotonic()
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
         """Rows after an offset; a batch has files of one listing."""
@@ -129,11 +161,13 @@ class FilesReader:
                 if piece.ended:
                     names.append(name)
                     seen.add(name)
+                    self._note_size(name)
             batch = self._batch(taken, lost)
         except BaseException:
             self._seen = None  # what was taken is not in any offset
             raise
         batch.offset = self._offset = self._as_offset(offset, names, current, memory)
+        batch.warning = self._warning()
         # Others may have come since these were found.
         batch.more = current is not None or bool(self._waiting) or not listed
         # One file is read once, and others are not looked for.
@@ -160,6 +194,7 @@ class FilesReader:
             self._seen = {*self._ledger.names(offset["seen"]), *offset["names"]}
             self._waiting.clear()
             self._found_us = self._clock()
+            self._sizes = dict(offset.get("sizes", {}))
         current = offset["file"]
         return (
             self._seen,
@@ -176,7 +211,7 @@ class FilesReader:
             _, count, place = self._written
             names = names[count:]
         file = None if current is None else list(current)
-        return {"seen": place, "names": names, "file": file, "memory": memory}
+        return {"seen": place, "names": names, "file": file, "memory": memory, "sizes": dict(self._sizes)}
 
     def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> FilePiece | str:
         """A piece of a file, or why there is none; nobody misses a file that went before it was read."""
@@ -191,9 +226,20 @@ class FilesReader:
             return self._form.take(path, position, limit_rows, memory)
         except UnreadableFile as problem:
             self._form.close()
-            if time.time_ns() - written_ns < _GROWING_NS:
+            if self._may_grow(name, written_ns):
                 raise
             return f"{FILE_LOST}{' any further' if position else ''}: {problem.why}"
+
+    def _may_grow(self, name: str, written_ns: int) -> bool:
+        """Return True if a file may be unreadable only because it is still being written.
+
+        A file that was written before the clock was set back is from the future: so it counts since when its
+        time has been known.
+        """
+        if self._failed is None or self._failed[:2] != (name, written_ns):
+            self._failed = name, written_ns, time.monotonic_ns()
+        age_ns = max(time.time_ns() - written_ns, time.monotonic_ns() - self._failed[2])
+        return age_ns < _GROWING_NS
 
     def _batch(self, taken: list[FilePiece], lost: list[tuple[str, str]]) -> SourceBatch:
         pieces = self._form.parse(taken)
@@ -207,6 +253,31 @@ class FilesReader:
             arrival_us=self._found_us,
             more=False,
             again_us=None,
+        )
+
+    def _note_size(self, name: str) -> None:
+        with suppress(OSError):
+            self._sizes[name] = (self._listing.root / name).stat().st_size
+        if len(self._sizes) > _WATCHED:
+            del self._sizes[next(iter(self._sizes))]
+
+    def _warning(self) -> str | None:
+        """Return which of the newest files have changed since they were read; None if none has."""
+        if time.monotonic() - self._checked_s >= _CHECK_EVERY_S:
+            self._checked_s = time.monotonic()
+            for name, size in list(self._sizes.items()):
+                with suppress(OSError):
+                    if (self._listing.root / name).stat().st_size != size:
+                        self._changed[name] = None
+        if not self._changed:
+            return None
+        name = next(reversed(self._changed)) or self._listing.root.name
+        others = len(self._changed) - 1
+        more = f", and {counted(others, 'other file')} as well," if others else ""
+        return (
+            f"{name}{more} changed after it was read, and each file is read once: what was added is missing; "
+            "move whole files into the folder, or declare the stream with OPTIONS (…, follow 'true'), which "
+            "reads lines that are appended"
         )
 
     def _pause_us(self, found: bool) -> int:

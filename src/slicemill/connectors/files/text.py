@@ -28,7 +28,7 @@ from slicemill.scalar.calendar import BLANKS
 
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = BLANKS.encode()
-_COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+COMPRESSION = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _LEAST_BYTES, _MOST_BYTES = 1 << 16, 1 << 22
 _LINE_BYTES = 128
 _ROWS_AT_ONCE = 100_000
@@ -41,7 +41,7 @@ class LineFile:
     def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
         self._source = str(path) if content is None else pa.py_buffer(content)
-        self._compression = _COMPRESSION.get(path.suffix.lower())
+        self._compression = COMPRESSION.get(path.suffix.lower())
         self._stream: Any = None
         self._open()
 
@@ -133,12 +133,16 @@ class Header:
 
 @dataclass(slots=True)
 class TextFiles:
-    """CSV or JSON files of one declaration. `header`: each CSV file has one."""
+    """CSV or JSON files of one declaration. `header`: each CSV file has one.
+
+    With `growing`, a line without its end is left for later.
+    """
 
     wanted: WantedColumns
     form: str
     csv: CsvFormat
     header: bool
+    growing: bool = False
     _file: LineFile | None = None
     _head: tuple[Path, Header | None] | None = None
     _parsers: dict[tuple[str, ...], LineParser] = field(default_factory=dict)
@@ -150,7 +154,9 @@ class TextFiles:
         parser, dropped, told = self._parser(self.csv.names), b"", None
         if self.header:
             header = self._header_of(file)
-            if header is None:
+            if header is None or (
+                self.growing and not file.block(0, header.end)[0][: header.end].endswith(b"\n")
+            ):
                 return FilePiece(position, True, 0, None, memory)
             parser, dropped = self._parser(header.names), header.line
             if not position:
@@ -159,6 +165,8 @@ class TextFiles:
                 memory, position = header.mark, header.end
         size = int(min(max(limit_rows * self._line_bytes, _LEAST_BYTES), _MOST_BYTES))
         data, end = file.block(position, size)
+        if self.growing:
+            data = data[: data.rfind(b"\n") + 1]
         if not position and data.startswith(_BOM):
             position, data = len(_BOM), data[len(_BOM) :]
         kept, rows = _limited(data, limit_rows)
@@ -197,6 +205,8 @@ class TextFiles:
         if self._file is not None:
             self._file.close()
             self._file = None
+        if self.growing:
+            self._head = None  # another file may have this name the next time
 
     def _opened(self, path: Path) -> LineFile:
         if self._file is None or self._file.path != path:

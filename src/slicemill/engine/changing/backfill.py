@@ -8,10 +8,17 @@
 All of it stands in the journal. The unit apart has a field, and the unit that is joined has an output that no
 log has the name of (`plan.apart`):
 
-    backfill  {query, from, goal, rows, done, joins}
+    backfill  {query, from, goal, rows, again, arrivals, newest, alone, after, done, joins}
               `from`: rows before that time do not count. `goal`: by input, the last epoch that was there when
               it began, and `rows` how many there were up to that. `done`: when it had caught up. `joins`: it
-              is planned with the others as well
+              is planned with the others as well. `again`: streams whose source is read again, and derived
+              streams that are computed again. `after`: results up to that time came from a definition
+              that was replaced. By stream, `arrivals` are how many rows it had read when the
+              query began, and `newest` is their greatest timestamp
+
+Where a source is read again, the unit reads a log of its own (`plan.apart`). Once both readings are at the
+same offsets and watermark, and the unit has processed all of it, one record lets the unit read the stream
+itself, and the second reading ends.
 
 Who joins reads from then on what comes, like any new query. When the watermark has passed the time from which
 on it is complete by as long as its history is, no row that is still to come depends on what it has missed.
@@ -28,15 +35,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicemill.engine.changing.joining import LEFT_OUT, complete_from_of, new_fields
+from slicemill.engine.changing.joining import complete_from_of, new_fields, newest_ts
 from slicemill.engine.changing.retaining import WHOLE
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.program import UnitPlan
+from slicemill.engine.running_units import RunningUnits
+from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import BACKFILL, RunningUnit
+from slicemill.errors import all_of
 from slicemill.esl.render.words import timestamp_text
-from slicemill.esl.types.catalog import JOINING, Catalog, QueryDefinition, Stream
+from slicemill.esl.types.catalog import AGAIN, ERRORS, JOINING, LATE, Catalog, Stream
+from slicemill.ingest.intake import NEXT_ARRIVAL
+from slicemill.ingest.watermarks import HELD_FROM, WATERMARK, newest_tuple
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.apart import unit_apart
+from slicemill.plan.apart import Apart, log_again
 from slicemill.plan.content import quoted
 from slicemill.plan.history import history_us
 from slicemill.storage.changes import Change
@@ -49,66 +61,87 @@ _LOGGER = logging.getLogger("slicemill")
 _CAUGHT_UP_US = US
 # Over how long a rate is measured, and how often.
 _RATE_US, _SAMPLES_US = 10 * US, US // 2
-
-
-def queries_apart(
-    catalog: Catalog, home: Home, replaced: Collection[str] = (), again: Collection[str] = ()
-) -> dict[str, bool]:
-    """The queries that have units apart, or are to get one; True for those that are joining others.
-
-    Those of `replaced` have another definition: what still reads the past does so no more, unless it begins
-    there `again`.
-    """
-    units = home.units.values()
-    written = {log for fields in units for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))}
-    written.difference_update(again)
-    known = {fields[BACKFILL]["query"]: fields[BACKFILL] for fields in units if BACKFILL in fields}
-    known = {
-        name: backfill
-        for name, backfill in known.items()
-        if name not in again and ("done" in backfill or name not in replaced)
-    }
-    return {
-        query.name: known.get(query.name, {}).get("joins", False)
-        for query in catalog.queries.values()
-        if query.name in known or (query.begins_us is not None and query.name not in written)
-    }
-
-
-def beginnings(catalog: Catalog) -> dict[str, QueryDefinition]:
-    """By the ids that units of queries alone may have, those of queries that begin in the past."""
-    past = [query for query in catalog.queries.values() if query.begins_us is not None]
-    return {unit: query for query in past for unit in (unit_apart(query.name), quoted(query.name))}
+# How long it takes between two tries to let a unit read a stream in place of its second reading.
+_AGAIN_US = US // 2
 
 
 def fields_from_the_past(
-    plan: UnitPlan, home: Home, query: QueryDefinition, catalog: Catalog
+    plan: UnitPlan,
+    home: Home,
+    query: str,
+    apart: Apart,
+    catalog: Catalog,
+    given_us: int | None = None,
 ) -> dict[str, Any]:
-    """The fields of a new unit that reads what is retained, from the time on that its query says."""
-    begins_us = BEGINNING if query.begins_us is None else query.begins_us
-    cursors: dict[str, int] = {}
+    """Return the fields of a new unit that starts in the past for a query.
+
+    Beside the query's own unit these are units that compute derived streams again for it. Results up to
+    `given_us` have come from another definition, and are not given again.
+    """
+    begins_us = BEGINNING if apart.begins_us is None else apart.begins_us
+    fields = new_fields(plan, home)
+    cursors: dict[str, int] = dict(fields["cursors"])
     reach: dict[str, int | None] = {}
     for log in plan.unit.inputs:
-        first, reach[log] = retained_from(log, home, catalog)
-        before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1
-        cursors[log] = max(first, before)
-    _warn(query.name, begins_us, reach)
+        if AGAIN in log:
+            continue  # all that will be in it is still to come
+        if log in apart.kept:
+            first, reach[log] = retained_from(log, home, catalog)
+            before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1
+            cursors[log] = max(first, before)
+        else:
+            reach[log] = newest_ts([log], home)
+    if apart.explicit:
+        _warn(query, begins_us, reach)
     known = [ts for ts in reach.values() if ts is not None]
     since = max([*known, *([begins_us - 1] if begins_us > BEGINNING else [])], default=None)
-    goal = {log: home.logs[log].head for log in plan.unit.inputs}
-    backfill = {
-        "query": query.name,
-        "from": begins_us if begins_us > BEGINNING else None,
-        "goal": goal,
-        "rows": sum(home.logs[log].rows_after(cursor) for log, cursor in cursors.items()),
-    }
-    return {
-        **new_fields(plan, home),
+    fields |= {
         "cursors": cursors,
-        "since": {query.name: since},
+        "since": {log: since for _, log in plan.unit.outputs},
         "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
-        BACKFILL: backfill,
     }
+    if all(log != query for _, log in plan.unit.outputs):
+        return fields
+    read_again = sorted(name for name in apart.again if name in home.streams)
+    fields[BACKFILL] = {
+        "query": query,
+        "from": begins_us if begins_us > BEGINNING else None,
+        "goal": {log: home.logs[log].head for log in plan.unit.inputs},
+        "rows": sum(home.logs[log].rows_after(cursors[log]) for log in apart.kept & cursors.keys()),
+    }
+    if apart.again:
+        fields[BACKFILL] |= {
+            "again": sorted(apart.again),
+            "arrivals": {name: home.streams[name].get(NEXT_ARRIVAL, 0) for name in read_again},
+            "newest": {name: newest_tuple(home.streams[name]) for name in read_again},
+        }
+    if apart.alone:
+        fields[BACKFILL]["alone"] = True
+    if given_us is not None:
+        fields[BACKFILL]["after"] = given_us
+    return fields
+
+
+def starts_in_words(running: RunningUnits, graph: QueryGraph, name: str) -> str:
+    """Return where a query or derived stream starts, and from when on its windows are complete."""
+    unit = running.writers.get(name)
+    if unit is None or name not in unit.since:
+        return ""
+    read = all_of(sorted({log.partition(AGAIN)[0] for log in unit.reads(name)}))
+    backfill, since = unit.fields.get(BACKFILL, {}), unit.since[name]
+    if since is None:
+        again = [stream for stream in backfill.get("again", ()) if stream in backfill.get("arrivals", {})]
+        how = f", and reads {all_of(again)} again for it" if again else ""
+        return f"it starts with the first row of {read}{how}"
+    words = f"it starts after {timestamp_text(since)}: earlier rows of {read} are not in its results"
+    history = history_us(graph, graph.streams.get(name, name))
+    if history is None:
+        return f"{words}, and count for none of them"
+    if not history:
+        return words
+    complete_us = complete_from_of(name, graph, running.units)
+    after = "" if complete_us is None else f"; its windows are complete after {timestamp_text(complete_us)}"
+    return words + after
 
 
 def retained_from(log: str, home: Home, catalog: Catalog) -> tuple[int, int | None]:
@@ -200,6 +233,7 @@ class Backfills:
     graph: Callable[[], QueryGraph]
     _samples: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # by unit: time, rows read
     _histories: dict[str, int | None] = field(default_factory=dict)  # by unit
+    _tried_us: dict[str, int] = field(default_factory=dict)  # by unit, when it was tried to go over
 
     def advance(self) -> bool:
         """Take the next steps of queries that can; False if there are none. Called often."""
@@ -208,7 +242,8 @@ class Backfills:
                 continue  # it is paused, or has failed
             if unit.catching_up:
                 self._sample(unit)
-                if self._note_caught_up(unit):
+                readings = self._second_readings(unit)
+                if self._go_over(unit, readings) if readings else self._note_caught_up(unit):
                     return True
             elif self.why_apart(unit) is None and self._join(unit):
                 return True
@@ -232,7 +267,17 @@ class Backfills:
         rate = None
         if len(samples) > 1 and samples[-1][0] > samples[0][0]:
             rate = (samples[-1][1] - samples[0][1]) * US / (samples[-1][0] - samples[0][0])
-        return BackfillProgress(max(0, backfill["rows"] - (left - later)), backfill["rows"], left, rate)
+        rows = backfill["rows"] + sum(backfill.get("arrivals", {}).values())
+        unread = sum(
+            max(0, count - self._read_again(name, query))
+            for name, count in backfill.get("arrivals", {}).items()
+        )
+        return BackfillProgress(max(0, rows - (left - later) - unread), rows, left + unread, rate)
+
+    def _read_again(self, stream: str, query: str) -> int:
+        """Return how many rows a second reading of a stream has brought so far."""
+        fields: Mapping[str, Any] = self.home.streams.get(log_again(stream, query), {})
+        return int(fields.get(NEXT_ARRIVAL, 0))
 
     def in_words(self, query: str) -> str:
         """A line on a query that has a unit apart, for explain; nothing of others."""
@@ -259,9 +304,14 @@ class Backfills:
 
     def why_apart(self, unit: RunningUnit) -> str | None:
         """Why a query that has caught up stays in a unit of its own; None where it joins others."""
-        query = unit.fields[BACKFILL]["query"]
-        if unit.id == quoted(query):
+        backfill = unit.fields[BACKFILL]
+        query = backfill["query"]
+        if unit.id == quoted(query) or "alone" in backfill:
             return "it has nothing that others could share"
+        if self.graph().streams.get(query):
+            return "a derived stream that starts in the past keeps it"
+        if backfill.get("again"):
+            return f"{all_of(backfill['again'])} is computed again for it, from the beginning"
         if unit.id not in self._histories:
             self._histories[unit.id] = history_us(self.graph(), query)
         if self._histories[unit.id] is None:
@@ -277,6 +327,88 @@ class Backfills:
             samples.append((now, unit.statistics.rows_in))
             while now - samples[0][0] > _RATE_US and len(samples) > 2:
                 samples.pop(0)
+
+    def _second_readings(self, unit: RunningUnit) -> list[tuple[RunningStream, RunningStream]]:
+        """Return the streams that are read again for a unit, each with its second reading."""
+        backfill, streams = unit.fields[BACKFILL], self.dispatcher.streams
+        names = [(name, log_again(name, backfill["query"])) for name in backfill.get("again", ())]
+        return [(streams[name], streams[again]) for name, again in names if again in streams]
+
+    def _go_over(self, unit: RunningUnit, readings: list[tuple[RunningStream, RunningStream]]) -> bool:
+        """Let units read the stream itself if the second reading is at the same place; False if it is not."""
+        now = self.clock()
+        for stream, again in readings:
+            if not again.asked or again.behind or stream.behind or again.ended or again.error is not None:
+                return False
+        renamed = {
+            again.name + side: stream.name + side for stream, again in readings for side in ("", LATE, ERRORS)
+        }
+        units = [
+            one
+            for one in self.dispatcher.running.units
+            if not renamed.keys().isdisjoint(one.plan.unit.inputs)
+        ]
+        waiting = unit.has_pending or any(one.run is not None or one.has_pending for one in units)
+        tried_us = self._tried_us.get(unit.id)
+        if waiting or (tried_us is not None and now < tried_us + _AGAIN_US):
+            return False
+        self._tried_us[unit.id] = now
+        with self.dispatcher.paused():
+            return self._take_over(unit, units, readings, renamed)
+
+    def _take_over(
+        self,
+        unit: RunningUnit,
+        units: list[RunningUnit],
+        readings: list[tuple[RunningStream, RunningStream]],
+        renamed: Mapping[str, str],
+    ) -> bool:
+        """Bring both readings to the same place, and let units read the stream itself; while paused."""
+        self.dispatcher.read_now([one for pair in readings for one in pair])
+        newest = unit.fields[BACKFILL]["newest"]
+        if not all(_is_at_same_place(*pair, newest[pair[0].name]) for pair in readings):
+            return False
+        with _time_held(self.dispatcher):
+            for one in units:
+                _bring_to_now(self.dispatcher, one)
+                self.dispatcher.finish(one)
+            for one in units:
+                marks = one.input_watermarks()
+                logs = [log for log in one.plan.unit.inputs if log in renamed]
+                passed = any(
+                    marks.get(log, BEGINNING) > self.dispatcher.watermark(renamed[log]) for log in logs
+                )
+                if passed or one.failed or one.has_pending or one.unwritten:
+                    return False
+        change = Change()
+        for one in units:
+            fields = _with_logs_renamed(one.fields, renamed)
+            heads = {log: self.home.logs[log].head for log in fields["cursors"] if log in renamed.values()}
+            fields["cursors"] |= heads
+            fields["checkpoint"]["cursors"] |= heads
+            change.units[one.id] = fields
+        read = {stream.name for stream, _ in readings}
+        change.units.setdefault(unit.id, {})[BACKFILL] = {
+            **{key: at for key, at in unit.fields[BACKFILL].items() if key not in ("arrivals", "newest")},
+            "again": [name for name in unit.fields[BACKFILL]["again"] if name not in read],
+            "goal": {
+                renamed.get(log, log): self.home.logs[renamed.get(log, log)].head
+                for log in unit.plan.unit.inputs
+            },
+        }
+        for _, again in readings:
+            change.dropped_streams.append(again.name)
+            change.dropped_logs += [log for log in again.logs if log in self.home.logs]
+        self.home.commit(change)
+        self._samples.pop(unit.id, None)
+        for _, again in readings:
+            del self.dispatcher.streams[again.name]
+        ids = [one.id for one in units]
+        # They go on like after a restart, from the checkpoint that was just written.
+        self.dispatcher.replace([one for one in self.dispatcher.running.units if one.id not in ids])
+        self.dispatcher.forget(ids, [again.name for _, again in readings])
+        self.replan()
+        return True
 
     def _note_caught_up(self, unit: RunningUnit) -> bool:
         now = self.clock()
@@ -339,6 +471,33 @@ class Backfills:
         self.home.commit(Change(units={other.id: renamed}, dropped_units=[unit.id]))
         self.replan()
         return True
+
+
+def _is_at_same_place(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
+    """Return True if two readings of a source have read the same rows, and hold back the same.
+
+    Rows that the stream still holds from before the query was created may lack columns that it reads;
+    `newest` is the greatest timestamp of these.
+    """
+    one, other = stream.fields, again.fields
+    if stream.error is not None or again.error is not None or not stream.is_where(again):
+        return False
+    if one.get(HELD_FROM) is None:
+        return other.get(HELD_FROM) is None
+    passed = newest is None or one.get(WATERMARK, BEGINNING) >= newest
+    return passed and one.get(WATERMARK) == other.get(WATERMARK)
+
+
+def _with_logs_renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a unit with other names for some of its inputs."""
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {names.get(key, key): renamed(inner) for key, inner in value.items()}
+        return [renamed(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+    found: dict[str, Any] = renamed(fields)
+    return found
 
 
 def _renamed(by_log: Mapping[str, Any], before: str, after: str, value: Any) -> dict[str, Any]:

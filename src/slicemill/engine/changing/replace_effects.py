@@ -9,10 +9,11 @@ from slicemill.engine.changing.joining import complete_from_of, newest_ts
 from slicemill.engine.changing.replacements import Replacement, with_users
 from slicemill.engine.changing.running_catalog import RunningCatalog
 from slicemill.engine.changing.statements import KeptStatements, in_force, new_entries
+from slicemill.errors import all_of
 from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import Catalog
 from slicemill.plan.history import history_us
-from slicemill.plan.members import names_of_state, serves
+from slicemill.plan.members import serves, state_of
 from slicemill.plan.overlapping import logs_read
 from slicemill.plan.planner import Plan
 from slicemill.time import BEGINNING
@@ -38,6 +39,7 @@ def foretold(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffe
     if replaced:
         after = in_force([*home.statements, *entries])
         catalog, replacing = with_users(catalog, replaced, after, bound.source)
+        replacing = running.with_past(catalog, replacing)
         return effects_of(running, running.planned(catalog, replacing), catalog, replacing)
     new = {entry["name"] for entry in entries}
     names = [statement.name for statement, _ in bound.statements]
@@ -78,7 +80,7 @@ def effects_of(
 def _state_effects(
     running: RunningCatalog, plan: Plan, name: str, anew: bool, past: bool
 ) -> list[ReplaceEffect]:
-    was, now = _names(running.plan, name), _names(plan, name)
+    was, now = state_of(running.plan, name), state_of(plan, name)
     unit = running.dispatcher.running.writers.get(name)
     anew = anew or (unit is not None and name in unit.failed)
     kept = [one for one in now[1] if one in was[1] and serves(running.plan.graph, plan.graph, one)]
@@ -93,15 +95,6 @@ def _state_effects(
     return [*found, ReplaceEffect(name, "complete from", _complete(running, plan, name, not fresh, past))]
 
 
-def _names(plan: Plan, name: str) -> tuple[str, list[str]]:
-    """The unit of a log in a plan, and the names of its state there."""
-    for unit in plan.units:
-        for root, log in unit.outputs:
-            if log == name:
-                return unit.id, names_of_state(plan.graph, unit, root)
-    return "", []
-
-
 def _words(plan: Plan, node: str) -> str:
     return plan.graph[node].label or node
 
@@ -110,7 +103,9 @@ def _complete(running: RunningCatalog, plan: Plan, name: str, kept: bool, past: 
     unit, root = next((unit, root) for unit in plan.units for root, log in unit.outputs if log == name)
     logs = [log for log in logs_read(unit, plan.graph)[name] if log in running.home.logs]
     if past:
-        return "as far back as its streams are retained"
+        again = sorted(plan.apart[name].again) if name in plan.apart else []
+        words = f"the beginning: {all_of(again)} is read again"
+        return words if again else "as far back as its streams are retained"
     if any(plan.graph[plan.graph.streams.get(log, log)].schema.changelog for log in logs):
         return "as complete as the tables that it reads"
     if kept:

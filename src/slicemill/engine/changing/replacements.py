@@ -42,6 +42,7 @@ from slicemill.esl.types.schema import Schema
 from slicemill.explain.statements import describe
 from slicemill.plan.content import quoted
 from slicemill.plan.meaning import called_by
+from slicemill.time import END
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,11 @@ def with_users(
                 others.add(user.name.lower())
     if problems:
         raise EslError(source, problems)
-    past = {one.after.name for one in replaced if getattr(one.after, "begins_us", None) is not None}
+    past = {
+        one.after.name
+        for one in replaced
+        if isinstance(one.after, QueryDefinition) and one.after.begins_us not in (None, END)
+    }
     changed = (frozenset(with_writers_of(names, catalog)) for names in (logs, anew, past))
     logs_now, anew_now, past_now = changed
     return catalog, Replacement(logs_now, anew_now, emptied, past_now, because, moved=moved)

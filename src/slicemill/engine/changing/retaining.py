@@ -27,16 +27,18 @@ def retained_streams(catalog: Catalog) -> list[Stream]:
 
 
 def kept_us(catalog: Catalog, results_us: int) -> dict[str, int]:
-    """By log, how long rows stay after all who read it have them; `results_us` is for results, and for rows
-    that could not be read, where no RETAIN says it."""
+    """Return by log how long rows stay after all who read it have them.
+
+    `results_us` is for results, and for late and bad rows, where no RETAIN says it.
+    """
     kept: dict[str, int] = {}
     for query in catalog.queries.values():
         kept[query.name] = results_us if query.retain_us is None else query.retain_us
     for relation in catalog.relations.values():
         if isinstance(relation, Stream):
-            own_us = relation.retain_us or 0
-            kept |= {relation.name: own_us, relation.name + LATE: own_us}
-            kept[relation.name + ERRORS] = relation.retain_us or results_us
+            aside_us = relation.retain_us or results_us
+            kept[relation.name] = relation.retain_us or 0
+            kept |= {relation.name + LATE: aside_us, relation.name + ERRORS: aside_us}
         elif isinstance(relation, DerivedStream) and relation.retain_us is not None:
             # Who begins in the past needs all changes, to tell what was in it.
             kept[relation.name] = END if relation.schema.changelog else relation.retain_us

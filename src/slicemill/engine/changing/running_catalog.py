@@ -13,11 +13,11 @@ from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import another_place, lasts_in_one_place, open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
 from slicemill.engine.changing.adding_columns import always_stored, refuse_lost_state
-from slicemill.engine.changing.backfill import queries_apart
 from slicemill.engine.changing.compaction import deletes_of_all
 from slicemill.engine.changing.joining import placed_queries, with_logs, without_log
 from slicemill.engine.changing.replacements import NOTHING_REPLACED, Replacement, with_users
 from slicemill.engine.changing.retaining import WHOLE, retained_streams, wholeness
+from slicemill.engine.changing.starts import starts_apart
 from slicemill.engine.changing.statements import KeptStatements, ReplacedStatement, in_force
 from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.changing.unit_changes import PreparedUnits, UnitChanges
@@ -29,6 +29,7 @@ from slicemill.engine.streams import RunningStream, Supply, streams_to_read
 from slicemill.errors import SlicemillError
 from slicemill.esl import SourceText
 from slicemill.esl.types.catalog import (
+    AGAIN,
     ERRORS,
     Catalog,
     DerivedStream,
@@ -40,6 +41,9 @@ from slicemill.esl.types.catalog import (
 from slicemill.esl.types.classifier import Classifier
 from slicemill.esl.types.relation import RelationQuery
 from slicemill.operators.graph import QueryGraph
+from slicemill.operators.streams.spec import Source
+from slicemill.plan.content import quoted
+from slicemill.plan.members import state_is_kept
 from slicemill.plan.needs import needed_together
 from slicemill.plan.partitions import needed_by_log
 from slicemill.plan.planner import Plan, Planner
@@ -196,12 +200,45 @@ class RunningCatalog:
 
     def planned(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
         """The plan of a catalog, beside what runs."""
-        apart = queries_apart(catalog, self.home, replacing.logs, replacing.past)
+        apart = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, replacing.past)
         return self.planner.plan(catalog, placed_queries(self.home.units), apart)
 
     def _is_declared(self, name: str) -> bool:
         """Is it a stream whose rows come from outside? They stay: its source is read once only."""
         return name + ERRORS in self.home.logs
+
+    def with_past(self, catalog: Catalog, replacing: Replacement) -> Replacement:
+        """Return a replacement in which what begins anew starts where its streams say."""
+        if not replacing.logs:
+            return replacing
+        plan = self.planned(catalog, replacing)
+        fresh = [
+            name
+            for name in replacing.logs - replacing.past
+            if not (name not in replacing.anew and state_is_kept(self.plan, plan, name))
+        ]
+        starts = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, fresh)
+        return replace(replacing, past=replacing.past.union(starts.keys() & set(fresh)))
+
+    def _refuse_second_readings(self, replacing: Replacement) -> None:
+        """Raise if a stream or query is to be changed while a source is read again for it."""
+        for name in self.dispatcher.streams:
+            stream, again, query = name.partition(AGAIN)
+            query = query.removesuffix(")")
+            if again and stream in replacing.altered | replacing.moved:
+                raise SlicemillError(
+                    f"{stream} is being read from the beginning for {query}; change it when SHOW QUERIES "
+                    f"no longer says that {query} is backfilling, or DROP QUERY {quoted(query)} first"
+                )
+            if again and query in replacing.logs:
+                raise SlicemillError(
+                    f"{query} is still reading {stream} from the beginning; replace it when SHOW QUERIES no "
+                    f"longer says that it is backfilling, or DROP QUERY {quoted(query)} and create it anew"
+                )
+
+    def _can_be_read_again(self, stream: Stream) -> bool:
+        """Return True if a worker can read the source of a stream a second time."""
+        return stream.has_past and self._supply(stream) is Supply.READER
 
     def _adopt(
         self,
@@ -210,6 +247,15 @@ class RunningCatalog:
         replacing: Replacement = NOTHING_REPLACED,
     ) -> None:
         """Make a new catalog's graph the one that runs."""
+        # What the plan says of the past holds as long as nothing is read.
+        with self.dispatcher.paused():
+            self._adopt_paused(catalog, dropped_tables, replacing)
+        if self.reading:
+            self.ingest.start(self.dispatcher.streams, self.poll_ms)
+
+    def _adopt_paused(self, catalog: Catalog, dropped_tables: Sequence[str], replacing: Replacement) -> None:
+        self._refuse_second_readings(replacing)
+        replacing = self.with_past(catalog, replacing)
         plan = self.planned(catalog, replacing)
         if replacing.altered:
             refuse_lost_state(self.plan, plan)
@@ -286,8 +332,25 @@ class RunningCatalog:
             }
             self.catalog, self.plan = catalog, plan
             self.forget(unasked)
-        if self.reading:
-            self.ingest.start(streams, self.poll_ms)
+            self._end_second_readings()
+
+    def _end_second_readings(self) -> None:
+        """Drop what was read or computed again for queries that are gone; while paused."""
+        read = {op.stream for node in self.plan.graph.sources if isinstance(op := node.operator, Source)}
+        kept = {self.catalog.declared_stream(name).name for name in read if AGAIN in name}
+        gone = [name for name in self.home.streams if AGAIN in name and name not in kept]
+        running = self.dispatcher.streams
+        ended = [running.pop(name) for name in list(running) if AGAIN in name and name not in kept]
+        written = {log for unit in self.plan.units for _, log in unit.outputs}
+        logs = [
+            name
+            for name in self.home.logs
+            if AGAIN in name and name not in written and not any(name.startswith(one) for one in kept)
+        ]
+        if gone or logs:
+            self.home.commit(Change(dropped_logs=logs, dropped_streams=gone))
+        if ended:
+            self.dispatcher.forget((), [stream.name for stream in ended])
 
     def _retain(self, declared: Sequence[Stream]) -> None:
         """Streams are stored whole from now on, or as queries need them, as their declarations say."""

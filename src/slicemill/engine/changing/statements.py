@@ -24,6 +24,7 @@ from sqlglot import exp
 from slicemill.aggregate.python_source import source_digest
 from slicemill.errors import all_of
 from slicemill.esl import Bound, EslError, SourceText, bind_script
+from slicemill.esl.render.words import timestamp_text
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Diagnostic, render
 from slicemill.esl.syntax.grammar.statements import script
@@ -56,6 +57,7 @@ from slicemill.explain.statements import describe
 from slicemill.plan.content import quoted
 from slicemill.plan.meaning import called_by, changed_parts
 from slicemill.secrets import redacted
+from slicemill.time import BEGINNING, END
 
 _LOGGER = logging.getLogger("slicemill")
 
@@ -65,7 +67,7 @@ _FUNCTION = "function"
 _ALERT = "alert"
 _CALLED = ("aggregate", "window aggregate", "model")
 _SHOWN = 200
-_DELIVERY = ("weight", "slo", "sink")  # options that are no part of what a query computes
+_DELIVERY = ("weight", "slo", "sink", "incomplete")  # options that are no part of what a query computes
 _MODELS = (ModelDefinition, ModelTemplate)
 _ALTERED = (AlteredQuery, AlteredStream)
 # Of which the words do not matter, where they mean the same.
@@ -393,7 +395,7 @@ def _begins_elsewhere(before: Statement, after: Statement) -> bool:
     """Is a query to read what is retained that it has not begun with?"""
     if not (isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition)):
         return False
-    return after.begins_us not in (None, before.begins_us)
+    return after.begins_us not in (None, END, before.begins_us)
 
 
 def _altered_further_down(statement: Statement, catalog: Catalog) -> Statement:
@@ -415,7 +417,14 @@ def _keep(before: Statement, statement: Statement, catalog: Catalog) -> None:
     if isinstance(before, QueryDefinition) and isinstance(statement, QueryDefinition):
         catalog.add(replace(before, options=statement.options, retain_us=statement.retain_us))
     elif isinstance(before, Stream) and isinstance(statement, Stream):
-        catalog.add(replace(before, retain_us=statement.retain_us, units=statement.units))
+        catalog.add(
+            replace(
+                before,
+                retain_us=statement.retain_us,
+                units=statement.units,
+                begin_us=statement.begin_us,
+            )
+        )
     elif isinstance(before, DerivedStream) and isinstance(statement, DerivedStream):
         catalog.add(replace(before, retain_us=statement.retain_us))
     elif isinstance(before, _REPLACED_BY_KEPT):
@@ -436,6 +445,8 @@ def _standing(known: Entry, before: Statement, after: Statement, said: str) -> s
     retain_us = getattr(after, "retain_us", None)
     if getattr(before, "retain_us", None) != retain_us:
         made.set("retain", None if retain_us is None else duration_of(retain_us))
+    if isinstance(before, Stream) and isinstance(after, Stream) and before.begin_us != after.begin_us:
+        made.set("begin", _begin_of(after))
     if isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition):
         for name in _DELIVERY:
             value = getattr(after.options, name)
@@ -443,6 +454,15 @@ def _standing(known: Entry, before: Statement, after: Statement, said: str) -> s
                 _set_option(made, name, None if value == getattr(QueryOptions(), name) else value)
     altered = to_esl(node)
     return text if altered == printed else altered
+
+
+def _begin_of(stream: Stream) -> exp.Expression | None:
+    """Return the node of a stream's BEGIN clause, None if it has none."""
+    if stream.begin_us is None:
+        return None
+    words = {BEGINNING: "EARLIEST", END: "LATEST"}
+    word = words.get(stream.begin_us)
+    return exp.Var(this=word) if word else exp.Literal.string(timestamp_text(stream.begin_us))
 
 
 def _with_columns(known: Entry, said: str) -> str:

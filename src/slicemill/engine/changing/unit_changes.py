@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slicemill.engine.changing.backfill import beginnings, catch_up_feeding, fields_from_the_past
+from slicemill.engine.changing.backfill import catch_up_feeding, fields_from_the_past
 from slicemill.engine.changing.joining import (
     LEFT_OUT,
     joined,
@@ -28,8 +28,9 @@ from slicemill.engine.changing.tables import TableVersions
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.program import UnitPlan
 from slicemill.engine.unit import RunningUnit
-from slicemill.esl.types.catalog import JOINING, Catalog
+from slicemill.esl.types.catalog import AGAIN, JOINING, Catalog
 from slicemill.operators.graph import QueryGraph
+from slicemill.plan.apart import units_apart
 from slicemill.plan.content import quoted
 from slicemill.plan.partitions import Exchange, needed_by_log
 from slicemill.plan.placement import PlacementKind, chosen, permitted, restored
@@ -38,6 +39,7 @@ from slicemill.plan.units import Unit, part_of
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
+from slicemill.time import BEGINNING, END
 
 _LOGGER = logging.getLogger("slicemill")
 
@@ -84,16 +86,19 @@ class UnitChanges:
         state that fits it, or begin `from_the_past` if that says so. Nothing has changed until `commit`: a
         crash leaves all as it was.
         """
-        prepared, past = PreparedUnits(plan, catalog), beginnings(catalog)
+        prepared, past = PreparedUnits(plan, catalog), units_apart(plan.apart, plan.units)
         current: list[RunningUnit] = []  # as they are before the change, for others to be fed by
         for part in self._plans(plan, catalog):
             running = self.dispatcher.running.unit(part.unit.id)
             begins = any(log in anew for _, log in part.unit.outputs)
             begun = past.get(part.unit.id)
-            if begun is not None and (part.unit.id not in self.home.units or begun.name in from_the_past):
+            if begun is not None and (part.unit.id not in self.home.units or begun in from_the_past):
                 if running is not None:
                     self._finish(running, current)
-                fields = fields_from_the_past(part, self.home, begun, catalog)
+                self._create_logs(part)
+                replaced_here = begun in from_the_past and not plan.apart[begun].explicit
+                given_us = self._given_us(begun) if replaced_here else None
+                fields = fields_from_the_past(part, self.home, begun, plan.apart[begun], catalog, given_us)
                 prepared.set_fields(part.unit.id, without_state(running) | fields)
             elif running is None or begins or not running.plan.does_the_same(part):
                 running = self._prepare_one(part, running, current, prepared, anew, replaced)
@@ -133,7 +138,7 @@ class UnitChanges:
         for unit, fields in self.home.units.items():
             known = fields.get(LEFT_OUT, [])
             kept = [log for log in (*known, *fields["outputs"]) if log in self.home.logs]
-            missing = sorted({log for log in kept if log.lower() not in declared})
+            missing = sorted({log for log in kept if log.lower() not in declared and AGAIN not in log})
             if not set(missing) <= set(known):
                 change.units[unit] = {LEFT_OUT: sorted({*known, *missing})}
             for log in missing:
@@ -174,19 +179,34 @@ class UnitChanges:
     ) -> RunningUnit | None:
         """The unit of a plan as it was before, if it was: changed, or new and starting from now."""
         unit_id = plan.unit.id
-        created = {
-            log: to_arrow(plan.graph[node].schema)
-            for node, log in plan.unit.outputs
-            if log not in self.home.logs and not log.endswith(JOINING)
-        }
-        # A log without rows does no harm where the rest is never committed.
-        self.home.commit(Change(created=created))
+        self._create_logs(plan)
         if unit_id not in self.home.units:
             self._catch_up(feeding, plan.unit.inputs)
             prepared.set_fields(unit_id, new_fields(plan, self.home))
             return None
         self._take_back(unit_id, {log for _, log in plan.unit.outputs})
         return self._change_members(plan, running, feeding, prepared, anew, replaced)
+
+    def _given_us(self, log: str) -> int | None:
+        """Return the time up to which a log has all results; None for results that change, or without any."""
+        if self.home.logs[log].changes:
+            return None
+        marks = [
+            int(fields["output_watermarks"][log])
+            for fields in self.home.units.values()
+            if log in fields["output_watermarks"]
+        ]
+        known = max(marks, default=BEGINNING)
+        return known if BEGINNING < known < END else None
+
+    def _create_logs(self, plan: UnitPlan) -> None:
+        """Create the logs that a unit writes; an empty one does no harm if nothing else is committed."""
+        created = {
+            log: to_arrow(plan.graph[node].schema)
+            for node, log in plan.unit.outputs
+            if log not in self.home.logs and not log.endswith(JOINING)
+        }
+        self.home.commit(Change(created=created))
 
     def _begun(self, plan: UnitPlan) -> RunningUnit:
         unit = self._running(plan)

@@ -16,7 +16,6 @@ import queue
 import secrets
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -41,6 +40,7 @@ from slicemill.engine.workers.interrupt import Interrupts
 from slicemill.engine.workers.retire import retire
 from slicemill.engine.workers.supervisor import is_running, why
 from slicemill.engine.workers.worker import answered
+from slicemill.time import wall_clock_us
 
 # Attempts of a task that run its message. A second one may also be a copy of a slow first one.
 _ATTEMPTS = 2
@@ -156,7 +156,7 @@ class JobPool:
         if worker in self._outstanding:
             raise RuntimeError(f"worker {worker} has not answered yet")
         frame = bytes(encode(MESSAGE, message))
-        sent = _SentMessage(worker, self._incarnations[worker], frame, time.time_ns() // 1000)
+        sent = _SentMessage(worker, self._incarnations[worker], frame, wall_clock_us())
         self._outstanding[worker] = sent
         self._collected.append(sent)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from slicemill.errors import all_of, did_you_mean, one_of
-from slicemill.esl.binder.changing.beginnings import beginning_us
+from slicemill.esl.binder.changing.beginnings import beginning_us, stream_begin_us
 from slicemill.esl.binder.changing.body_writes import stream_with_writers, with_writers
 from slicemill.esl.binder.changing.changelogs import check_sink, refuse_open_rank
 from slicemill.esl.binder.changing.table_sinks import check_table_sink
@@ -23,10 +23,13 @@ from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.aggregate import AggregateDefinition
 from slicemill.esl.types.alert import Alert
 from slicemill.esl.types.catalog import (
+    AGAIN,
     ERRORS,
     HELD,
+    HIDDEN,
     JOINING,
     LATE,
+    SHOWN,
     Catalog,
     DerivedStream,
     DroppedName,
@@ -50,7 +53,7 @@ from slicemill.esl.types.service_level import MEASURES, service_level
 from slicemill.scheduling.policies.policy_registry import DEFAULT_POLICY, UnknownPolicyError, policy_named
 
 CURRENT_TIME = "current_time"
-QUERY_OPTIONS = ("weight", "sink", "slo", "memory", "shedding", "lag", "keep", "utility")
+QUERY_OPTIONS = ("weight", "sink", "slo", "memory", "shedding", "lag", "keep", "utility", "incomplete")
 _KEPT_ASIDE = {LATE: "late rows", ERRORS: "bad rows", HELD: "rows that wait to be put in order"}
 
 
@@ -67,6 +70,12 @@ def refuse_known(identifier: exp.Identifier, context: Context) -> None:
     if identifier.name.endswith(JOINING):
         raise Mistake(
             f"a name that ends in{JOINING} is for queries that join others",
+            span_of(identifier),
+            "choose another name",
+        )
+    if AGAIN in identifier.name:
+        raise Mistake(
+            f"a name with{AGAIN}… is for streams whose source is read again",
             span_of(identifier),
             "choose another name",
         )
@@ -144,9 +153,14 @@ def bind_stream(node: nodes.CreateStream, context: Context) -> Stream | DerivedS
     retain_us = None
     with problems.noting():
         retain_us = retention_us(child(node, "retain"))
+    begin_us = None
+    with problems.noting():
+        begin_us = stream_begin_us(child(node, "begin"), kind)
     problems.raise_any()
     source, columns = bind_source(child(node, "source")), schema.with_units(())
-    stream = Stream(node.this.name, columns, kind, column, slack_us, skew_us, source, schema.units, retain_us)
+    stream = Stream(
+        node.this.name, columns, kind, column, slack_us, skew_us, source, schema.units, retain_us, begin_us
+    )
     _refuse_taken_sides(stream, node.this, context)
     return stream
 
@@ -328,6 +342,12 @@ def query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
             raise Mistake(
                 f"'{text}' is no amount of memory", span_of(option), "write '500 tuples' or '64 MB'"
             )
+        if name == "incomplete" and text.lower() not in (HIDDEN, SHOWN):
+            raise Mistake(
+                f"'{text}' is no way to treat incomplete windows",
+                span_of(option),
+                "write incomplete = 'show' for the rows of windows that began before the query, or 'hide'",
+            )
         given[name] = text
     return QueryOptions(
         weight=float(given.get("weight", "1")),
@@ -338,6 +358,7 @@ def query_options(option_nodes: list[nodes.Option]) -> QueryOptions:
         lag=given.get("lag"),
         keep=given.get("keep"),
         utility=given.get("utility"),
+        incomplete=given.get("incomplete", HIDDEN).lower(),
     )
 
 

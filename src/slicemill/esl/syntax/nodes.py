@@ -217,6 +217,7 @@ class CreateStream(exp.Expression):
         "order": False,
         "slack": False,
         "skew": False,
+        "begin": False,
         "retain": False,
         "source": False,
         "query": False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -21,14 +22,19 @@ from slicemill.esl.types.replay import Replay
 from slicemill.esl.types.schema import VARCHAR, Column, Schema, TimestampUnits
 from slicemill.esl.types.service_level import ServiceLevel
 from slicemill.secrets import redacted_address
+from slicemill.time import BEGINNING, END
 
+FILE_FORMATS = ("csv", "json", "jsonl", "ndjson", "parquet")
+_NO_FILE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://|port\d+$")
 CALLED = ("AGGREGATE", "MODEL")  # what is used by calling it, as an aggregate
 LATE = "_late"
 ERRORS = "_errors"
 HELD = "_held"  # rows that wait to be put in order; no query can read them
 INTO = " into "  # what bodies of aggregates write: `f into t` of an aggregate, `q into t` of a query
 JOINING = " (joining)"  # a query from the past, where it joins the others; its rows go nowhere so far
+AGAIN = " (again for "  # a stream whose source is read a second time, for a query that came later
 TABLE_SINK = "table:"
+HIDDEN, SHOWN = "hide", "show"  # what happens to rows of windows that began before their query
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
 
 
@@ -48,13 +54,25 @@ class SourceSpec:
     format: str | None = None
     options: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def is_files(self) -> bool:
+        """Return True if it names files: they can be read again, other than sockets and generators."""
+        if self.format is not None:
+            return self.format.lower() in FILE_FORMATS
+        url = self.url or ""
+        return bool(url) and not _NO_FILE.match(url)
+
     def __str__(self) -> str:
         return redacted_address(self.url or "") or self.format or "(fed by a program)"
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """`retain_us` is how long its rows stay although every query has read them: all rows, whole."""
+    """`retain_us` is how long its rows stay although every query has read them: all rows, whole.
+
+    `begin_us` is where its queries start: BEGINNING for EARLIEST, END for LATEST, or a time before which
+    rows are left out. None stands for the default.
+    """
 
     name: str
     schema: Schema
@@ -65,6 +83,17 @@ class Stream:
     source: SourceSpec
     units: TimestampUnits = ()
     retain_us: int | None = None
+    begin_us: int | None = None
+
+    @property
+    def has_past(self) -> bool:
+        """Return True if its source can be read from the beginning a second time."""
+        return self.source.is_files
+
+    @property
+    def starts_early(self) -> bool:
+        """Return True if its queries start with the first row, whenever they are created."""
+        return self.has_past if self.begin_us is None else self.begin_us != END
 
     @property
     def stamp_column(self) -> str | None:
@@ -75,6 +104,11 @@ class Stream:
     def sent(self) -> Schema:
         """The columns that the source sends: all but the stamp column."""
         return Schema(tuple(column for column in self.schema if column.name != self.stamp_column))
+
+    @property
+    def oldest_us(self) -> int | None:
+        """Return the time before which rows are left out (BEGIN TIMESTAMP), None if there is none."""
+        return None if self.begin_us in (None, BEGINNING, END) else self.begin_us
 
     @property
     def written(self) -> Schema:
@@ -163,6 +197,7 @@ class QueryOptions:
     lag: str | None = None
     keep: str | None = None
     utility: str | None = None
+    incomplete: str = HIDDEN
 
     @property
     def table(self) -> str | None:
@@ -177,7 +212,8 @@ class QueryDefinition:
     """A standing query, or an ad hoc one where only tables are read.
 
     `load` is what it gives up under load, and `utility` what it would miss most. `begins_us` is the time of
-    the first tuples that it reads, if these are not those that arrive from now on: BEGINNING for all.
+    the first tuples that it reads: BEGINNING for all, END for those that arrive from now on. None: its
+    streams say it.
     `writers` are the queries for what bodies of its aggregates insert into tables: they come and go with it,
     and `writes_for` is its name in each of them.
     """
@@ -308,6 +344,10 @@ class Catalog:
 
     def declared_stream(self, name: str) -> Stream:
         """The declared stream behind a stream: itself, or the one whose late or error stream it is."""
+        origin, again, query = name.partition(AGAIN)
+        if again:
+            stream = self.declared_stream(origin)
+            return replace(stream, name=f"{stream.name}{AGAIN}{query.rpartition(')')[0]})", retain_us=None)
         for candidate in (name, name.removesuffix(LATE), name.removesuffix(ERRORS)):
             found = self.relations.get(candidate.lower())
             if isinstance(found, Stream):
@@ -577,10 +617,12 @@ def queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | Rela
         return
     yield query
     for entry in query.inputs:
-        inner = entry.query
-        if isinstance(entry, QueryInput):
-            inner = entry.query if entry.call is None else entry.call.query
-        if inner is not None:
+        if isinstance(entry, QueryInput) and entry.call is None:
+            if entry.query is not None:
+                yield from queries_in(entry.query)
+            continue
+        below = entry.call if isinstance(entry, QueryInput) else entry
+        for inner in below.queries if below is not None else ():
             yield from queries_in(inner)
     if isinstance(query, RelationQuery):
         values = (item.expr for item in (*query.group_by, *query.items))

@@ -29,7 +29,10 @@ class Scan(Operator):
 
 @dataclass(frozen=True, slots=True)
 class QueryResults(Operator):
+    """The results of a query. With `incomplete`, rows of windows that began before the query come as well."""
+
     query: str
+    incomplete: bool = False
 
 
 TIMESTAMPS = {

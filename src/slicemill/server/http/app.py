@@ -104,7 +104,7 @@ def create_app(
     _add_statements(app)
     _add_catalog(app)
     _add_results(app, live)
-    _add_state(app, service, live)
+    _add_state(app, service, live, access)
     add_console_data(app, service, sampler, cuts, access)
     add_console_files(app)
     return app
@@ -199,6 +199,12 @@ def _add_errors(app: FastAPI) -> None:
         message = f"{request.url.path} does not take {request.method}"
         found = RequestProblem(message=message, hint="/openapi.json says what it takes")
         return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 405, error.headers)
+
+    @app.exception_handler(408)
+    @app.exception_handler(413)
+    async def no_body(_: Request, error: HTTPException) -> JSONResponse:
+        found = RequestProblem(message=error.detail)
+        return JSONResponse(RefusedRequest(errors=[found]).model_dump(), error.status_code, error.headers)
 
 
 def _add_statements(app: FastAPI) -> None:
@@ -436,7 +442,7 @@ def _as_event(rows: EpochRows, epoch: Epoch, version: int) -> bytes:
     return f"id: {epoch.number + 1}\nevent: rows\ndata: {data}\n\n".encode()
 
 
-def _add_state(app: FastAPI, service: MillService, live: LiveResults) -> None:
+def _add_state(app: FastAPI, service: MillService, live: LiveResults, access: Access) -> None:
     @app.get("/v1/metrics", responses=_REFUSED, tags=["state"])
     async def metrics(session: CurrentSession) -> dict[str, Any]:
         """All figures of the mill, its queries and its streams."""
@@ -460,9 +466,11 @@ def _add_state(app: FastAPI, service: MillService, live: LiveResults) -> None:
     @app.get("/health", tags=["state"])
     async def health(response: Response, principal: CurrentPrincipal) -> Health:
         """Whether the server is there and queries run; 503 where they do not. Names are told with a token."""
-        found = service.problems()
+        locked = access.problems()  # without a token that works, nobody could read why
+        found = [one for one in service.problems() if one not in locked]
         if found and (principal is None or principal.names):
             found = [f"{counted(len(found), 'problem')}; who has a token for all names is told which"]
+        found = [*locked, *found]
         ready = service.mill.dispatcher.failure is None
         if not ready:
             response.status_code = 503

@@ -12,6 +12,7 @@ from slicemill.esl import EslError
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.encoding import json_rows
 from slicemill.server.questions.errors import UnknownName
+from slicemill.server.raw_columns import with_unique_names
 
 _ROWS_AT_ONCE = 10_000
 _ROWS = ',"rows":'
@@ -175,7 +176,9 @@ def answers_as_json(answers: Sequence[StatementAnswer]) -> Iterator[bytes]:
     """Yield `StatementAnswers` as JSON, in parts; the rows of a question as they are computed."""
     begin = '{"answers": ['
     for place, answer in enumerate(answers):
-        columns = columns_of_table(answer.rows.schema) if answer.rows is not None else None
+        rows = answer.rows
+        names = with_unique_names(rows.schema.empty_table()).schema if rows is not None else None
+        columns = columns_of_table(names) if names is not None else None
         body = AnswerBody(tag=answer.tag, message=answer.message, columns=columns).model_dump_json()
         begin += ", " * (place > 0)
         if answer.rows is None:

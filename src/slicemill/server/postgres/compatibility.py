@@ -15,6 +15,8 @@ import sqlglot
 from sqlglot import exp
 
 from slicemill import __version__
+from slicemill.esl import SourceText
+from slicemill.esl.syntax.nesting import nesting_told
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.parameters import guessed
 from slicemill.server.questions.asking import reads_system_tables
@@ -91,8 +93,11 @@ def answered(
     if found := _CALL.match(text.strip()):
         name = found[1].lower()
         return _one(found[2] or name, _FUNCTIONS[name])
-    if first in ("SELECT", "WITH") and reads_system_tables(text):
-        return StatementAnswer("SELECT", table=_system_tables(text, values, list(relations()), ask))
+    if first in ("SELECT", "WITH"):
+        with nesting_told(SourceText(text)):
+            if reads_system_tables(text):
+                found = _system_tables(text, values, list(relations()), ask)
+                return StatementAnswer("SELECT", table=found)
     return None
 
 

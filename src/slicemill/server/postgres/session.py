@@ -16,10 +16,10 @@ import re
 import secrets
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ from slicemill.server.epoch_rows import EpochRows
 from slicemill.server.live import Encoder, LiveResults
 from slicemill.server.postgres import wire
 from slicemill.server.postgres.compatibility import SETTINGS, answered
+from slicemill.server.postgres.parameter_values import parameter_value
 from slicemill.server.postgres.values import (
     TEXT,
     TEXT_KINDS,
@@ -41,7 +42,6 @@ from slicemill.server.postgres.values import (
     describe_columns,
     encoded_columns,
     encoded_values,
-    parameter_value,
 )
 from slicemill.server.questions.errors import OutOfMemory, QuestionEnded, QuestionRefused
 from slicemill.server.questions.messages import SystemQuestion
@@ -56,7 +56,6 @@ _COPY = re.compile(r"\s*COPY\s*\((.*)\)\s*TO\s+STDOUT\b(.*)$", re.IGNORECASE | r
 _PARAMETER = re.compile(r"\$(\d+)")
 T = TypeVar("T")
 
-_STARTED_S = 30.0
 _LOOK_S = 0.5
 _ROWS_AT_ONCE = 1_000
 _MUCH_WAITS = 32 << 10
@@ -64,10 +63,14 @@ _MUCH_WAITS = 32 << 10
 
 @dataclass(slots=True)
 class PreparedText:
-    """A statement with parameters, and the types that the client said they have."""
+    """A statement with parameters, and the types that the client said they have.
+
+    `columns` are those that the client was told, before the values of parameters were known.
+    """
 
     text: str
     oids: tuple[int, ...]
+    columns: pa.Schema | None = None
 
 
 @dataclass(slots=True)
@@ -77,6 +80,7 @@ class Portal:
     text: str
     values: tuple[object, ...]
     formats: tuple[int, ...]
+    columns: pa.Schema | None = None
     answer: StatementAnswer | None = None
 
 
@@ -117,38 +121,54 @@ class PostgresSession:
     # -- starting --------------------------------------------------------------------------------------
 
     async def start(self, tls: ssl.SSLContext | None) -> tuple[int, bytes] | None:
-        """Greet the client; the process and secret of a request to cancel, which is all that it wanted."""
+        """Greet the client. Returns the process and secret if the client wants to cancel a statement.
+
+        With a certificate a session starts inside TLS only. A request to cancel may come in clear text, as
+        from libpq, since its secret is of use only while that statement runs.
+        """
+        asked: set[int] = set()
         while True:
-            code, content = await asyncio.wait_for(wire.read_startup(self._reader), _STARTED_S)
+            code, content = await wire.read_startup(self._reader)
             if code == wire.CANCEL_REQUEST:
                 return code, content
-            if code == wire.SSL_REQUEST and tls is not None:
-                self._writer.write(b"S")
+            if code in (wire.SSL_REQUEST, wire.GSS_REQUEST) and code not in asked:
+                asked.add(code)
+                encrypts = code == wire.SSL_REQUEST and tls is not None
+                self._writer.write(b"S" if encrypts else b"N")
                 await self._writer.drain()
-                await self._writer.start_tls(tls)
-            elif code in (wire.SSL_REQUEST, wire.GSS_REQUEST):
-                self._writer.write(b"N")
-                await self._writer.drain()
+                if encrypts and tls is not None:
+                    await self._begin_tls(tls)
             elif code >> 16 == wire.PROTOCOL_3:
+                if tls is not None and wire.SSL_REQUEST not in asked:
+                    await self._reject("this server needs TLS; connect with sslmode=require", "28000")
                 await self._authenticate(content)
                 return None
             else:
                 raise wire.ProtocolError("only version 3 of the protocol is spoken here")
+
+    async def _begin_tls(self, tls: ssl.SSLContext) -> None:
+        """Start TLS. Bytes that came before the handshake could be anybody's: they end the connection."""
+        if self._reader._buffer:  # type: ignore[attr-defined]
+            raise wire.ProtocolError("the client sent bytes before the TLS handshake")
+        await self._writer.start_tls(tls)
+
+    async def _reject(self, message: str, code: str) -> NoReturn:
+        self._send(wire.error(message, code))
+        await self._writer.drain()
+        raise wire.ProtocolError(message)
 
     async def _authenticate(self, content: bytes) -> None:
         options = wire.startup_options(content)
         if self._access.asks:
             self._writer.write(wire.ASK_PASSWORD)
             await self._writer.drain()
-            answer = await asyncio.wait_for(wire.read_message(self._reader), _STARTED_S)
+            answer = await wire.read_message(self._reader, wire.LONGEST_START)
             if answer.kind != b"p":
                 raise wire.ProtocolError("a password was expected")
             self._token = wire.ContentReader(answer.content).text()
         principal = self._access.principal(self._token)
         if principal is None:
-            self._writer.write(wire.error("the password is no token of this server", "28P01"))
-            await self._writer.drain()
-            raise wire.ProtocolError("no such token")
+            await self._reject("the password is no token of this server", "28P01")
         self._user.principal = principal
         settings = {**SETTINGS, "application_name": options.get("application_name", "")}
         self._writer.write(
@@ -221,7 +241,7 @@ class PostgresSession:
                 if answer.rows is not None:
                     self._send(wire.row_description(describe_columns(answer.rows.schema)))
                     await self._send_rows(answer.rows, ())
-                elif answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # of which the tag says all
+                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # of which the tag says all
                     self._send(wire.notice(answer.message))
                 self._send(wire.complete(_tag(answer)))
 
@@ -364,7 +384,7 @@ class PostgresSession:
             values.append(parameter_value(value, oid, form == 1))
         if (before := self._portals.get(portal)) is not None:
             _close(before)
-        self._portals[portal] = Portal(prepared.text, tuple(values), formats)
+        self._portals[portal] = Portal(prepared.text, tuple(values), formats, prepared.columns)
 
     def _statement(self, name: str) -> PreparedText:
         found = self._prepared.get(name)
@@ -385,6 +405,9 @@ class PostgresSession:
             oids = [(*prepared.oids, *[0] * count)[place] or TEXT for place in range(count)]
             self._send(wire.parameter_description(oids))
             answer = await self._shape_of(prepared.text, count)
+            prepared.columns = (
+                answer.table.schema if answer is not None and answer.table is not None else None
+            )
             formats: tuple[int, ...] = ()
         else:
             portal = self._portal(name)
@@ -418,7 +441,7 @@ class PostgresSession:
             if len(found) > 1:
                 raise SlicemillError("a statement with parameters stands alone; send others by themselves")
             answers = await self._answers(found[0].text, found[0].words, portal.values)
-            portal.answer = answers[-1]
+            portal.answer = _as_described(answers[-1], portal.columns)
         return portal.answer
 
     async def _execute(self, portal: Portal, most: int) -> None:
@@ -435,6 +458,8 @@ class PostgresSession:
             self._send(wire.complete(_tag(answer)))
             return
         rows, wanted = answer.rows, most if most > 0 else math.inf
+        if answer.message and not rows.taken:
+            self._send(wire.notice(answer.message))
         await self._send_rows(rows, _expanded(portal.formats, len(rows.schema)), wanted)
         more = most > 0 and await self._while_there(lambda: rows.has_more)
         self._send(wire.SUSPENDED if more else wire.complete(_tag(answer)))
@@ -482,6 +507,33 @@ def _close(portal: Portal) -> None:
 def _has_ended(reader: asyncio.StreamReader) -> bool:
     """Return True if the client has closed its side, though messages before that may wait to be read."""
     return bool(reader._eof) or reader.exception() is not None  # type: ignore[attr-defined]
+
+
+def _as_described(answer: StatementAnswer, columns: pa.Schema | None) -> StatementAnswer:
+    """Return an answer with the types that its client was told: it reads the bytes of rows by them."""
+    rows = answer.rows
+    if rows is None or columns is None or len(columns) != len(rows.schema):
+        return answer
+    described, found = describe_columns(columns), describe_columns(rows.schema)
+    fields = {
+        place: column.with_type(pa.string() if described[place].oid == TEXT else column.type)
+        for place, column in enumerate(columns)
+        if described[place].oid != found[place].oid
+    }
+    schema = pa.schema([fields.get(place, field) for place, field in enumerate(rows.schema)])
+    return StatementAnswer(answer.tag, answer.message, rows=rows.mapped(schema, partial(_cast, fields)))
+
+
+def _cast(fields: Mapping[int, pa.Field], batch: pa.RecordBatch) -> pa.RecordBatch:
+    for place, column in fields.items():
+        try:
+            batch = batch.set_column(place, column, batch.column(place).cast(column.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise SlicemillError(
+                f"column {column.name} was described as {column.type}, but has values of type "
+                f"{batch.schema.field(place).type}; give it a type with CAST"
+            ) from None
+    return batch
 
 
 def _rows(table: pa.Table, formats: Sequence[int]) -> list[tuple[bytes | None, ...]]:

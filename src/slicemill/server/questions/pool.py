@@ -167,6 +167,10 @@ class AnswerRows:
         self.taken += batch.num_rows
         return batch
 
+    def mapped(self, schema: pa.Schema, function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> AnswerRows:
+        """Return these rows after a function that makes batches of another schema."""
+        return AnswerRows(schema, map(function, iter(self.take, None)), self.close)
+
     @property
     def has_more(self) -> bool:
         """Return True if there is another row; may wait for it."""

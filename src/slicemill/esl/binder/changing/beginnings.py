@@ -1,4 +1,4 @@
-"""Where a query begins: FROM BEGINNING, FROM TIMESTAMP '…', and whether what it reads is retained."""
+"""Start positions: BEGIN of a stream, FROM of a query, and whether the rows are there to start with."""
 
 from __future__ import annotations
 
@@ -16,24 +16,30 @@ from slicemill.esl.types.catalog import (
     Relation,
     Stream,
     Table,
+    TimestampKind,
     View,
     relations_of,
 )
 from slicemill.esl.types.query import Continuous
 from slicemill.esl.types.relation import RelationQuery
-from slicemill.time import BEGINNING
+from slicemill.time import BEGINNING, END
 
 
 def beginning_us(
     node: exp.Expression | None, query: Continuous | RelationQuery | None, catalog: Catalog
 ) -> int | None:
-    """The time of the first tuples that a query reads; None for those that arrive from now on."""
+    """Return the start time of a query by its FROM clause, END for FROM NOW.
+
+    None means that there is no FROM clause: the query starts where its streams say.
+    """
     if node is None:
         return None
     if isinstance(query, RelationQuery):
         raise Mistake(
             "an ad hoc query reads what tables hold now", span_of(node), "leave FROM out, or read a stream"
         )
+    if node.name == "NOW" and isinstance(node, exp.Var):
+        return END
     begins = BEGINNING
     if isinstance(node, exp.Literal):
         found = parse_timestamp(node.name)
@@ -52,7 +58,7 @@ def beginning_us(
                 "leave FROM TIMESTAMP out",
             )
     read = [one for one in _logs_read(query, catalog) if not _changes(one)]
-    forgotten = sorted({one.name for one in read if not _is_retained(one)})
+    forgotten = sorted({one.name for one in read if not _can_be_read_again(one, catalog)})
     if forgotten:
         is_told = "is" if len(forgotten) == 1 else "are"
         declared = all_of(_declared(forgotten, catalog))
@@ -64,6 +70,41 @@ def beginning_us(
     return begins
 
 
+def stream_begin_us(node: exp.Expression | None, kind: TimestampKind) -> int | None:
+    """Return the BEGIN of a stream: BEGINNING, END for LATEST, a time, or None where it is not given."""
+    if node is None:
+        return None
+    if isinstance(node, exp.Var):
+        return BEGINNING if node.name == "EARLIEST" else END
+    found = parse_timestamp(node.name)
+    if found is None:
+        raise Mistake(
+            f"'{node.name}' is no timestamp",
+            span_of(node),
+            "write BEGIN EARLIEST, BEGIN LATEST, or BEGIN TIMESTAMP '2026-01-31 12:00:00', in UTC",
+        )
+    if kind is not TimestampKind.EXTERNAL:
+        raise Mistake(
+            "BEGIN with a time is for timestamps that come with the tuples",
+            span_of(node),
+            "write BEGIN EARLIEST or BEGIN LATEST, or add ORDER BY with a timestamp column",
+        )
+    return found
+
+
+def _can_be_read_again(relation: Relation, catalog: Catalog) -> bool:
+    """Return True if past rows are retained, or can be read from the source or computed again."""
+    if isinstance(relation, (Stream, DerivedStream)) and relation.retain_us is not None:
+        return True
+    if isinstance(relation, Stream):
+        return catalog.declared_stream(relation.name).has_past
+    if isinstance(relation, DerivedStream):
+        return all(
+            _changes(one) or _can_be_read_again(one, catalog) for one in _logs_read(relation.query, catalog)
+        )
+    return False
+
+
 def _declared(names: list[str], catalog: Catalog) -> list[str]:
     """What has the RETAIN that counts for these: late and bad rows are kept as long as their stream's."""
     owners = {name: catalog.owner_of(name) for name in names}
@@ -72,10 +113,6 @@ def _declared(names: list[str], catalog: Catalog) -> list[str]:
 
 def _changes(relation: Relation) -> bool:
     return isinstance(relation, DerivedStream) and relation.schema.changelog
-
-
-def _is_retained(relation: Relation) -> bool:
-    return isinstance(relation, (Stream, DerivedStream)) and relation.retain_us is not None
 
 
 def _logs_read(query: Continuous | RelationQuery | None, catalog: Catalog) -> Iterator[Relation]:

@@ -28,8 +28,9 @@ STATEMENTS = {
 # Behind CREATE.
 CREATED = {
     "MATERIALIZED": (
-        "a query that goes on is a stream for others",
-        "write CREATE STREAM name AS SELECT …; its results are corrected where they change",
+        "a query keeps its results up to date by itself, and SELECT * FROM name reads them as they are now",
+        "write CREATE QUERY name AS SELECT …; for a table that other queries join, then write "
+        "CREATE TABLE other AS MATERIALIZED name",
     ),
     "SINK": (
         "a query names its sink itself",

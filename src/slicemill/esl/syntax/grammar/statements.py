@@ -300,6 +300,8 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
             _set_once(node, "slack", windows.duration(c))
         elif c.accept("SKEW"):
             _set_once(node, "skew", windows.duration(c))
+        elif c.take("BEGIN"):
+            _set_once(node, "begin", _stream_begin(c))
         elif (retain := _retention(c)) is not None:
             _set_once(node, "retain", retain)
         elif c.word() in ("SOURCE", "USING"):
@@ -329,12 +331,32 @@ def _create_query(c: Cursor, name: exp.Identifier) -> nodes.CreateQuery:
     return node
 
 
-def _beginning(c: Cursor) -> exp.Expression:
-    """`FROM BEGINNING`, `FROM TIMESTAMP '2026-01-01 00:00:00'`: from where on a query reads what is there."""
+def _stream_begin(c: Cursor) -> exp.Expression:
+    """Parse where the queries of a stream start: `BEGIN EARLIEST`, `LATEST` or `TIMESTAMP '2026-01-01'`.
+
+    The words may stand in quotes, and a `=` before them, as Kafka and Flink users write options.
+    """
+    c.accept("=")
     start = c.span()
-    if c.accept("BEGINNING"):
-        return at(exp.Var(this="BEGINNING"), start)
-    hint = "a query begins FROM BEGINNING, or FROM TIMESTAMP '2026-01-01 00:00:00'"
+    hint = "a stream begins BEGIN EARLIEST, BEGIN LATEST, or BEGIN TIMESTAMP '2026-01-01 00:00:00'"
+    if word := c.accept_any(("EARLIEST", "LATEST")):
+        return at(exp.Var(this=word), start)
+    c.accept("TIMESTAMP")
+    start = c.span()
+    text = c.string("'earliest', 'latest' or a time such as '2026-01-01 00:00:00'")
+    if text is None:
+        c.fail(hint)
+    if text.upper() in ("EARLIEST", "LATEST"):
+        return at(exp.Var(this=text.upper()), start)
+    return at(exp.Literal.string(text), start)
+
+
+def _beginning(c: Cursor) -> exp.Expression:
+    """Parse where a query starts: `FROM BEGINNING`, `FROM NOW` or `FROM TIMESTAMP '2026-01-01 00:00:00'`."""
+    start = c.span()
+    if word := c.accept_any(("BEGINNING", "NOW")):
+        return at(exp.Var(this=word), start)
+    hint = "a query begins FROM BEGINNING, FROM NOW, or FROM TIMESTAMP '2026-01-01 00:00:00'"
     if not c.accept("TIMESTAMP"):
         c.fail(hint)
     start = c.span()

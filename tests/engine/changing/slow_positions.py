@@ -1,0 +1,23 @@
+"""Queries of every kind over files, and many sequences: where queries start is invisible in their results."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.changing.come_and_go import Step
+from engine.changing.positions import OF_FILES, come_late, play, sequences
+
+
+@pytest.mark.parametrize("kind", OF_FILES)
+def test_a_query_of_each_kind_that_comes_late_gives_what_one_gives_from_the_start(kind: str) -> None:
+    come_late(kind)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(steps=sequences(), seed=st.integers(0, 9), cells=st.sampled_from([1, 3]))
+def test_queries_created_at_any_moment_give_what_those_give_from_the_start(
+    steps: list[Step], seed: int, cells: int
+) -> None:
+    play(steps, seed, cells)
