@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -152,8 +152,8 @@ class UserSession:
         own = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name == statement.name]
         others = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name != statement.name]
         if own:
-            return replace(done, message="\n".join([done.message, *own, *others]))
-        return replace(done, message=done.message + start_of(self.service.mill, statement))
+            return StatementAnswer(done.tag, "\n".join([done.message, *own, *others]))
+        return StatementAnswer(done.tag, done.message + start_of(self.service.mill, statement))
 
     def _change_rows(self, piece: StatementPiece, parameters: Sequence[object]) -> StatementAnswer:
         source = with_values(piece, parameters) if parameters else piece.alone()
