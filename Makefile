@@ -74,11 +74,11 @@ quick: lint ## lint, types and unit tests without Spark, under a minute
 test-slow: $(READY) $(CONSOLE) ## kills at every step of a commit, clusters, the whole corpus as jobs, what the console costs (half an hour)
 	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py \
 	  tests/engine/workers/slow_cluster.py tests/bench/slow_rivals.py tests/bench/slow_nexmark.py tests/bench/slow_every_benchmark.py \
-	  tests/slow_corpus.py tests/slow_packaging.py tests/slow_come_and_go.py tests/console/slow_bars.py \
+	  tests/slow_corpus.py tests/slow_random_results.py tests/slow_packaging.py tests/slow_come_and_go.py tests/console/slow_bars.py \
 	  tests/engine/adapting/slow_replacing.py tests/engine/changing/slow_positions.py tests/aggregate/slow_hostile_arguments.py \
 	  tests/joins/slow_joins_against_sql.py tests/lab/slow_on_cluster.py tests/lab/slow_experiments.py \
 	  tests/scheduling/slow_policy_matrix.py tests/metrics/slow_from_outside.py tests/bench/slow_scale.py \
-	  tests/recovery/local_cluster.py tests/recovery/slow_statement_kills.py
+	  tests/recovery/local_cluster.py tests/recovery/slow_statement_kills.py tests/storage/slow_flips.py tests/server/slow_ends.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab

@@ -13,6 +13,10 @@ class SlicemillError(Exception):
     """Base of every error a user can cause or should read."""
 
 
+class EngineStopped(SlicemillError):
+    """The engine has stopped by itself: nothing runs, and no statement is taken."""
+
+
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """A hint naming the nearest candidates, or nothing where none is near.
 

@@ -16,8 +16,34 @@ BEGINNING = -END
 US = 1_000_000
 
 
-def wall_clock_us() -> int:
-    return time.time_ns() // 1000
+class SteadyClock:
+    """The wall clock in microseconds, except that it never goes back.
+
+    If the machine's clock is set back, time goes on from where it was at the pace of the monotonic clock. If
+    the machine's clock is set forward, this clock follows. Any thread may read it.
+    """
+
+    __slots__ = ("_ahead_ns",)
+
+    def __init__(self) -> None:
+        self._ahead_ns = -(2**63)  # of the monotonic clock
+
+    def __call__(self) -> int:
+        # The wall is read first: a thread that is interrupted in between must not bring the clock forward.
+        wall_ns = time.time_ns()
+        steady_ns = time.monotonic_ns()
+        self._ahead_ns = max(self._ahead_ns, wall_ns - steady_ns)
+        return (steady_ns + self._ahead_ns) // 1000
+
+    def not_before(self, us: int) -> int:
+        """Go on from a point in time if that is later than now; returns by how much it is."""
+        behind_us = max(0, us - self())
+        self._ahead_ns += behind_us * 1000
+        return behind_us
+
+
+# Of this process; a mill goes on from the last commit of its home, and its workers from the mill's time.
+wall_clock_us = SteadyClock()
 
 
 UNITS_US: dict[str, int] = {

@@ -108,3 +108,12 @@ def test_after_every_few_tasks_all_garbage_is_collected_and_else_only_what_is_yo
         gc.callbacks.remove(note)
         gc.enable()
     assert looked_at == [1, 1, 2, 1, 1, 2]
+
+
+def test_workers_are_killed_before_java_when_memory_is_short() -> None:
+    code = (
+        "from slicemill.engine.daemon import be_killed_before_java as first; first(); "
+        "print(open('/proc/self/oom_score_adj').read())"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(said) == 500

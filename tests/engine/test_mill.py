@@ -14,6 +14,7 @@ from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError, bind
 from slicemill.reference.runner import run_script
+from support.engine import checkpoint_twice
 
 ROOT = Path(__file__).parents[2]
 
@@ -181,6 +182,6 @@ def test_what_all_have_read_is_freed(spark: SparkSession, folder: Path) -> None:
             wait_for(mill, "mean", 1)
             mill.stop()
             mill.dispatcher.run_all()
-            mill.checkpoint()
+            checkpoint_twice(mill)
             mill.collect()
             assert all(len(log) == 0 for log in mill.home.logs.values())

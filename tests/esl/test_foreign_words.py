@@ -326,10 +326,10 @@ CASES = [
         " MINUTE]) AS q [RANGE 1 MINUTE] WHERE a.price > q.m;",
     ),
     (
-        "SELECT item FROM bid WHERE item IN (SELECT item FROM bid UNION SELECT item FROM tick);",
+        "SELECT item FROM bid WHERE item IN (SELECT item FROM bid UNION ALL SELECT item FROM tick);",
         "a query in WHERE asks one stream",
         "CREATE STREAM b AS SELECT …; then ask what came in the last minute: IN (SELECT k FROM b [RANGE 1",
-        "CREATE STREAM b AS SELECT item FROM bid UNION SELECT item FROM tick;"
+        "CREATE STREAM b AS SELECT item FROM bid UNION ALL SELECT item FROM tick;"
         " SELECT item FROM bid WHERE item IN (SELECT item FROM b [RANGE 1 MINUTE]);",
     ),
     (

@@ -39,7 +39,7 @@ def _graph(**queries: str) -> QueryGraph:
         (f"SELECT k, count(*) OVER (RANGE 2 SECONDS PRECEDING) AS n FROM ({JOIN}) AS j", 5 + 2),
         ("SELECT R.v FROM A(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS PARTITION BY k", 9),
         ("SELECT R.v FROM A(v) AS R RANGE 9 ROWS SLIDES 3 ROWS", None),
-        (f"SELECT k FROM A UNION ({JOIN.replace(', A.v', '')})", 5),
+        (f"SELECT k FROM A UNION ALL ({JOIN.replace(', A.v', '')})", 5),
     ],
 )
 def test_windows_behind_each_other_add_up(query: str, seconds: int | None) -> None:

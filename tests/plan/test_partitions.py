@@ -48,22 +48,22 @@ SPLIT = {
 }
 UNIONS = {
     "a union joined on a key": (
-        "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION SELECT x, v FROM c WHERE v > 2) p "
+        "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION ALL SELECT x, v FROM c WHERE v > 2) p "
         "[RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE p.k = b.k"
     ),
     "a union of which rows are selected, one stream in it twice, with two others": (
-        "SELECT p.v, b.v AS w FROM (SELECT n AS k, v FROM (SELECT k AS n, v FROM a UNION SELECT k, x FROM a "
-        "UNION SELECT x, v FROM c) u WHERE v > 1) p [RANGE 3 SECONDS], b [RANGE 2 SECONDS], "
-        "d [RANGE 2 SECONDS] WHERE p.k = b.k AND b.k = d.k"
+        "SELECT p.v, b.v AS w FROM (SELECT n AS k, v FROM (SELECT k AS n, v FROM a "
+        "UNION ALL SELECT k, x FROM a UNION ALL SELECT x, v FROM c) u WHERE v > 1) p [RANGE 3 SECONDS], "
+        "b [RANGE 2 SECONDS], d [RANGE 2 SECONDS] WHERE p.k = b.k AND b.k = d.k"
     ),
 }
 WHOLE = {
     "windows over a union, one stream of which is in it twice": (
         "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS s FROM "
-        "(SELECT k, v FROM a UNION SELECT k, x FROM a UNION SELECT x, v FROM c) p"
+        "(SELECT k, v FROM a UNION ALL SELECT k, x FROM a UNION ALL SELECT x, v FROM c) p"
     ),
     "groups of a union": (
-        "SELECT k, count(*) AS n FROM (SELECT k, v FROM a UNION SELECT x, v FROM b) p "
+        "SELECT k, count(*) AS n FROM (SELECT k, v FROM a UNION ALL SELECT x, v FROM b) p "
         "[RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY k"
     ),
     "joins on different keys": f"SELECT a.v FROM {WINDOWED} WHERE a.k = b.k AND b.x = c.x",
@@ -76,7 +76,7 @@ WHOLE = {
     ),
     "windows over a union of what one stream has under two names": (
         "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS s FROM "
-        "(SELECT k, v FROM a UNION SELECT x, v FROM a) p"
+        "(SELECT k, v FROM a UNION ALL SELECT x, v FROM a) p"
     ),
     "groups of a join without a key": (
         "SELECT a.x, count(*) AS n FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k < b.k GROUP BY a.x"
@@ -94,7 +94,7 @@ BY_TIME = {
     "count windows": "SELECT a.v, b.v AS w FROM a [ROWS 3], b [RANGE 2 SECONDS] WHERE a.k = b.k",
     "count windows, without a key": "SELECT a.v, b.v AS w FROM a [ROWS 3], b [ROWS 2] WHERE a.v < b.v",
     "a union": (
-        "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION SELECT x, v FROM c) p [RANGE 3 SECONDS], "
+        "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION ALL SELECT x, v FROM c) p [RANGE 3 SECONDS], "
         "b [RANGE 3 SECONDS] WHERE p.k < b.k"
     ),
     "windows of one stream with another": (
@@ -181,7 +181,7 @@ def test_rows_and_their_order_are_those_of_one_cell(
 def test_what_reads_a_union_gives_its_rows_in_the_order_of_the_reference(
     events: list[Event], cells: int, seed: int
 ) -> None:
-    union = "(SELECT k, v FROM a UNION SELECT x, v FROM b) p"
+    union = "(SELECT k, v FROM a UNION ALL SELECT x, v FROM b) p"
     catalog = bind(
         f"{STREAMS} CREATE QUERY groups AS SELECT k, count(*) AS n FROM {union} "
         "[RANGE 3 SECONDS SLIDE 2 SECONDS] GROUP BY k;"

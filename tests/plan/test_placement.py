@@ -181,7 +181,7 @@ def test_keys_that_go_through_projections_are_found_in_the_logs() -> None:
 
 def test_what_is_computed_before_it_is_joined_goes_everywhere() -> None:
     """All cells that get all rows compute the same; those of other inputs may be spread."""
-    union = "(SELECT x, y FROM a UNION SELECT x, y FROM d) t [RANGE 5 SECONDS]"
+    union = "(SELECT x, y FROM a UNION ALL SELECT x, y FROM d) t [RANGE 5 SECONDS]"
     query = f"SELECT t.x FROM {union}, b [RANGE 5 SECONDS], c [RANGE 5 SECONDS] WHERE t.x = b.x AND b.y = c.y"
     found = placements_of(*planned(query), 8)[1:]
     assert found

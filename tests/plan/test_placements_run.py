@@ -44,7 +44,7 @@ QUERIES = {
         "[RANGE 3 SECONDS], c [RANGE 2 SECONDS] WHERE t.p = a.k AND t.x = c.x"
     ),
     "a union": (
-        "SELECT t.v, c.v AS w FROM (SELECT k, v FROM a UNION SELECT x, v FROM d) t [RANGE 3 SECONDS], "
+        "SELECT t.v, c.v AS w FROM (SELECT k, v FROM a UNION ALL SELECT x, v FROM d) t [RANGE 3 SECONDS], "
         "b [RANGE 3 SECONDS], c [RANGE 2 SECONDS] WHERE t.k = b.k AND b.x = c.x"
     ),
     "two streams": f"SELECT a.v, b.v AS w FROM {over('ab')} WHERE a.k = b.k",

@@ -48,7 +48,7 @@ _STATEMENTS = (
     "CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 3 PRECEDING) AS mean FROM ask",
     """CREATE QUERY busy AS SELECT item, count(*) AS n, sum(price) AS total
        FROM bid [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY item""",
-    "CREATE QUERY both AS SELECT 'bid' AS what, item FROM bid UNION SELECT 'ask', item FROM ask",
+    "CREATE QUERY both AS SELECT 'bid' AS what, item FROM bid UNION ALL SELECT 'ask', item FROM ask",
     """CREATE QUERY match{to database} AS SELECT B.item, B.price AS bid, A.price AS ask
        FROM bid [RANGE 3 SECONDS] AS B, ask [RANGE 3 SECONDS] AS A WHERE B.item = A.item""",
     # These share panes and slices with the two above.

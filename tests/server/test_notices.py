@@ -10,7 +10,7 @@ import pytest
 from slicemill.engine.mill import Mill
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
-from support.engine import Clock, inline_pool
+from support.engine import Clock, checkpoint_twice, inline_pool
 
 BID = "CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts USING csv OPTIONS (path 'bids')"
 COUNTS = "AS SELECT item, count(*) AS n FROM bid [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY item"
@@ -40,7 +40,7 @@ class People:
 
     def forget(self) -> None:
         """Free the rows that all queries have read."""
-        self.mill.checkpoint()
+        checkpoint_twice(self.mill)
         self.mill.collect()
 
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from server.conftest import bid
 from slicemill.engine.changing.changelog_tables import ChangelogTables
 from slicemill.errors import SlicemillError
-from slicemill.server.questions.asking import ask
 from slicemill.server.questions.needs import needs_of, parsed
 from slicemill.server.questions.rows import HeldRows, LogRows
 from slicemill.server.service import MillService
@@ -28,6 +27,7 @@ from slicemill.storage.home import Home
 from slicemill.storage.log import Log
 from slicemill.storage.order import in_order
 from slicemill.storage.segments import SegmentWriters
+from support.questions import ask
 
 _COLUMNS = pa.schema([("item", pa.int64()), ("price", pa.float64()), ("note", pa.string())])
 _US = 1_000_000

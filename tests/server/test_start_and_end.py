@@ -113,7 +113,7 @@ CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts USING csv OPTI
 CREATE QUERY total AS SELECT item, count(*) OVER (PARTITION BY item RANGE UNBOUNDED PRECEDING) AS n FROM bid;
 '''
 options = serve.ServeOptions(home, SourceText(script), log_format=serve.LogFormat.JSON)
-serve.run_server(Listening(), options, Future())
+serve.run_server(Listening(), serve.Access(home), options, Future())
 """
 
 

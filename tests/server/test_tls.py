@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +35,13 @@ def listening(service: MillService, authority: trustme.CA, tmp_path: Path) -> It
     made = Listening("localhost", postgres_port=0, certificate=Certificate(file, key))
     with serving(service, made):
         yield made
+
+
+@pytest.fixture
+def port(listening: Listening) -> int:
+    assert listening.postgres is not None
+    found: int = listening.postgres.getsockname()[1]
+    return found
 
 
 def test_http_clients_check_the_certificate(
@@ -72,3 +81,87 @@ def test_clients_of_postgresql_check_the_certificate(
     for host, root in (("127.0.0.1", tmp_path / "authority.pem"), ("localhost", other)):
         with pytest.raises(psycopg.OperationalError, match="certificate"):
             connected(host, root)
+
+
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)
+STARTUP = struct.pack("!ii", 17, 3 << 16) + b"user\0me\0\0"
+
+
+def raw(listening: Listening) -> socket.socket:
+    assert listening.postgres is not None
+    return socket.create_connection(("localhost", listening.postgres.getsockname()[1]), 30)
+
+
+def received(connection: socket.socket) -> bytes:
+    """All that the server sends until it closes the connection."""
+    found = b""
+    try:
+        while part := connection.recv(1000):
+            found += part
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def test_a_session_in_clear_text_is_refused(listening: Listening, port: int) -> None:
+    with pytest.raises(psycopg.OperationalError, match="this server needs TLS; connect with sslmode=require"):
+        psycopg.connect(f"host=localhost port={port} user=me dbname=mill sslmode=disable")
+    with raw(listening) as client:
+        client.sendall(STARTUP)
+        assert b"28000" in received(client)
+    with raw(listening) as client:
+        client.sendall(SSL_REQUEST)
+        assert client.recv(1) == b"S"
+        client.sendall(STARTUP)  # where a handshake has to be
+        assert b"R\0\0\0\x08" not in received(client)
+
+
+@pytest.mark.parametrize("injected", [b"Q", STARTUP, SSL_REQUEST])
+def test_bytes_before_the_handshake_end_the_connection(
+    listening: Listening, authority: trustme.CA, injected: bytes
+) -> None:
+    """They could be anybody's (CVE-2021-23214)."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with raw(listening) as client:
+        client.sendall(SSL_REQUEST + injected)
+        assert client.recv(1) == b"S"
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            context.wrap_socket(client, server_hostname="localhost")
+
+
+def test_tls_is_asked_for_once(listening: Listening, authority: trustme.CA) -> None:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with raw(listening) as client:
+        client.sendall(SSL_REQUEST)
+        assert client.recv(1) == b"S"
+        with context.wrap_socket(client, server_hostname="localhost") as encrypted:
+            encrypted.sendall(SSL_REQUEST)
+            assert received(encrypted) == b""
+
+
+def test_a_statement_is_cancelled_in_clear_text(
+    listening: Listening, authority: trustme.CA, service: MillService
+) -> None:
+    """As libpq does: the secret is of use only while the statement runs."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    bid(service, (1, 20, 1))
+    with raw(listening) as client:
+        client.sendall(SSL_REQUEST)
+        assert client.recv(1) == b"S"
+        with context.wrap_socket(client, server_hostname="localhost") as encrypted:
+            encrypted.sendall(STARTUP)
+            began = b""
+            while not began.endswith(b"Z\0\0\0\x05I"):
+                began += encrypted.recv(1000)
+            secret = began.partition(b"K\0\0\0\x0c")[2][:8]
+            encrypted.sendall(b"Q" + struct.pack("!i", 28) + b"SUBSCRIBE dear SINCE 0 \0")
+            rows = b""
+            while b"20" not in rows:
+                rows += encrypted.recv(1000)
+            with raw(listening) as cancelling:
+                cancelling.sendall(struct.pack("!ii", 16, 80877102) + secret)
+                assert received(cancelling) == b""
+            assert b"57014" in encrypted.recv(1000)

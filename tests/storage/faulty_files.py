@@ -151,7 +151,6 @@ class Content:
     data: bytes
     modified_us: int
     synced: bytes = b""
-    removed: bool = False
 
 
 @dataclass(eq=False)
@@ -163,6 +162,8 @@ class Folder:
 @dataclass
 class MemoryAppend:
     content: Content
+    names: dict[str, Content | Folder]
+    name: str
 
     def write(self, data: bytes | pa.Buffer) -> None:
         self.content.data += bytes(data)
@@ -174,7 +175,7 @@ class MemoryAppend:
         self.content.synced = self.content.data
 
     def is_removed(self) -> bool:
-        return self.content.removed
+        return self.names.get(self.name) is not self.content
 
     def close(self) -> None:
         pass
@@ -225,7 +226,7 @@ class MemoryFiles:
             raise FileExistsError(path)
         found = names.setdefault(path.name, Content(b"", self.clock()))
         assert isinstance(found, Content)
-        return MemoryAppend(found)
+        return MemoryAppend(found, names, path.name)
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
         names = self._folder(path.parent).names
@@ -246,9 +247,7 @@ class MemoryFiles:
         del self._folder(source.parent).names[source.name]
 
     def remove(self, path: Path) -> None:
-        found = self._folder(path.parent).names.pop(path.name, None)
-        if isinstance(found, Content):
-            found.removed = True
+        self._folder(path.parent).names.pop(path.name, None)
 
     def make_folder(self, path: Path) -> None:
         self._folder(path.parent).names.setdefault(path.name, Folder())

@@ -146,6 +146,7 @@ def main() -> None:
     _keep("lists", {"columns": t.Schema((t.Column("l", t.list_of(t.INT)),))})
     _keep("changelog", {"columns": t.changelog((t.Column("i", t.INT),), ("i",))})
     _keep("calls", {"input": _call()})
+    _keep("unions-of-tables", {"input": _union()})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
     # Keys have been one table before, written anew by each checkpoint.
     _keep("keys-in-slices", {"keys": Keys.restored([pa.array(["a", "b", None])]), "none": Keys()})
@@ -211,6 +212,13 @@ def _call() -> RelationInput:
     """The second version of an input may be a call, with arguments."""
     rows = t.Schema((t.Column("x", t.DOUBLE),))
     return RelationInput("f", "r", rows, None, (("a", ColumnRef("x", t.DOUBLE)),))
+
+
+def _union() -> RelationInput:
+    """The third version of an input may have the rows of several queries."""
+    rows = t.Schema((t.Column("x", t.DOUBLE),))
+    one = RelationQuery((RelationInput("t", "t", rows),), None, (), (), None, (), False, (), None, rows)
+    return RelationInput("union", "union", rows, one, more=(one, one))
 
 
 def _by_hand() -> dict[str, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ import pytest
 from slicemill.columns.keys import Keys
 from slicemill.operators.join.state import JoinState
 from slicemill.storage.checkpoints import (
+    CheckpointDamaged,
+    CheckpointFiles,
     SliceFile,
     describe,
     encode_states,
@@ -39,8 +42,8 @@ def names(folder: Path) -> set[str]:
 def test_a_slice_is_written_once_and_named_again(tmp_path: Path) -> None:
     old = Slice(rows(1, 2))
     first = write_checkpoint(tmp_path, {"join": {"left": [old], "again": old, "count": 2}})
-    assert len(first) == 2 and [size for _, size in first] == [
-        (tmp_path / p).stat().st_size for p, _ in first
+    assert len(first) == 2 and [(crc, size) for _, crc, size in first] == [
+        (zlib.crc32(content), len(content)) for p, _, _ in first for content in [(tmp_path / p).read_bytes()]
     ]
     assert json.loads(json.dumps(first)) == first
 
@@ -51,7 +54,7 @@ def test_a_slice_is_written_once_and_named_again(tmp_path: Path) -> None:
     new = Slice(rows(3))
     second = write_checkpoint(tmp_path, {"join": [loaded["again"], new]})
     assert second[1] == first[1] and len(second) == 3
-    assert names(tmp_path) == {path for path, _ in [*first, *second]}
+    assert names(tmp_path) == {path for path, _, _ in [*first, *second]}
     kept = read_checkpoint(tmp_path, second)["join"]
     assert [part.table.column("x").to_pylist() for part in kept] == [[1, 2], [3]]
 
@@ -61,7 +64,8 @@ def test_a_slice_is_opened_when_it_is_first_looked_at(tmp_path: Path) -> None:
     content = (tmp_path / files[1][0]).read_bytes()
     (tmp_path / files[1][0]).unlink()
     slice_ = read_checkpoint(tmp_path, files)["node"]
-    assert isinstance(slice_, Slice) and slice_.stored == SliceFile(*files[1])
+    assert isinstance(slice_, Slice) and isinstance(slice_.stored, SliceFile)
+    assert slice_.stored.listed() == files[1]
     with pytest.raises(StorageError, match="cannot be read"):
         _ = slice_.table
     (tmp_path / files[1][0]).write_bytes(content)
@@ -70,7 +74,7 @@ def test_a_slice_is_opened_when_it_is_first_looked_at(tmp_path: Path) -> None:
 
 def test_a_slice_of_a_checkpoint_that_was_swept_is_written_again(tmp_path: Path) -> None:
     state = {"node": Slice(rows(1, 2))}
-    for path, _ in write_checkpoint(tmp_path, state):
+    for path, _, _ in write_checkpoint(tmp_path, state):
         (tmp_path / path).unlink()
     again = write_checkpoint(tmp_path, state)
     elsewhere = tmp_path / "elsewhere"
@@ -148,8 +152,14 @@ def test_a_file_that_is_damaged_or_of_another_format_is_told(
     path = tmp_path / files[0][0]
     data = path.read_bytes()
     path.write_bytes(data[:place] + content + data[place + len(content) :])
-    with pytest.raises(StorageError, match=message):
-        read_checkpoint(tmp_path, files)
+    for listed in (files, without_checksums(files)):
+        with pytest.raises(StorageError, match=message):
+            read_checkpoint(tmp_path, listed)
+
+
+def without_checksums(files: CheckpointFiles) -> CheckpointFiles:
+    """The files as FORMAT 5 listed them."""
+    return [[path, size] for path, _, size in files]
 
 
 def test_a_file_that_is_cut_off_or_gone_is_told(tmp_path: Path) -> None:
@@ -159,10 +169,29 @@ def test_a_file_that_is_cut_off_or_gone_is_told(tmp_path: Path) -> None:
     for length, message in ((5, "no checkpoint"), (50, "damaged"), (len(data) - 64, "shorter than it says")):
         path.write_bytes(data[:length])
         with pytest.raises(StorageError, match=message):
+            read_checkpoint(tmp_path, without_checksums(files))
+        with pytest.raises(StorageError, match=r"damaged|no checkpoint"):
             read_checkpoint(tmp_path, files)
     path.unlink()
     with pytest.raises(StorageError, match="is gone"):
         read_checkpoint(tmp_path, files)
+
+
+def test_every_flipped_bit_of_a_checkpoint_is_found(tmp_path: Path) -> None:
+    files = write_checkpoint(tmp_path, {"node": {"a": np.arange(9), "slice": Slice(rows(1, 2))}})
+    assert len(files) == 2
+    for name, _, size in files:
+        path = tmp_path / name
+        data = path.read_bytes()
+        for place in range(0, size, 7):
+            path.write_bytes(data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :])
+            with pytest.raises(StorageError, match=r"is damaged|is no checkpoint|has format"):
+                read_checkpoint(tmp_path, files, whole=True)
+        path.write_bytes(data)
+    slice_ = read_checkpoint(tmp_path, files)["node"]["slice"]  # type: ignore[index]
+    (tmp_path / files[1][0]).write_bytes(b"?" * files[1][2])
+    with pytest.raises(CheckpointDamaged, match=r"cannot be read: it is damaged.*home repair"):
+        _ = slice_.table
 
 
 def test_what_must_outlive_a_loss_of_power_is_synced_before_it_is_named(tmp_path: Path) -> None:

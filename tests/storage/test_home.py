@@ -23,7 +23,7 @@ from storage.tables import COLUMNS, rows
 def test_a_new_home_has_its_folders_and_a_format(tmp_path: Path) -> None:
     home = Home(tmp_path / "new" / "home")
     home.open()
-    assert (tmp_path / "new" / "home" / "FORMAT").read_text() == "5\n"
+    assert (tmp_path / "new" / "home" / "FORMAT").read_text() == "6\n"
     assert (home.epoch, home.logs, home.units, home.streams, home.statements) == (-1, {}, {}, {}, [])
     home.close()
 

@@ -61,13 +61,16 @@ def test_everything_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     report = check_home(tmp_path)
     assert report.torn == 4
     log, unit = report.mistakes
-    assert log.startswith("log bid, epoch 2: segment ") and "cannot be read" in log
+    assert log.startswith(
+        "log bid: 2 rows of bid, epoch 2, with timestamps from 1970-01-01T00:00:00.000001 to "
+    )
+    assert "home repair" in log
     assert unit == "unit u: checkpoint file state has 3 bytes instead of 5"
     segment.unlink()
     (tmp_path / "checkpoints" / "u" / "state").unlink()
     assert check_home(tmp_path).mistakes == [
-        "log bid, epoch 1: segment w-0.arrows is missing",
-        "log bid, epoch 2: segment w-0.arrows is missing",
+        "log bid: segment w-0.arrows is missing, with 2 rows of epoch 1",
+        "log bid: segment w-0.arrows is missing, with 2 rows of epoch 2",
         "unit u: checkpoint file state is missing",
     ]
 
@@ -102,10 +105,28 @@ def test_a_copy_of_a_home_is_a_home(tmp_path: Path) -> None:
         backup_home(tmp_path / "home", tmp_path / "home" / "copy")
 
 
+def test_a_copy_has_logs_of_every_name_and_no_trash(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.open()
+    writers, names = SegmentWriters("w"), ("lock", "trash", "a.tmp")
+    home.commit(Change(created=dict.fromkeys(names, COLUMNS)))
+    for name in names:
+        commit_rows(home, writers, name, 1)
+    writers.close()
+    (tmp_path / "home" / "trash").mkdir()
+    home.close()
+    backup_home(tmp_path / "home", tmp_path / "copy")
+    copy = Home(tmp_path / "copy")
+    copy.open()
+    assert view(copy) == view(home)
+    copy.close()
+    assert not (tmp_path / "copy" / "trash").exists()
+
+
 def test_a_damaged_home_is_not_copied(tmp_path: Path) -> None:
     filled(tmp_path / "home").close()
     (tmp_path / "home" / "logs" / "bid" / "w-0.arrows").unlink()
-    with pytest.raises(HomeError, match=r"not whole: log bid, epoch 1: .*slicemill home check"):
+    with pytest.raises(HomeError, match=r"not whole: log bid: segment .*slicemill home check"):
         backup_home(tmp_path / "home", tmp_path / "copy")
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 

@@ -35,7 +35,9 @@ from slicemill.storage import segments
 from slicemill.storage.arrow_schema import from_arrow, to_arrow
 from slicemill.storage.files import LOCAL, StorageFull
 from slicemill.storage.segments import (
+    UNVERIFIED,
     Extent,
+    ExtentDamaged,
     ExtentGone,
     SegmentError,
     SegmentReader,
@@ -199,6 +201,33 @@ def test_many_small_reads_of_a_segment_map_it_and_a_removed_one_is_forgotten(
     assert last == fresh.segment
     with pytest.raises(ExtentGone, match="freed"):
         reader.read(tmp_path, extents[0])
+
+
+def test_a_writer_goes_on_in_another_segment_when_its_own_is_moved_away(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "w")
+    first = writer.append(rows(1))
+    (tmp_path / "trash").mkdir()
+    (tmp_path / first.segment).rename(tmp_path / "trash" / first.segment)
+    second = writer.append(rows(2))
+    assert second.segment != first.segment and read_extent(tmp_path, second).equals(rows(2))
+
+
+def test_every_flipped_bit_is_found_before_anything_is_parsed(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "w")
+    extents = [writer.append(rows(1, 2)), writer.append(rows(*range(20_000)), compress=True)]
+    path = tmp_path / extents[0].segment
+    whole = path.read_bytes()
+    for extent in extents:
+        for place in (*range(0, extents[0].offset, 5), extent.offset, extent.offset + extent.length - 1):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+            with pytest.raises(ExtentDamaged, match="home repair"):
+                SegmentReader(LOCAL).read(tmp_path, extent)
+            with pytest.raises(ExtentDamaged, match="home repair"):
+                SegmentReader(LOCAL).read_columns(tmp_path, [extent], ["n"])
+    path.write_bytes(whole)
+    for extent in extents:
+        unverified = extent._replace(crc=UNVERIFIED)
+        assert SegmentReader(LOCAL).read(tmp_path, extent).equals(read_extent(tmp_path, unverified))
 
 
 def test_a_segment_that_is_cut_or_changed_is_told(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`slicemill home check | backup | upgrade`: look after the home of a mill."""
+"""`slicemill home check | repair | backup | upgrade`: look after the home of a mill."""
 
 from __future__ import annotations
 
@@ -17,19 +17,42 @@ def check(home: HomeFolder) -> None:
     """Read everything that a home should hold, and name what is missing or damaged."""
     from rich.console import Console
 
+    from slicemill.connectors.kept_files import source_mistakes
     from slicemill.storage.check import check_home
 
     with Console(stderr=True).status("checking") as status:
         report = check_home(home, progress=status.update)
+        report.mistakes += source_mistakes(home)
     typer.echo(f"{home}: FORMAT {report.format}, epoch {report.epoch}, {report.statements} statements")
     typer.echo(f"{report.logs} logs, {report.rows:,} rows, {report.bytes:,} bytes; {report.units} units")
     if report.torn:
         typer.echo(f"{report.torn} bytes of a commit that did not end; the next start cuts them off")
+    if report.unverified:
+        typer.echo(f"{report.unverified:,} blocks and files were written without a checksum: unverified")
     for mistake in report.mistakes:
         typer.echo(mistake, err=True)
     if report.mistakes:
+        typer.echo(f"'slicemill home repair {home}' continues without what is damaged", err=True)
         raise typer.Exit(1)
     typer.echo("everything is there")
+
+
+@home_app.command(epilog="Example: slicemill home repair work")
+def repair(home: HomeFolder) -> None:
+    """Leave out what is damaged in a home in which no mill runs, and say what was lost.
+
+    Restoring a copy is better, if there is one.
+    """
+    from rich.console import Console
+
+    from slicemill.connectors.kept_files import repair_sources
+    from slicemill.storage.repair import repair_home
+
+    with Console(stderr=True).status("repairing") as status:
+        done = [*repair_home(home, status.update), *repair_sources(home)]
+    for line in done:
+        typer.echo(line)
+    typer.echo(f"{home} continues without what is lost" if done else "everything is there")
 
 
 @home_app.command(epilog="Example: slicemill home backup work /backup/work-monday")

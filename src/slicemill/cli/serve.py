@@ -44,6 +44,21 @@ def serve(
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="The file of a TLS certificate.")] = None,
     key: Annotated[Path | None, typer.Option(help="The file of the certificate's key.")] = None,
+    questions: Annotated[
+        int | None, typer.Option(min=1, max=256, help="How many ad hoc questions run at once.")
+    ] = None,
+    questions_per_user: Annotated[
+        int | None, typer.Option(min=1, max=256, help="How many of them one user may have.")
+    ] = None,
+    question_memory: Annotated[
+        int, typer.Option(min=64, metavar="MB", help="The memory that a question may take.")
+    ] = 1024,
+    question_seconds: Annotated[
+        float, typer.Option(min=0.1, help="How long the answer to a question may take to compute.")
+    ] = 300.0,
+    max_connections: Annotated[
+        int, typer.Option(min=1, help="Open connections of all ports; one address may have half of them.")
+    ] = 2_000,
     log_format: Annotated[str, typer.Option(help="text or json: one line for each event.")] = "text",
 ) -> None:
     """Serve a mill over HTTP: statements in, results out, until ctrl-c or SIGTERM.
@@ -54,6 +69,7 @@ def serve(
     """
     from slicemill.engine.session import begin_session, check_master
     from slicemill.server.access import Access
+    from slicemill.server.connections import ConnectionLimits
     from slicemill.server.logs import LogFormat
     from slicemill.server.network import Certificate, Listening, check_address
     from slicemill.server.permissions import Allowed
@@ -73,9 +89,11 @@ def serve(
     if (certificate is None) != (key is None):
         raise SlicemillError("--certificate and --key belong together")
     tls = Certificate(str(certificate), str(key)) if certificate is not None else None
-    check_address(host, Access(home))
-    listening = Listening(host, port, postgres_port, tls)
+    access = Access(home)
+    check_address(host, access)
+    listening = Listening(host, port, postgres_port, tls, ConnectionLimits.of_process(max_connections))
     spark = begin_session(master, settings)
+    from slicemill.server.questions.pool import QuestionLimits
     from slicemill.server.serve import ServeOptions, run_server
 
     allowed = Allowed(
@@ -84,4 +102,7 @@ def serve(
         allow_python,
         frozenset(map(str.lower, allow_webhook or ())),
     )
-    run_server(listening, ServeOptions(home, source, seconds, allowed, LogFormat(log_format)), spark)
+    limits = QuestionLimits(seconds=question_seconds, memory_bytes=question_memory << 20)
+    limits = limits.with_counts(questions, questions_per_user)
+    options = ServeOptions(home, source, seconds, allowed, LogFormat(log_format), limits)
+    run_server(listening, access, options, spark)

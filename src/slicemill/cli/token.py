@@ -50,4 +50,9 @@ def drop_token(name: Annotated[str, typer.Argument(help="Whose token.")], home: 
     """Take a token away, at once."""
     from slicemill.server.access import Access
 
-    Access(home).drop(name)
+    access = Access(home)
+    access.drop(name)
+    if not access.entries():
+        typer.echo(
+            "no token is left: the server of this home rejects all requests until you add one", err=True
+        )

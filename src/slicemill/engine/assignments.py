@@ -7,6 +7,7 @@ and whoever gets one next restores it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -18,6 +19,7 @@ from slicemill.engine.workers.events import WorkerAnswer, WorkerJoined, WorkerLe
 from slicemill.engine.workers.sharing import Pool
 from slicemill.scheduling.balance import CellId
 from slicemill.storage.segments import parse_segment
+from slicemill.time import wall_clock_us
 
 # A worker, and which of its processes.
 At: TypeAlias = tuple[int, int]
@@ -31,6 +33,7 @@ class AssignedWorker:
     plans: set[str] = field(default_factory=set)
     writers: set[str] = field(default_factory=set)  # the names under which it writes segments
     asked: tuple[Item, ...] = ()
+    asked_s: float = 0.0  # since when
     left: list[CellId] = field(default_factory=list)  # cells that have moved and are still in its memory
 
     @property
@@ -65,6 +68,14 @@ class Assignments:
     @property
     def idle(self) -> list[int]:
         return [worker for worker, assigned in self._workers.items() if assigned.idle]
+
+    def busy_since(self) -> dict[int, tuple[float, tuple[Item, ...]]]:
+        """By worker that has not answered: since when, and what it was asked."""
+        return {
+            worker: (assigned.asked_s, assigned.asked)
+            for worker, assigned in list(self._workers.items())
+            if not assigned.idle
+        }
 
     def is_idle(self, worker: int) -> bool:
         return self._workers[worker].idle
@@ -191,5 +202,5 @@ class Assignments:
             plans = {plan: pickled(item) for plan, item in planned.items() if plan not in assigned.plans}
             if self.resident:
                 assigned.plans.update(plans)
-            assigned.asked = tuple(items)
-            self._pool.send(worker, Message(assigned.asked, plans, self._sync))
+            assigned.asked, assigned.asked_s = tuple(items), time.monotonic()
+            self._pool.send(worker, Message(assigned.asked, plans, self._sync, wall_clock_us()))

@@ -14,6 +14,7 @@ another one.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -31,6 +32,7 @@ PRELOADED = ("pyspark.worker", "slicemill.engine.task", "slicemill.engine.worker
 
 Worker = Callable[[socket.socket, bool], int]
 
+_KILLED_FIRST = 500
 _ZIP = "pyspark.zip"
 _VERSION = re.compile(r"""^__version__[^=]*=\s*["']([^"']+)""", re.MULTILINE)
 
@@ -77,7 +79,14 @@ class SparseCollector:
         return gc.collect(1 if self._tasks % self._tasks_between_all else 2)
 
 
+def be_killed_before_java() -> None:
+    """Have the kernel end workers first when memory is short: they are replaced, the JVM is not."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(_KILLED_FIRST))
+
+
 def run() -> None:
+    be_killed_before_java()
     sys.path[:] = installed_first(sys.path)
     from pyspark import daemon
 

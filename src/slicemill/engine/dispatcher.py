@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -43,7 +43,7 @@ from slicemill.engine.work import (
 )
 from slicemill.engine.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.engine.workers.sharing import Pool
-from slicemill.errors import SlicemillError
+from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.metrics.figures import Summary
 from slicemill.metrics.stages import spent, stage
 from slicemill.scheduling.batches import QUANTUM_S
@@ -57,8 +57,15 @@ AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # and when it was 
 # A full decision ranks all ready units; a message never holds more than these.
 _UNITS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
+# A message that takes longer is among the problems.
+STALLED_S = 5.0
+_NAMED = 5
 # Workers may take so long to start before it is told that none is there.
 _ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
+_SPARK_STOPPED = (
+    "Spark has stopped: its Java process (JVM) has ended, or the session was closed; start slicemill again "
+    "with the same home, and it goes on from what is committed"
+)
 # A read that has to end fails so often in a row before it is given up: it may only be its worker that died.
 _TRIES = 3
 
@@ -122,6 +129,7 @@ class Dispatcher:
         self._refused: str | None = None  # why a worker could not write, in the round under way
         # What workers have done and no record has yet, since the disk was full: the next round commits it.
         self._left: _Round | None = None
+        self._ends_s: float | None = None  # when waiting for workers has to end
 
     # -- for the mill ----------------------------------------------------------------------------------
 
@@ -137,6 +145,21 @@ class Dispatcher:
     def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
         """The worker that has a cell, if one has."""
         return self._assignments.holder_of(unit, cell)
+
+    def stalled(self) -> list[str]:
+        """Describe the workers whose message takes far longer than usual, and whose work that is."""
+        now_s, found = time.monotonic(), []
+        for worker, (since_s, items) in self._assignments.busy_since().items():
+            took_s = now_s - since_s
+            if took_s > STALLED_S:
+                units = [self._unit(item.unit) for item in items if isinstance(item, RunUnit)]
+                logs = sorted(
+                    {log for unit in units if unit is not None for _, log in unit.plan.unit.outputs}
+                )
+                streams = sorted({item.stream for item in items if isinstance(item, ReadStream)})
+                what = f"computing {_some(logs)}" if logs else f"reading {_some(streams)}"
+                found.append(f"worker {worker} has been {what} for {took_s:.0f} s; what needs it waits")
+        return found
 
     def resize(self, count: int) -> None:
         """Let workers come, or the last ones go; while paused."""
@@ -177,8 +200,22 @@ class Dispatcher:
             self._thread = None
 
     def check(self) -> None:
+        """Raise EngineStopped if the dispatcher has stopped by itself."""
+        if isinstance(self.failure, EngineStopped):
+            raise EngineStopped(str(self.failure)) from self.failure
         if self.failure is not None:
-            raise SlicemillError(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
+            raise EngineStopped(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
+
+    def end_within(self, seconds: float) -> None:
+        """Wait no longer than this for workers; give up what is under way then, and run nothing more."""
+        self._ends_s = time.monotonic() + seconds
+        self._pool.wake()
+
+    def _check_waiting(self) -> None:
+        """Raise EngineStopped where waiting for workers has no end, or has taken too long."""
+        self.check()
+        if self._ends_s is not None and time.monotonic() >= self._ends_s:
+            raise EngineStopped("workers did not finish their work before the engine had to end")
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -309,7 +346,7 @@ class Dispatcher:
                     self._miss_workers()
                 elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
                     self._give()
-        except BaseException as problem:  # the thread's last words, for whoever waits for it
+        except BaseException as problem:  # record the failure and wake waiters
             self.failure = problem
             with self.changed:
                 self.changed.notify_all()
@@ -328,8 +365,9 @@ class Dispatcher:
             self._parked = False
 
     def _finish_asked(self) -> None:
-        """Wait for the work under way; what it has done is committed."""
+        """Wait for the work under way, and commit what it has done."""
         while self._assignments.busy or self._left is not None:
+            self._check_waiting()
             self._take(self._pool.wait(0 if self._left is not None else POLL_S))
 
     def turn(self) -> None:
@@ -367,12 +405,14 @@ class Dispatcher:
         """Note what workers say, and commit what they have done as one record."""
         change, finished, handed = self._left or _Round(Change(), [], [])
         self._left = None
+        stopped = False
         for event in events:
             if isinstance(event, WorkerJoined):
                 self._assignments.join(event)
                 self._alone_s = None
             elif isinstance(event, WorkerLeft):
                 self._undo(self._assignments.leave(event, self.streams.values()), event.reason, change)
+                stopped |= event.spark_stopped
             elif isinstance(event, Notice):
                 if (stream := self.streams.get(str(event.payload))) is not None:
                     stream.noticed()
@@ -390,6 +430,9 @@ class Dispatcher:
             stream.took_handed()
         if finished or handed:
             self._deliver(finished)
+        if stopped:
+            self.failure = EngineStopped(_SPARK_STOPPED)
+            raise self.failure
 
     def _commit(self, change: Change) -> None:
         """Write one record. While the disk is full the loop waits, and nothing is lost; others are told."""
@@ -491,6 +534,7 @@ class Dispatcher:
             self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
         if failed.item == "run" and unit.run is not None:
             unit.run.disk_full |= failed.disk_full
+            unit.run.checkpoint_damaged |= failed.checkpoint_damaged
             self._cell_failed(unit, failed.error, change)
 
     def _cell_failed(self, unit: RunningUnit, why: str, change: Change) -> None:
@@ -623,6 +667,7 @@ class Dispatcher:
     def _wait_for_workers(self) -> None:
         """Until one is there at least: their processes may just be starting, or all have died."""
         while not self._assignments:
+            self._check_waiting()
             self._take(self._pool.wait(POLL_S))
             self._miss_workers()
 
@@ -648,3 +693,9 @@ class Dispatcher:
     def _unit(self, unit_id: str) -> RunningUnit | None:
         visitor = self._visitor
         return visitor if visitor is not None and visitor.id == unit_id else self.running.unit(unit_id)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first names, and how many there are besides."""
+    shown, more = names[:_NAMED], len(names) - _NAMED
+    return f"{', '.join(shown)}{f' and {more} others' if more > 0 else ''}" or "state"

@@ -118,6 +118,7 @@ def problems(mill: Mill) -> list[str]:
     ]
     alerts = [*mill.writing.problems(), *mill.refreshing.problems(), *mill.alerts.problems()]
     whole = [mill.dispatcher.problem] if mill.dispatcher.problem else []
+    whole += mill.dispatcher.stalled()
     return [*whole, *sources, *sinks, *alerts, *stopped(mill)]
 
 

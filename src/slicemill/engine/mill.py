@@ -9,12 +9,13 @@ with Mill(home="work") as mill:
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -65,7 +66,7 @@ from slicemill.engine.streams import (
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import RunDone
 from slicemill.engine.workers.sharing import Execution, Pool, borrow, give_back
-from slicemill.errors import SlicemillError
+from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.esl import Bound, EslError, SourceText, bind
 from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.types.catalog import (
@@ -98,7 +99,10 @@ from slicemill.time import BEGINNING, US, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_LOGGER = logging.getLogger("slicemill")
+
 _BETWEEN_COLLECTIONS_S = 2.0
+_CLOCK_BEHIND_US = 1_000_000
 _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
 
 
@@ -143,6 +147,13 @@ class Mill:
         try:
             self.home.open(progress)
             remove_undeclared(self.home)
+            behind_us = wall_clock_us.not_before(self.home.committed_us)
+            if behind_us > _CLOCK_BEHIND_US:
+                _LOGGER.warning(
+                    "the clock of this machine is %s s behind the last commit of %s: times go on from there",
+                    behind_us // US,
+                    folder_of_home,
+                )
             begun = spark if isinstance(spark, Future) else None
             if spark is None and pool is None:
                 begun = begin_session(master)
@@ -271,6 +282,7 @@ class Mill:
             return list(self._execute(esl, by)[1])
 
     def _execute(self, esl: str | SourceText, by: str | None) -> tuple[list[Statement], Sequence[int]]:
+        self.check()
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
         bound = bind(esl, self.catalog, lambda: kept.catalog)
         catalog, same, replaced = kept.agreed(bound)
@@ -473,10 +485,15 @@ class Mill:
     def stop(self) -> None:
         """Stop reading and running; what is committed stays, and `start` goes on from there."""
         self.refreshing.stop()
-        self._running.stop_reading()
+        with self._spark_may_be_gone():
+            self._running.stop_reading()
         self.dispatcher.stop()
         self.sinks.stop()
         self.alerts.stop()
+
+    def _spark_may_be_gone(self) -> AbstractContextManager[None]:
+        """Ignore errors of calls to Spark once the dispatcher has failed: nobody can answer them any more."""
+        return suppress(Exception) if self.dispatcher.failure is not None else nullcontext()
 
     def check(self) -> None:
         """Raise if running has stopped by itself; of a source that has failed, see its stream's `error`."""
@@ -510,15 +527,37 @@ class Mill:
         with self.dispatcher.paused():
             self.dispatcher.checkpoint(self.dispatcher.units.values())
 
-    def close(self, *, checkpoint: bool = True) -> None:
-        """Stop, write the state that only workers have, and end the session if this mill has made it."""
+    def close(self, *, checkpoint: bool = True, within_s: float | None = None) -> None:
+        """Stop, write the state that only workers have, and end the session if this mill has made it.
+
+        Workers get `within_s` seconds for what they have to finish and to write. What they have not written
+        then is replayed from the logs when the home is opened again.
+        """
         if self._closed:
             return
         self._closed = True
+        if within_s is not None:
+            self.dispatcher.end_within(within_s)
         self.stop()
-        if not self._running.opened:  # nobody has begun to meet the rows from before
+        if not self._running.opened:  # no query has met the rows from before
             self.home.commit(Change(tables=self._tables.changes()))
+        with suppress(EngineStopped):
+            self._write_state(checkpoint)
+        self.sinks.close()
+        with self._spark_may_be_gone():
+            if self._borrowed:
+                give_back(self.spark.sparkContext, self._execution, self._pool)
+        self.home.close()
+        self.home.unlock()
+        with self._spark_may_be_gone():
+            if self._owns_session:
+                self.spark.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _write_state(self, checkpoint: bool) -> None:
         with self.dispatcher.paused():
+            self.dispatcher.check()
             if checkpoint:
                 self.dispatcher.checkpoint(self.dispatcher.units.values())
                 # What was learned of units without state is written nowhere else.
@@ -530,15 +569,6 @@ class Mill:
                 with suppress(StorageFull):  # it is learned again
                     self.home.commit(Change(units=learned))
             self.dispatcher.forget((), ())
-        self.sinks.close()
-        if self._borrowed:
-            give_back(self.spark.sparkContext, self._execution, self._pool)
-        self.home.close()
-        self.home.unlock()
-        if self._owns_session:
-            self.spark.stop()
-        if self._temporary is not None:
-            self._temporary.cleanup()
 
     def __enter__(self) -> Mill:
         return self

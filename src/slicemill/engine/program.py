@@ -6,13 +6,15 @@ fails stops the queries behind it and no others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from slicemill.columns.keys import keys_found_once
+from slicemill.engine.step_limit import StepLimit, StepOverran
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
@@ -51,6 +53,7 @@ from slicemill.time import BEGINNING
 
 _ALL_STAY: Mapping[str, Dropping] = {}
 _UNKNOWN: Mapping[str, int] = {}
+_UNLIMITED = StepLimit(math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,11 @@ class RunOutcome:
     errors: Mapping[str, str]
     rows: Mapping[str, int]
     due: Dues
+    overran: frozenset[str] = frozenset()  # of the errors, those of steps that took too long
+
+
+class _Overrun(SlicemillError):
+    """A step took too long."""
 
 
 class UnitProgram:
@@ -187,13 +195,16 @@ class UnitProgram:
         dropping: Mapping[str, Dropping] = _ALL_STAY,
         latest: Mapping[str, int] = _UNKNOWN,
         heavy: tuple[HeavyKey, ...] = (),
+        failed: frozenset[str] = frozenset(),
+        limit: StepLimit | None = None,
     ) -> RunOutcome:
         """`dropping` says what drop boxes do, by node; without it they do nothing.
 
         `latest` is what all cells have said so far: where there are several, inputs do not end in a run that
-        has rows, but in the next. `heavy` are keys of which all cells are given the rows.
+        has rows, but in the next. `heavy` are keys of which all cells are given the rows. What only `failed`
+        outputs need is not computed.
         """
-        unit = self.plan.unit
+        unit, wanted = self.plan.unit, self._wanted(failed)
         for node_id, controlled in self._controlled.items():
             controlled.set_load(node_id, dropping)
         for keyed in self._keyed:
@@ -201,23 +212,34 @@ class UnitProgram:
         for node_id, step in self._with_last_words.items():
             step.latest_elsewhere = latest.get(node_id, BEGINNING)
         with keys_found_once():
-            found = self._run_steps(inputs, watermarks)
-        results = {log: found[node_id] for node_id, log in unit.outputs}
+            found = self._run_steps(inputs, watermarks, wanted, limit or _UNLIMITED)
+        results = {log: found[node_id] for node_id, log in unit.outputs if log not in failed}
         good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
         return RunOutcome(
             {log: table for log, (table, _) in good.items()},
             {log: watermark for log, (_, watermark) in good.items()},
             {log: str(problem) for log, problem in results.items() if isinstance(problem, SlicemillError)},
             {node_id: _rows(found.get(node_id)) for node_id in self._own},
-            earliest(self._dues()),
+            earliest(self._dues(wanted)),
+            frozenset(log for log, problem in results.items() if isinstance(problem, _Overrun)),
         )
+
+    def _wanted(self, failed: frozenset[str]) -> Container[str]:
+        """The nodes that the outputs need which have not failed."""
+        if not failed:
+            return self._fed
+        graph = self.plan.graph
+        going_on = [node_id for node_id, log in self.plan.unit.outputs if log not in failed]
+        return {one for node_id in going_on for one in (node_id, *graph.ancestors(node_id))}
 
     def _behind(self, source: str) -> frozenset[str]:
         """The inputs that a node's rows come from; a table has none."""
         return self._logs.get(source, frozenset())
 
-    def _dues(self) -> Iterator[Mapping[str, int]]:
+    def _dues(self, wanted: Container[str]) -> Iterator[Mapping[str, int]]:
         for node_id, step in self._stateful.items():
+            if node_id not in wanted:
+                continue
             due, sources = step.due(), self._fed[node_id]
             if due is None:
                 continue
@@ -231,7 +253,11 @@ class UnitProgram:
                     yield by_log
 
     def _run_steps(
-        self, inputs: Mapping[str, pa.Table], watermarks: Mapping[str, int]
+        self,
+        inputs: Mapping[str, pa.Table],
+        watermarks: Mapping[str, int],
+        wanted: Container[str],
+        limit: StepLimit,
     ) -> dict[str, StepResult]:
         """What each node gives. A table that many read is put together from its chunks once, not by each."""
         many = len(self._stateful) > 1
@@ -241,13 +267,15 @@ class UnitProgram:
         }
         parts: dict[str, dict[str, StepResult]] = {}  # of shared nodes, by member
         for node_id, sources in self._fed.items():
+            if node_id not in wanted:
+                continue
             operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
             if isinstance(operator, Part):
                 shared = sources[0]
                 # A shared step that made no parts has failed as a whole.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
-                made = _run(step, [found[source] for source in sources])
+                made = _run(step, [found[source] for source in sources], limit)
                 if isinstance(made, list):
                     assert isinstance(operator, SharedOperator), "nothing else makes parts"
                     names = [member.name for member in operator.members]
@@ -281,22 +309,33 @@ def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
     return {node_id: step for node_id, step in steps.items() if type(step) in found}
 
 
-def _run(step: Step | SharedStep, given: Sequence[StepResult]) -> StepResult | list[StepResult]:
-    """What a step makes of its inputs; without all of them it makes nothing."""
+def _run(
+    step: Step | SharedStep, given: Sequence[StepResult], limit: StepLimit
+) -> StepResult | list[StepResult]:
+    """Return what a step makes of its inputs; without all of them it makes nothing."""
     tables, watermarks = [], []
     for part in given:
         if isinstance(part, SlicemillError):
             return part
         tables.append(part[0])
         watermarks.append(part[1])
+    limit.begin()
     try:
         made = step.run(tables, watermarks)
+    except StepOverran:
+        rows = sum(table.num_rows for table in tables)
+        return _Overrun(
+            f"one step took more than {limit.seconds:g} s of processor time for {rows:,} rows, far more "
+            "than usual; look for an expression that takes long, such as levenshtein of long texts"
+        )
     except SlicemillError as problem:
         return problem
     except (OSError, MemoryError):
         raise  # the machine's fault: the run is tried again
     except Exception as problem:  # whatever it is, the queries beside it go on
         return SlicemillError(f"{type(problem).__name__}: {problem}")
+    finally:
+        limit.end()
     return made if isinstance(made, tuple) else list(made)
 
 

@@ -57,9 +57,9 @@ _TEND_EVERY_S = 0.25
 # How often Spark says that it has found nothing, in milliseconds, and the setting for it.
 _IDLE_MS, _IDLE_SETTING = 200, "spark.sql.streaming.noDataProgressEventInterval"
 # What a task says of the extents that it has written.
-_LINE = "bad boolean, segment string, position bigint, length bigint, rows bigint"
+_LINE = "bad boolean, segment string, position bigint, length bigint, rows bigint, crc bigint"
 _NAMES = [part.split()[0] for part in _LINE.split(", ")]
-_TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64())
+_TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +309,7 @@ def _committer(
             lines = batch.collect()
         extents: dict[bool, list[Extent]] = {False: [], True: []}
         for line in lines:
-            extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows))
+            extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows, line.crc))
         good, bad = tuple(extents[False]), tuple(extents[True])
         stream.hand(HandedRows(stream.handed_folder, good, bad, batch_id, began_us, looked.at_us, PLACE))
         notify()

@@ -47,9 +47,9 @@ from slicemill.secrets import redacted
 from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Change
 from slicemill.storage.files import LOCAL, unique_name
-from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home
 from slicemill.storage.segments import Extent, SegmentWriter
+from slicemill.storage.trash import remove_tree
 from slicemill.time import END, wall_clock_us
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from slicemill.connectors.readers import open_readers
 from slicemill.engine.adapting.redistribution import redistributed
 from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell, sampled_keys
 from slicemill.engine.program import UnitPlan, UnitProgram
+from slicemill.engine.step_limit import StepLimit
 from slicemill.engine.work import (
     CheckpointDone,
     CheckpointUnit,
@@ -56,11 +57,12 @@ from slicemill.operators.cell import HeavyKey
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.storage.changes import Appended, joined
-from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
+from slicemill.storage.checkpoints import CheckpointDamaged, read_checkpoint, write_checkpoint
 from slicemill.storage.epochs import read_epochs, stored_tables
 from slicemill.storage.files import StorageFull, is_full
 from slicemill.storage.segments import SegmentWriters
 from slicemill.storage.ties import ties_of
+from slicemill.time import wall_clock_us
 
 _STAGES = ("run: open", "run: kernels", "run: write")
 # Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
@@ -114,6 +116,7 @@ class Worker:
         asked = cast(Message, message)
         self._plans.update(asked.plans)
         self._sync = asked.sync
+        wall_clock_us.not_before(asked.now_us)
         reply = tuple(done for item in asked.items if (done := self._do(item)) is not None)
         self._spreads.clear()
         if asked.sync:
@@ -147,7 +150,11 @@ class Worker:
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
         as_python, collecting = python_seconds(), collecting_seconds()
-        outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy)
+        limit = StepLimit(item.limit_s)
+        with limit.watching():
+            outcome = program.run(
+                tables, watermarks, item.dropping, item.latest, item.heavy, item.failed, limit
+            )
         clock.append(time.perf_counter())
         written, arrivals, sampled = {}, {}, {}
         for log, made in outcome.tables.items():
@@ -185,6 +192,7 @@ class Worker:
             program.key_work,
             sampled,
             collecting_seconds() - collecting,
+            outcome.overran,
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
@@ -210,14 +218,14 @@ class Worker:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}
             inputs = self._inputs(spans, program, item)
-            program.run(inputs, watermarks, latest=item.latest, heavy=item.heavy)
+            program.run(inputs, watermarks, latest=item.latest, heavy=item.heavy, failed=item.failed)
         return program
 
     def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
         """What a cell kept at the checkpoint, by node."""
         if restore.before is None:
-            return read_checkpoint(item.state_folder, restore.files) if restore.files else {}
-        kept = [read_checkpoint(item.state_folder, files) for files in restore.files]
+            return read_checkpoint(item.state_folder, restore.files, whole=True)
+        kept = [read_checkpoint(item.state_folder, files, whole=True) for files in restore.files]
         return redistributed(plan, item.cell, restore.before, restore.heavy, kept)
 
     def _inputs(
@@ -357,7 +365,13 @@ def _failed(item: Item, problem: Exception) -> ItemFailed | None:
             f"no space is left ({problem}); free some, nothing is lost and work goes on then",
             True,
         )
-    return failed_item(item, words, traceback.format_exc(), disk_full=disk_full)
+    return failed_item(
+        item,
+        words,
+        traceback.format_exc(),
+        disk_full=disk_full,
+        checkpoint_damaged=isinstance(problem, CheckpointDamaged),
+    )
 
 
 def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:

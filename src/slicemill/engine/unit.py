@@ -8,6 +8,8 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     due          [{log: µs}]       the input watermarks at which something held back comes out
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell; with the
                                    `placement` of then, where the unit has had another one since
+    checkpoint_before   the checkpoint before that one, with the `newcomers` that had joined since: it is
+                                   restored where a file of the last one is damaged
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
     joined_on    {input: key}      of joins on one key: what others must be joined on to come here
@@ -24,6 +26,7 @@ the log after it, so a worker that takes a cell over replays the log from `check
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,6 +79,8 @@ from slicemill.storage.epochs import Epoch
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
+_LOGGER = logging.getLogger("slicemill")
+
 # Operators whose values are wrong where rows of their windows are missing.
 _OVER_WINDOWS = (
     Coalesce,
@@ -86,11 +91,15 @@ _OVER_WINDOWS = (
     WindowAggregate,
     WindowTop,
 )
+
 # A run takes at most about so many rows of an input: what it holds in memory stays bounded.
 _ROWS_PER_RUN = 1_000_000
 BACKFILL = "backfill"
+BEFORE = "checkpoint_before"
 # A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
 _STRIKES = 3
+# A step of a run is interrupted after so many processor seconds, or so many times what runs usually take.
+STEP_S, _FAR_LONGER = 10.0, 20.0
 # State is checkpointed after so many rows or seconds since the last checkpoint, whichever comes first.
 CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
 # It waits for a moment in which workers have nothing else to do; where none comes, no longer than this.
@@ -110,6 +119,7 @@ class UnitRun:
     lost: int = 0  # cells that could not be run
     failed: str | None = None
     disk_full: bool = False
+    checkpoint_damaged: bool = False
 
     @property
     def rows(self) -> int:
@@ -313,11 +323,15 @@ class RunningUnit:
 
     @property
     def needed_from(self) -> Mapping[str, int]:
-        """By input, the last epoch that nobody will read again for this unit: a replay starts behind it."""
+        """By input, the last epoch that this unit will not read again.
+
+        A replay starts after it, also one from the checkpoint before the last.
+        """
         if not self.plan.unit.stateful:
             return self._field("cursors")
         cursors: dict[str, int] = self._field("checkpoint")["cursors"]
-        return cursors
+        before: dict[str, int] = self._field(BEFORE).get("cursors", {})
+        return {log: min(at, before.get(log, at)) for log, at in cursors.items()}
 
     # -- running ---------------------------------------------------------------------------------------
 
@@ -387,6 +401,8 @@ class RunningUnit:
             self._spread_keys,
             self._restore(cell) if restore else None,
             checkpoint and self.plan.unit.stateful,
+            frozenset(self.failed),
+            self.limit_s,
         )
 
     def _incomplete_until(self, log: str) -> int | None:
@@ -419,6 +435,12 @@ class RunningUnit:
         graph, behind = self.plan.graph, self.plan.graph.ancestors(root)
         inside = [graph[node].operator for node in self.plan.unit.nodes if node in behind]
         return any(isinstance(operator, _OVER_WINDOWS) for operator in inside)
+
+    @property
+    def limit_s(self) -> float:
+        """The processor seconds that a step of the run may take: far more than all usually take together."""
+        cost, rows = self.statistics.cost, self.run.rows if self.run is not None else 0
+        return max(STEP_S, _FAR_LONGER * (cost.overhead + cost.per_row * rows))
 
     @property
     def state_folder(self) -> Path:
@@ -467,8 +489,10 @@ class RunningUnit:
         assert self.run is not None
         errors = {log: why for done in self.run.done for log, why in done.errors.items()}
         fresh = {log: why for log, why in errors.items() if log not in self.failed}
+        overran = {log for done in self.run.done for log in done.overran}
         left = [log for _, log in self.plan.unit.outputs if log not in errors and log not in self.failed]
-        return fresh if fresh and (not left or not self.strikes) else {}
+        # A step that took too long would do so again.
+        return fresh if fresh and (not left or not (self.strikes or overran)) else {}
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
         """Put what a run has done into a change; returns the answers of its cells."""
@@ -559,8 +583,16 @@ class RunningUnit:
         A full disk is nobody's fault: that is waited for. `why` may be told by log.
         """
         blameless = self.run is not None and self.run.disk_full
+        overran = self.run is not None and any(done.overran for done in self.run.done)
+        if self.run is not None and self.run.checkpoint_damaged and self._go_back(change):
+            _LOGGER.warning(
+                "%s is restored from the checkpoint before its last one, and what came since is replayed: %s",
+                self.id,
+                why,
+            )
+            blameless = True
         self.run = None
-        self.strikes += 0 if blameless else 1
+        self.strikes += 0 if blameless else _STRIKES if overran else 1
         if self.strikes >= _STRIKES:
             self.strikes = 0
             left = [log for _, log in self.plan.unit.outputs if log not in self.failed]
@@ -568,6 +600,18 @@ class RunningUnit:
             stopped = {log: words if isinstance(why, str) else why.get(log, words) for log in left}
             fields = change.units.setdefault(self.id, {})
             fields["failed"], fields["resumable"] = {**self.failed, **stopped}, sorted(stopped)
+
+    def _go_back(self, change: Change) -> bool:
+        """Make the checkpoint before the last one the last; False if there is none that can be replayed."""
+        before = self._field(BEFORE)
+        if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
+            return False
+        checkpoint = {name: value for name, value in before.items() if name != "newcomers"}
+        fields = {"checkpoint": checkpoint, "newcomers": before["newcomers"] or None, BEFORE: None}
+        change.units.setdefault(self.id, {}).update(fields)
+        self._checkpoint_files = {}
+        self._rows_since_checkpoint = max(self._rows_since_checkpoint, 1)
+        return True
 
     def _appended(
         self, node_id: str, log: str, parts: Iterable[Appended], run: UnitRun, now: int
@@ -635,6 +679,7 @@ class RunningUnit:
         input_watermarks: Mapping[str, int],
         files: Sequence[Any],
     ) -> None:
+        fields[BEFORE] = {**self._field("checkpoint"), "newcomers": self._field("newcomers")}
         fields["checkpoint"] = {
             "cursors": dict(cursors),
             "input_watermarks": dict(input_watermarks),

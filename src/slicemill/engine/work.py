@@ -6,6 +6,7 @@ them is stored: what lasts is in the journal (`storage.changes`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,6 +98,8 @@ class RunUnit:
     heavy: tuple[HeavyKey, ...] = ()  # keys of which all cells get the rows, in a replay too
     restore: Restore | None = None
     checkpoint: bool = False  # with the run: where no process keeps the state
+    failed: frozenset[str] = frozenset()  # outputs that have failed: what only they need is not computed
+    limit_s: float = math.inf  # processor seconds of one step, after which its queries fail
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ class Message:
     items: tuple[Item, ...]
     plans: Mapping[str, bytes] = field(default_factory=dict)
     sync: bool = False  # durability 'machine': what is written must outlive the machine's power
+    now_us: int = 0  # the time of the process that asks: that of the worker is no earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,7 @@ class RunDone:
     key_work: KeyWork = NO_WORK
     key_samples: KeySamples = field(default_factory=dict)
     collecting_s: float = 0.0  # of the processor seconds, those of garbage collection
+    overran: frozenset[str] = frozenset()  # of the errors, those of steps that took too long
 
     @property
     def pairs(self) -> int:
@@ -221,17 +226,20 @@ class ItemFailed:
     error: str
     trace: str = ""
     disk_full: bool = False
+    checkpoint_damaged: bool = False  # it had to be restored from one that cannot be read
 
 
 ItemDone: TypeAlias = RunDone | CheckpointDone | ReadDone | ItemFailed
 Reply: TypeAlias = tuple[ItemDone, ...]
 
 
-def failed_item(item: Item, why: str, trace: str = "", *, disk_full: bool = False) -> ItemFailed | None:
-    """The answer for an item that failed; None for `Forget`."""
+def failed_item(
+    item: Item, why: str, trace: str = "", *, disk_full: bool = False, checkpoint_damaged: bool = False
+) -> ItemFailed | None:
+    """Return the answer for an item that failed; None for `Forget`."""
     if isinstance(item, ReadStream):
         return ItemFailed("read", item.stream, why, trace, disk_full)
     if isinstance(item, Forget):
         return None
     kind = "run" if isinstance(item, RunUnit) else "checkpoint"
-    return ItemFailed(kind, item.unit, why, trace, disk_full)
+    return ItemFailed(kind, item.unit, why, trace, disk_full, checkpoint_damaged)

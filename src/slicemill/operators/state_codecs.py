@@ -73,9 +73,14 @@ stored_as("expiry", version=1)(query.ExpiryColumn)
 stored_as("schema", version=2, upgrade={1: lambda plain: {**plain, "changelog": False, "key": None}})(
     types.Schema
 )
-stored_as("relation.input", version=2, upgrade={1: lambda plain: {**plain, "arguments": None}})(
-    relation.RelationInput
-)
+stored_as(
+    "relation.input",
+    version=3,
+    upgrade={
+        1: lambda plain: {**plain, "arguments": None},
+        2: lambda plain: {**plain, "more": ()},
+    },
+)(relation.RelationInput)
 stored_as(
     "type",
     version=3,

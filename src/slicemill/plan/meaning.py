@@ -125,7 +125,7 @@ class _Writer(ContentWriter):
     def _input(self, entry: QueryInput | RelationInput) -> str:
         name = None if entry.relation is None or entry.query is not None else entry.relation.lower()
         if isinstance(entry, RelationInput):
-            return self.written((name, entry.query, entry.arguments))
+            return self.written((name, entry.query, entry.arguments, *entry.more))
         joined = (entry.left_on, entry.call, entry.kind, entry.on, entry.as_of, entry.closes)
         return self.written((name, entry.query, entry.window, entry.finite, *joined))
 

@@ -29,7 +29,8 @@ class ScalarFunction:
 
     `row` makes, for the types of a call, the function of one row's values: this is what the call means.
     `takes` gives the types that the arguments are converted to, in every form.
-    A `strict` function is not called with NULLs: its result is NULL then.
+    A `strict` function is not called with NULLs: its result is NULL then. Its arguments are evaluated from
+    left to right up to the first NULL, or `right_first`: an error behind a NULL is none, as in Spark.
     A `lazy` one is made of getters of its arguments, and asks them as far as it needs.
     `column` makes the kernel of a call; None, also as its answer, where a call runs by the row form.
     `source` makes the text that compiled aggregates have for a call; None where they have none.
@@ -40,6 +41,7 @@ class ScalarFunction:
     takes: Conversion = lambda types, _result: types
     strict: bool = True
     lazy: bool = False
+    right_first: bool = False
     column: KernelMaker | None = None
     source: SourceMaker | None = None
     duckdb: Sql | None = None

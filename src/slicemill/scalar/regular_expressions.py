@@ -1,15 +1,23 @@
-"""Patterns of SQL as regular expressions of Python: LIKE, and Java's dialect.
+"""Patterns of SQL: LIKE, and regular expressions of Java's dialect.
 
-What differs in spelling is translated, what Python cannot do is refused, and letters, digits and word borders
-are those of ASCII, as in Java.
+Java's spelling is translated into Python's, and what Python cannot do is refused. Letters, digits and word
+borders are those of ASCII, as in Java. RE2 then matches what has a linear form (`linear_patterns`), so that
+no pattern can take exponential time. The others are matched by `regex`, which has time limits.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, NamedTuple
 
+from slicemill.scalar.linear_patterns import END, GROUP, NotLinearError, linear_form
 from slicemill.scalar.values import ExpressionError
+
+# What matching one text may take of the processor's time, where that can grow beyond the length of the text.
+MATCH_S = 1.0
 
 _LINE_ENDS = "\n\r\u0085\u2028\u2029"
 _AT_END = rf"(?=(?:\r\n|[{_LINE_ENDS}])?\Z)"
@@ -34,12 +42,42 @@ _CLASSES = {
 _KNOWN_ESCAPES = frozenset("dDwWsSbBAtnrfa0123456789xu")
 
 
+@dataclass(frozen=True, slots=True)
+class LikePattern:
+    """A LIKE pattern, cut at its `%`: the texts that match have these parts, one behind the other.
+
+    Each part has a fixed length, so that its first place is the best one and nothing is tried twice.
+    """
+
+    parts: tuple[re.Pattern[str], ...]
+    lengths: tuple[int, ...]
+
+    def matches(self, text: str) -> bool:
+        """Return True if the whole text matches."""
+        first = self.parts[0].match(text)
+        if first is None:
+            return False
+        if len(self.parts) == 1:
+            return first.end() == len(text)
+        place, end = first.end(), len(text) - self.lengths[-1]
+        for part in self.parts[1:-1]:
+            found = part.search(text, place)
+            if found is None:
+                return False
+            place = found.end()
+        return place <= end and self.parts[-1].match(text, end) is not None
+
+
 @lru_cache(maxsize=512)
-def like_pattern(pattern: str, escape: str, ignore_case: bool) -> re.Pattern[str]:
-    """A LIKE pattern as a regular expression for the whole text."""
+def like_pattern(pattern: str, escape: str, ignore_case: bool) -> LikePattern:
+    """Compile a LIKE pattern.
+
+    >>> like_pattern("a%b_", "\\\\", False).matches("a, bc")
+    True
+    """
     if ignore_case:
         pattern = pattern.lower()
-    parts: list[str] = []
+    parts: list[list[str]] = [[]]
     letters = iter(pattern)
     for letter in letters:
         if letter == escape:
@@ -49,22 +87,149 @@ def like_pattern(pattern: str, escape: str, ignore_case: bool) -> re.Pattern[str
                     f"in the pattern '{pattern}' the escape character stands before {following or 'nothing'};"
                     " it may stand before %, _ and itself"
                 )
-            parts.append(re.escape(following))
+            parts[-1].append(re.escape(following))
+        elif letter == "%":
+            parts.append([])
         else:
-            parts.append({"%": ".*", "_": "."}.get(letter) or re.escape(letter))
-    return re.compile("".join(parts), re.DOTALL)
+            parts[-1].append("." if letter == "_" else re.escape(letter))
+    compiled = tuple(re.compile("".join(part), re.DOTALL) for part in parts)
+    return LikePattern(compiled, tuple(map(len, parts)))
+
+
+class PatternMatch(NamedTuple):
+    """Where a pattern matches: the span of the whole, then those of its groups; (-1, -1) of one without."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    def group(self, number: int) -> str | None:
+        start, end = self.spans[number]
+        return None if start < 0 else self.text[start:end]
+
+
+class JavaPattern:
+    """A regular expression of Java's dialect, matched by RE2 where it can be, else within a time limit."""
+
+    def __init__(self, pattern: str, translated: str) -> None:
+        checked = re.compile(translated, re.ASCII)
+        self.pattern = pattern
+        self.groups = checked.groups
+        self.names: Mapping[str, int] = checked.groupindex
+        self._translated = translated
+        self._linear = _linear(translated)
+        self._limited: Any = None
+        self._too_slow: str | None = None
+
+    @property
+    def is_linear(self) -> bool:
+        """Return True if the time that a match takes grows with the length of the text only."""
+        return self._linear is not None
+
+    def found_in(self, text: str) -> bool:
+        """Return True if the pattern matches somewhere."""
+        if self._linear is not None:
+            return self._linear.found_in(text)
+        return self._searched(text, 0) is not None
+
+    def matches(self, text: str) -> Iterator[PatternMatch]:
+        """Yield the matches from left to right, as Java's `find` does; one may be empty behind another."""
+        if self._linear is not None:
+            yield from self._linear.matches(text)
+            return
+        place = 0
+        while place <= len(text) and (found := self._searched(text, place)) is not None:
+            start, end = found.span()
+            yield PatternMatch(text, tuple(found.span(number) for number in range(self.groups + 1)))
+            place = end + (start == end)
+
+    def _searched(self, text: str, place: int) -> Any:
+        import regex
+
+        if self._too_slow is not None:
+            raise ExpressionError(self._too_slow)
+        if self._limited is None:
+            self._limited = regex.compile(self._translated, regex.ASCII | regex.VERSION0)
+        try:
+            return self._limited.search(text, place, timeout=MATCH_S)
+        except TimeoutError:
+            # Rows to come would take as long: the pattern is given up in this process.
+            self._too_slow = (
+                f"'{self.pattern}' took more than {MATCH_S:g} s on one text of {len(text)} characters; "
+                "rewrite it without look-around, back references and repetitions inside repetitions"
+            )
+            raise ExpressionError(self._too_slow) from None
+
+
+class _LinearPattern:
+    """A pattern that RE2 matches; it works on UTF-8, and spans are put into characters."""
+
+    def __init__(self, compiled: Any, groups: int) -> None:
+        self._compiled = compiled
+        index = compiled.groupindex
+        self._places = [0, *(index[f"{GROUP}{number}"] for number in range(1, groups + 1))]
+        self._ends = [place for name, place in index.items() if name.startswith(END)]
+
+    def found_in(self, text: str) -> bool:
+        return self._compiled.search(text.encode()) is not None
+
+    def matches(self, text: str) -> Iterator[PatternMatch]:
+        encoded = text.encode()
+        in_ascii = len(encoded) == len(text)
+        place, before, characters = 0, 0, 0
+        while place <= len(encoded) and (found := self._compiled.search(encoded, place)) is not None:
+            spans = [found.span(number) for number in self._places]
+            # What is read of the end of the text belongs to no group.
+            end = max((found.start(number) for number in self._ends), default=-1)
+            if end >= 0:
+                spans = [(min(first, end), min(last, end)) for first, last in spans]
+            start, last = spans[0]
+            if in_ascii:
+                yield PatternMatch(text, tuple(spans))
+            else:
+                characters += len(encoded[before:start].decode())
+                before = start
+                yield PatternMatch(
+                    text,
+                    tuple((_places(encoded, start, characters, span)) for span in spans),
+                )
+            place = last
+            if start == last:  # past the next character
+                place += 1
+                while place < len(encoded) and encoded[place] & 0xC0 == 0x80:
+                    place += 1
+
+
+def _places(encoded: bytes, start: int, characters: int, span: tuple[int, int]) -> tuple[int, int]:
+    """Return a span in characters; `characters` of them precede the byte `start`."""
+    if span[0] < 0:
+        return span
+    first = characters + len(encoded[start : span[0]].decode())
+    return first, first + len(encoded[span[0] : span[1]].decode())
+
+
+def _linear(translated: str) -> _LinearPattern | None:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        form = linear_form(translated, _AT_END)
+        compiled = re2.compile(form, options)
+    except (NotLinearError, re2.error):  # RE2 refuses patterns that take much memory
+        return None
+    return _LinearPattern(compiled, re.compile(translated, re.ASCII).groups)
 
 
 @lru_cache(maxsize=512)
-def java_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression of Java's dialect.
+def java_pattern(pattern: str) -> JavaPattern:
+    """Compile a regular expression of Java's dialect.
 
-    >>> java_pattern(r"(?<year>\\d{4})\\z").pattern
-    '(?P<year>\\\\d{4})\\\\Z'
+    >>> next(java_pattern(r"(?<year>\\d{4})\\z").matches("in 2026")).group(1)
+    '2026'
     """
     try:
-        return re.compile(_translated(pattern), re.ASCII)
-    except (re.error, OverflowError) as error:
+        return JavaPattern(pattern, _translated(pattern))
+    except (re.error, OverflowError, RecursionError) as error:
         raise ExpressionError(f"'{pattern}' is no regular expression that is supported: {error}") from None
 
 

@@ -22,6 +22,7 @@ from slicemill.esl.types.expression import (
     Literal,
     Oldest,
     ScalarQuery,
+    is_null,
 )
 from slicemill.esl.types.schema import Kind, Schema, Type
 from slicemill.scalar.function import RowFunction
@@ -120,11 +121,13 @@ def _call(call: Call, resolve: Resolve[E]) -> Getter[E]:
         getter if convert is None else _strict((getter,), convert)
         for getter, convert in zip(arguments, conversions, strict=True)
     ]
-    return _strict(getters, function) if strict else _values(getters, function)
+    if strict and any(is_null(argument) for argument in call.arguments):
+        return _constant(None)
+    return _strict(getters, function, entry.right_first) if strict else _values(getters, function)
 
 
-def _strict(getters: Sequence[Getter[E]], function: RowFunction) -> Getter[E]:
-    """A call whose result is NULL as soon as an argument is."""
+def _strict(getters: Sequence[Getter[E]], function: RowFunction, right_first: bool = False) -> Getter[E]:
+    """A call whose result is NULL as soon as an argument is: those behind it are not evaluated."""
     if len(getters) == 1:
         (only,) = getters
 
@@ -136,6 +139,16 @@ def _strict(getters: Sequence[Getter[E]], function: RowFunction) -> Getter[E]:
     if len(getters) == 2:
         first, second = getters
 
+        def right_to_left(env: E) -> object:
+            right = second(env)
+            if right is None:
+                return None
+            left = first(env)
+            return None if left is None else function(left, right)
+
+        if right_first:
+            return right_to_left
+
         def binary(env: E) -> object:
             left = first(env)
             if left is None:
@@ -146,8 +159,13 @@ def _strict(getters: Sequence[Getter[E]], function: RowFunction) -> Getter[E]:
         return binary
 
     def call(env: E) -> object:
-        values = [getter(env) for getter in getters]
-        return None if None in values else function(*values)
+        values: list[object] = []
+        for getter in getters:
+            value = getter(env)
+            if value is None:
+                return None
+            values.append(value)
+        return function(*values)
 
     return call
 

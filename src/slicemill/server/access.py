@@ -1,12 +1,15 @@
-"""Who may do what: principals, by the tokens that they show.
+"""Principals and their tokens.
 
-Without tokens a server listens on this machine alone, and whoever reaches it is its user. A home's tokens lie
-in `access/tokens.json`, as hashes: a token is shown once, when it is made.
+The tokens of a home are kept as hashes in `access/tokens.json`. A token is shown once, when it is made.
 
     [{"name": "ann", "role": "operator", "names": ["sales_*"], "salt": "…", "hash": "…", "at": 17…}]
 
-`names` are patterns: somebody with patterns sees and changes only what they match. ESL has no schemas, so a
-common beginning of names does what a schema does elsewhere.
+A home without that file is open: a server on a loopback address serves every client as its owner. A home with
+the file, be it empty or damaged, is closed. A server that has seen the file, or that listens on a public
+address, stays closed until it ends, even if the file is lost.
+
+`names` are patterns: a principal with patterns sees and changes only what they match. ESL has no schemas, so
+a common beginning of names does what a schema does elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from slicemill.errors import SlicemillError, did_you_mean
-from slicemill.storage.files import PRIVATE_FOLDER
+from slicemill.storage.files import LOCAL, ensure_folder, write_whole
 
 _FOLDER, _FILE = "access", "tokens.json"
 _TOKEN_BYTES = 32
@@ -71,42 +74,95 @@ class Principal:
 OWNER = Principal(None, UserRole.ADMIN)
 
 
-class Access:
-    """The tokens of a home, read again when their file changes."""
+class TokenFileError(SlicemillError):
+    """The token file is there, but cannot be read."""
 
-    def __init__(self, home: Path | None = None) -> None:
+
+class Access:
+    """The tokens of a home. Their file is read again when it changes.
+
+    With `closed`, a token is required even if there is no file.
+    """
+
+    def __init__(self, home: Path | None = None, closed: bool = False) -> None:
         self._file = None if home is None else home / _FOLDER / _FILE
+        self._read: tuple[tuple[int, ...], list[dict[str, Any]]] | None = None
+        self._closed = closed
+        self._closed = self.asks  # a file that is lost before the first request counts as well
 
     @property
     def asks(self) -> bool:
-        """Must a token be shown?"""
-        return bool(self.entries())
+        """True if every client must show a token."""
+        if not self._closed and self._file is not None:
+            try:
+                self._closed = self._version() is not None
+            except OSError:
+                self._closed = True
+        return self._closed
+
+    def close(self) -> None:
+        """Require a token from now on."""
+        self._closed = True
 
     def principal(self, token: str | None) -> Principal | None:
-        """Who has a token; None if nobody has."""
-        entries = self.entries()
-        if not entries:
+        """Return the principal of a token, or None if the client must be rejected."""
+        if not self.asks:
             return OWNER
         if token is None:
             return None
+        try:
+            entries = self.entries()
+        except TokenFileError:
+            return None  # `problems` reports the file
         found = None
-        for entry in entries:  # all of them, so that time does not tell which
+        for entry in entries:  # all of them, so that the time does not reveal which one matches
             if hmac.compare_digest(_hash(token, entry["salt"]), entry["hash"]):
                 found = Principal(entry["name"], UserRole[entry["role"].upper()], tuple(entry["names"]))
         return found
 
+    def problems(self) -> list[str]:
+        """Return why no token can be accepted; empty if tokens work or none is required."""
+        if not self.asks:
+            return []
+        try:
+            entries = self.entries()
+        except TokenFileError as problem:
+            return [f"all requests are rejected: {problem}"]
+        if not entries:
+            return ["all requests are rejected: there is no token; make one with slicemill token add"]
+        return []
+
     def entries(self) -> list[dict[str, Any]]:
-        """What is known of each token."""
+        """Return what is known of each token; TokenFileError if the file is damaged."""
         if self._file is None:
             return []
         try:
-            changed_ns = self._file.stat().st_mtime_ns
+            version = self._version()
+            if version is None:
+                return []
+            if self._read is None or self._read[0] != version:
+                self._read = version, _checked(json.loads(self._file.read_bytes()))
         except FileNotFoundError:
             return []
-        return _read(self._file, changed_ns)
+        except (OSError, ValueError, RecursionError) as problem:
+            reason = problem.strerror if isinstance(problem, OSError) else "it is damaged"
+            raise TokenFileError(
+                f"{_FOLDER}/{_FILE} of the home cannot be read ({reason}); "
+                "restore it, or remove it and make new tokens with slicemill token add"
+            ) from None
+        return self._read[1]
+
+    def _version(self) -> tuple[int, ...] | None:
+        """Identify the content of the file; None if there is no file."""
+        assert self._file is not None, "only a home has a token file"
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def add(self, name: str, role: str, names: Sequence[str], at_us: int) -> str:
-        """Make a token for a name and return it; it cannot be read again."""
+        """Make a token for a name and return it. The token cannot be read again."""
         if role.upper() not in UserRole.__members__:
             roles = [one.word for one in UserRole]
             raise SlicemillError(f"there is no role {role}; {did_you_mean(role, roles) or ', '.join(roles)}")
@@ -119,7 +175,7 @@ class Access:
         return token
 
     def drop(self, name: str) -> None:
-        """Take the token of a name away; who is connected with it is cut off with what they ask for next."""
+        """Revoke the token of a name. Open connections are closed on their next request."""
         entries = self.entries()
         left = [entry for entry in entries if entry["name"] != name]
         if len(left) == len(entries):
@@ -129,17 +185,26 @@ class Access:
     def _write(self, entries: list[dict[str, Any]]) -> None:
         if self._file is None:
             raise SlicemillError("tokens are kept in a home; name one with --home")
-        self._file.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        temporary = self._file.with_suffix(".new")
-        temporary.touch(mode=0o600)
-        temporary.write_text(json.dumps(entries, indent=1), encoding="utf-8")
-        temporary.replace(self._file)
+        ensure_folder(LOCAL, self._file.parent)
+        write_whole(LOCAL, self._file, json.dumps(entries, indent=1).encode(), durable=True)
 
 
-@lru_cache(maxsize=4)
-def _read(file: Path, _changed_ns: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
-    return found
+def _checked(content: object) -> list[dict[str, Any]]:
+    """Return the entries of a token file; ValueError if they are not what `add` writes."""
+    if not isinstance(content, list):
+        raise ValueError("it is no list")
+    for entry in content:
+        if not isinstance(entry, dict):
+            raise ValueError("an entry is no object")
+        texts = all(isinstance(entry.get(key), str) for key in ("name", "role", "salt", "hash"))
+        names = entry.get("names")
+        if not texts or not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+            raise ValueError("an entry lacks a field")
+        if entry["role"].upper() not in UserRole.__members__:
+            raise ValueError("an entry has an unknown role")
+        if not (entry["salt"] + entry["hash"]).isascii():
+            raise ValueError("an entry has no hash")
+    return content
 
 
 @lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""How long clients may keep a server waiting."""
+"""Limits of time for clients."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """`stuck_s`: for how long a client may take nothing of what waits for it; `request_s`: until it asks."""
+    """After these seconds a connection is closed.
+
+    `stuck_s`: the client has taken nothing of what waits for it. `request_s`: no whole HTTP request has
+    arrived. `start_s`: a client of PostgreSQL has not shown its token.
+    """
 
     stuck_s: float = 30.0
     request_s: float = 60.0
+    start_s: float = 30.0
 
 
 class SlowClient(Exception):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from slicemill.columns.rows import column_values
 from slicemill.connectors.sinks.json_values import plain
-from slicemill.esl.types.schema import BINARY, DOUBLE, Kind
+from slicemill.esl.types.schema import Kind
 from slicemill.server.epoch_rows import EpochRows
-from slicemill.storage.arrow_schema import ArrowSchemaError, esl_type
+from slicemill.server.raw_columns import json_values, with_unique_names
 
 _AS_IT_IS = (Kind.BOOLEAN, Kind.INT, Kind.BIGINT, Kind.VARCHAR)
 
@@ -37,37 +34,19 @@ def json_of_epoch(rows: EpochRows) -> str:
 def json_rows(table: pa.Table) -> str:
     """The rows as a JSON array of objects; times are ISO 8601, intervals microseconds (`json_values`).
 
-    >>> json_rows(pa.table({"n": [1, 2]}))
-    '[{"n": 1}, {"n": 2}]'
+    Of two columns with one name the second is renamed.
+
+    >>> json_rows(pa.table([[1], [2]], names=["n", "n"]))
+    '[{"n": 1, "n_1": 2}]'
     """
-    columns = [_json_values(table.column(place), field) for place, field in enumerate(table.schema)]
-    names = table.column_names
+    columns = [_json_values(column) for column in table.columns]
+    names = with_unique_names(table).column_names
     rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-    return json.dumps(rows, ensure_ascii=False, allow_nan=False, default=_other)
+    return _encode_json(rows)
 
 
-def _json_values(column: pa.ChunkedArray, field: pa.Field) -> list[object]:
-    try:
-        type_ = esl_type(field)
-    except ArrowSchemaError:  # of a question, whose types are DuckDB's
-        return [_finite(value) for value in column.to_pylist()]
-    return [plain(value, type_) for value in column_values(column, type_)]
-
-
-def _finite(value: object) -> object:
-    return plain(value, DOUBLE) if isinstance(value, float) else value
-
-
-def _other(value: object) -> object:
-    if isinstance(value, (datetime, date, time)):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value // timedelta(microseconds=1)
-    return plain(value, BINARY) if isinstance(value, bytes) else _text(value)
-
-
-def _text(value: object) -> str:
-    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+def _json_values(column: pa.ChunkedArray) -> list[object]:
+    return [value for chunk in column.chunks for value in json_values(chunk)]
 
 
 def arrow_stream(table: pa.Table) -> bytes:
@@ -83,7 +62,7 @@ def csv_text(table: pa.Table) -> bytes:
     """The table as CSV with a header; what CSV has no form for is text, as in JSON."""
     sink = pa.BufferOutputStream()
     shown = [
-        column if _fits_csv(field.type) else pa.array(map(_as_text, _json_values(column, field)), pa.string())
+        column if _fits_csv(field.type) else pa.array(map(_as_text, _json_values(column)), pa.string())
         for column, field in zip(table.columns, table.schema, strict=True)
     ]
     pa_csv.write_csv(pa.table(shown, names=table.column_names), sink)
@@ -97,7 +76,7 @@ def _fits_csv(kind: pa.DataType) -> bool:
 
 
 def _as_text(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, default=_other)
+    return value if value is None or isinstance(value, str) else _encode_json(value)
 
 
 ENCODERS: Mapping[str, Callable[[pa.Table], bytes]] = {

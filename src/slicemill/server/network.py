@@ -18,18 +18,23 @@ from dataclasses import dataclass
 import uvicorn
 
 from slicemill.errors import SlicemillError
-from slicemill.server.access import Access
+from slicemill.server.access import Access, TokenFileError
 from slicemill.server.client_limits import ClientLimits
+from slicemill.server.connections import ConnectionLimits, LimitedSocket, OpenConnections
 from slicemill.server.http.app import create_app
 from slicemill.server.http.protocol import bounded
 from slicemill.server.live import LiveResults
 from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.postgres.listen import PostgresServer
+from slicemill.server.postgres.wire import too_many_clients
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 
 _STARTED_S = 30.0
 _ENDED_S = 10.0
+_HTTP_REFUSED = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 10\r\nConnection: close\r\n\r\n"
+)
 _LOGGER = logging.getLogger("slicemill")
 
 
@@ -50,10 +55,18 @@ class Listening:
         port: int = 0,
         postgres_port: int | None = None,
         certificate: Certificate | None = None,
+        connections: ConnectionLimits | None = None,
     ) -> None:
         self.certificate = certificate
-        self.http = _bound(host, port, "--port")
-        self.postgres = None if postgres_port is None else _bound(host, postgres_port, "--postgres-port")
+        opened = OpenConnections(connections or ConnectionLimits.of_process())
+        self.http = _bound(host, port, "--port", opened)
+        self.postgres: LimitedSocket | None = None
+        if postgres_port is not None:
+            self.postgres = _bound(host, postgres_port, "--postgres-port", opened)
+        if certificate is None:  # a refusal in clear text is none to a client of TLS
+            self.http.refused = _HTTP_REFUSED
+            if self.postgres is not None:
+                self.postgres.refused = too_many_clients()
 
     @property
     def url(self) -> str:
@@ -65,20 +78,28 @@ class Listening:
 
 
 def check_address(host: str, access: Access) -> None:
-    """Raise if an address would let other machines in although nobody has to show a token."""
+    """Close access for a public address; raise if no token exists that could open it."""
     try:
         here = ipaddress.ip_address(host).is_loopback
     except ValueError:
         here = host == "localhost"
-    if not here and not access.asks:
+    if here:
+        return
+    access.close()
+    try:
+        tokens = access.entries()
+    except TokenFileError:
+        return  # the queries run, all requests are rejected, and /health says why
+    if not tokens:
         raise SlicemillError(
             f"{host} can be reached from other machines, and this home has no tokens; make one first: "
             "slicemill token add NAME --home DIR"
         )
 
 
-def _bound(host: str, port: int, option: str) -> socket.socket:
-    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+def _bound(host: str, port: int, option: str, connections: OpenConnections) -> LimitedSocket:
+    found = LimitedSocket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    found.connections = connections
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((host, port))
@@ -106,6 +127,7 @@ def serving(
 ) -> Iterator[str]:
     """Serve a service in a thread of its own; gives the URL."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+    service.questions.start()
     thread = threading.Thread(
         target=lambda: asyncio.run(_serve(service, listening, access or Access(), limits, started)),
         name="network",
@@ -140,11 +162,13 @@ async def _serve(
         config = uvicorn.Config(
             create_app(service, live, sampler, cuts, access),
             http=bounded(limits),
+            ws="none",
             log_config=None,
             access_log=False,
             ssl_certfile=certificate.file if certificate else None,
             ssl_keyfile=certificate.key if certificate else None,
             timeout_graceful_shutdown=2,
+            headers=[("X-Content-Type-Options", "nosniff")],
             lifespan="off",
         )
         http = _HttpServer(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from slicemill.errors import SlicemillError
@@ -21,15 +21,25 @@ class UntypedText(str):
     __slots__ = ()
 
 
+_INTEGER = re.compile(r"[+-]?\d{1,38}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
 def guessed(value: object) -> object:
-    """A parameter of a question: a number where it looks like one."""
+    """A parameter of a question: a number where it looks like one, with all of its digits.
+
+    >>> guessed(UntypedText("12")), guessed(UntypedText("0.5")), guessed(UntypedText("infinity"))
+    (12, 0.5, 'infinity')
+    >>> guessed(UntypedText("12345678901234567890.5"))
+    Decimal('12345678901234567890.5')
+    """
     if not isinstance(value, UntypedText):
         return value
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
+    if _INTEGER.fullmatch(value):
+        return int(value)
+    if _NUMBER.fullmatch(value):
+        number, exact = float(value), Decimal(value)
+        return exact if Decimal(repr(number)) != exact and len(exact.as_tuple().digits) <= 38 else number
     return str(value)
 
 
@@ -67,6 +77,11 @@ def constant(value: object) -> str:
         return f"TIMESTAMP '{moment.isoformat(sep=' ')}'"
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
+    if isinstance(value, timedelta):
+        us = value // timedelta(microseconds=1)
+        return f"{'-' if us < 0 else ''}INTERVAL {abs(us)} MICROSECONDS"
+    if isinstance(value, list):
+        return f"ARRAY[{', '.join(map(constant, value))}]"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     raise SlicemillError(f"a value of type {type(value).__name__} cannot be given as a parameter here")

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import psutil
 from rich.console import Console
 
 from slicemill.engine.live import sources_polled
@@ -28,14 +31,18 @@ from slicemill.server.http.console_files import NOT_BUILT, console_files
 from slicemill.server.logs import LogFormat, logging_to_stderr, note_event
 from slicemill.server.network import Listening, serving
 from slicemill.server.permissions import Allowed
+from slicemill.server.questions.pool import QuestionLimits, QuestionPool
 from slicemill.server.service import MillService
 from slicemill.server.starting import WaitingStatements
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOGGER = logging.getLogger("slicemill")
 _LOOK_EVERY_S = 1.0
 _TRY_AGAIN_S = 5.0
+# What workers get to finish and to write their state when the server ends; and the process as a whole.
+_WRITE_S, _END_S = 10.0, 25.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +54,25 @@ class ServeOptions:
     seconds: float | None = None
     allowed: Allowed = field(default_factory=Allowed)
     log_format: LogFormat = LogFormat.TEXT
+    questions: QuestionLimits = field(default_factory=QuestionLimits)
 
 
-def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkSession]) -> None:
-    """Serve until the time is over or somebody ends the process; state is written before it ends."""
-    with _ends_when_told() as ended, logging_to_stderr(options.log_format):
-        with _opened(options, spark) as mill:
-            service = MillService(mill, options.allowed, AuditLog(options.home))
+def run_server(
+    listening: Listening, access: Access, options: ServeOptions, spark: Future[SparkSession]
+) -> None:
+    """Serve until the time is over or a signal ends the process; state is written before it ends."""
+    with logging_to_stderr(options.log_format), _home_of(options) as home:
+        _serve_home(home, listening, access, options, spark)
+
+
+def _serve_home(
+    home: Path, listening: Listening, access: Access, options: ServeOptions, spark: Future[SparkSession]
+) -> None:
+    with _ends_when_told(home if options.home is None else None) as ending:
+        mill, questions = _opened(home, options, spark), QuestionPool(options.questions)
+        try:
+            service = MillService(mill, options.allowed, AuditLog(options.home), questions)
+            service.other_problems.append(access.problems)
             waiting = WaitingStatements(service)
             # First: what it says and the home has already counts once, and the rest of the home follows.
             if options.script is not None:
@@ -65,18 +84,33 @@ def run_server(listening: Listening, options: ServeOptions, spark: Future[SparkS
                     logging.WARNING,
                 )
             mill.start()
-            with serving(service, listening, Access(options.home)) as url:
+            with serving(service, listening, access) as url:
+                ending.started()
                 _tell_started(mill, url, listening.postgres_url, options)
-                _watch(service, waiting, ended, options.seconds)
+                _watch(service, waiting, ending.wanted, options.seconds)
                 note_event("stopping", "ending: state is written")
+                questions.close()  # whoever waits for one is told
+        finally:
+            questions.close()
+            mill.close(within_s=_WRITE_S)
         note_event("stop", "ended")
 
 
-def _opened(options: ServeOptions, spark: Future[SparkSession]) -> Mill:
+@contextmanager
+def _home_of(options: ServeOptions) -> Iterator[Path]:
+    """The folder of the home; without one, a temporary folder."""
+    if options.home is not None:
+        yield options.home
+        return
+    with tempfile.TemporaryDirectory(prefix="slicemill-") as folder:
+        yield Path(folder)
+
+
+def _opened(home: Path, options: ServeOptions, spark: Future[SparkSession]) -> Mill:
     if options.log_format is LogFormat.TEXT and sys.stderr.isatty():
         with Console(stderr=True).status("opening the home") as status:
-            return Mill(spark, options.home, progress=status.update)
-    return Mill(spark, options.home)
+            return Mill(spark, home, progress=status.update)
+    return Mill(spark, home)
 
 
 def _tell_started(mill: Mill, url: str, postgres_url: str | None, options: ServeOptions) -> None:
@@ -111,7 +145,7 @@ def _watch(
     told: list[str] = []
     tried = time.monotonic()
     while not ended.is_set() and (ends is None or time.monotonic() < ends):
-        found = service.problems()
+        found = _problems(service)
         for problem in found:
             if problem not in told:
                 note_event("problem", problem, logging.WARNING)
@@ -129,26 +163,75 @@ def _watch(
         ended.wait(left)
 
 
+def _problems(service: MillService) -> list[str]:
+    """Return the problems of a service. A file of its status that cannot be read is one of them."""
+    try:
+        return service.problems()
+    except OSError as problem:
+        return [f"the status cannot be read: {problem.strerror or problem}"]
+
+
 def _notify_systemd(state: str) -> None:
-    """Tell systemd, if it has started this process and wants to know."""
+    """Notify systemd, if it has started this process and waits for that."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+    except OSError as problem:
+        _LOGGER.warning("systemd is not notified: %s", problem)
+
+
+class _Ending:
+    """Ends the server when the process gets ctrl-c or SIGTERM.
+
+    While the server starts, the process ends at once: the home survives that, since it survives a kill, and
+    no client is connected. A server that has started writes its state first. If that takes too long, the
+    process ends without it, and the next server replays the logs.
+    """
+
+    def __init__(self, temporary: Path | None) -> None:
+        self.wanted = threading.Event()
+        self._temporary = temporary
+        self._starting = True
+
+    def started(self) -> None:
+        """From now on a signal lets the server write its state first."""
+        self._starting = False
+
+    def told(self, _: int, __: FrameType | None) -> None:
+        """Handle a signal."""
+        if self._starting:
+            self._end_process("stop", "ended before it had started", 0)
+        if not self.wanted.is_set():
+            self.wanted.set()
+            timer = threading.Timer(_END_S, self._give_up)
+            timer.daemon = True
+            timer.start()
+
+    def _give_up(self) -> None:
+        message = f"ending took more than {_END_S:.0f} s: the next start replays what was not written"
+        self._end_process("problem", message, 1)
+
+    def _end_process(self, event: str, message: str, status: int) -> None:
+        note_event(event, message)
+        with suppress(psutil.Error):
+            for child in psutil.Process().children(recursive=True):  # Spark's, which would only follow later
+                with suppress(psutil.Error):
+                    child.kill()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        os._exit(status)
 
 
 @contextmanager
-def _ends_when_told() -> Iterator[threading.Event]:
-    """An event that is set by ctrl-c and by SIGTERM."""
-    ended = threading.Event()
-
-    def end(_: int, __: FrameType | None) -> None:
-        ended.set()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+def _ends_when_told(temporary: Path | None) -> Iterator[_Ending]:
+    """Handle ctrl-c and SIGTERM; `temporary` is a folder to remove at the end."""
+    ending = _Ending(temporary)
+    before = {number: signal.signal(number, ending.told) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield ended
+        yield ending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,10 +30,13 @@ from slicemill.secrets import redacted
 from slicemill.server.audit import AuditLog
 from slicemill.server.listings import unknown
 from slicemill.server.permissions import Allowed
+from slicemill.server.questions.pool import QuestionPool, shared_pool
 from slicemill.server.questions.rows import AskedRelation, HeldRows, LogRows
 from slicemill.storage.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.storage.epochs import Epoch
 from slicemill.storage.log import Log
+
+_STATEMENTS = 64
 
 
 class NotThere(SlicemillError):
@@ -66,8 +70,17 @@ class MillService:
     `allowed` says what statements from outside may name; without it, anything.
     """
 
-    def __init__(self, mill: Mill, allowed: Allowed | None = None, audit: AuditLog | None = None) -> None:
+    def __init__(
+        self,
+        mill: Mill,
+        allowed: Allowed | None = None,
+        audit: AuditLog | None = None,
+        questions: QuestionPool | None = None,
+    ) -> None:
         self.mill = mill
+        self.questions = questions or shared_pool()
+        # Statements may take long: they have threads of their own, and other requests go on beside them.
+        self.threads = ThreadPoolExecutor(_STATEMENTS, "statement")
         self.allowed = allowed
         self.audit = audit or AuditLog()
         # Besides those of the mill: what waits to be declared, for instance.

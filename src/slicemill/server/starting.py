@@ -54,6 +54,8 @@ class WaitingStatements:
                 self._service.declare(piece.alone(), None)
             except SlicemillError as problem:
                 waiting.append((piece, problem))
+            except OSError as problem:  # such as too many open files
+                waiting.append((piece, SlicemillError(problem.strerror or str(problem))))
         self._waiting = waiting
 
 

@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -26,7 +26,8 @@ from slicemill.esl.binder import Bound, bind_script
 from slicemill.esl.syntax.errors import Diagnostic
 from slicemill.esl.syntax.grammar.commands import STARTS, read_command
 from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
-from slicemill.esl.syntax.pieces import StatementPiece, pieces
+from slicemill.esl.syntax.nesting import nesting_told
+from slicemill.esl.syntax.pieces import QUESTIONS, StatementPiece, pieces
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.types.catalog import AlteredQuery, AlteredStream, Catalog, DroppedName, Setting, Statement
 from slicemill.esl.types.command import (
@@ -47,7 +48,6 @@ from slicemill.server.listings import alerts_listed, columns_of, listing, statem
 from slicemill.server.notices import seen_by, start_of
 from slicemill.server.parameters import guessed, with_values
 from slicemill.server.permissions import relations_changed, relations_read_by
-from slicemill.server.questions.asking import ask
 from slicemill.server.questions.rows import AskedRelation
 from slicemill.server.service import MillService, RelationShape, ResultPage
 
@@ -59,7 +59,8 @@ _CHANGED = {
     "TRUNCATE": ("TRUNCATE TABLE", "deleted"),
 }
 _OR_REPLACE = re.compile(r"\bOR\s+REPLACE\b", re.IGNORECASE)
-_QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
+# Of a question behind which more statements stand.
+_KEPT_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
@@ -79,11 +80,28 @@ class UserSession:
         """Run the statements of a text, one after another; questions may have `parameters` for $1, $2, …"""
         answers: list[StatementAnswer] = []
         for piece in _together(pieces(SourceText(text))):
+            for answer in answers[-1:]:
+                answer.keep(_KEPT_BYTES)
             try:
-                answers += self._run(piece, interrupted, parameters)
+                with nesting_told(piece.alone()):
+                    answers += self._run(piece, interrupted, parameters)
             except EslError as error:  # with the text as it was written
                 raise EslError(piece.source, error.diagnostics) from None
         return answers
+
+    def _asked(
+        self, sql: str, values: Sequence[object], interrupted: threading.Event | None
+    ) -> StatementAnswer:
+        """Return the answer to a question, with a notice if it has not seen all rows of a stream."""
+        named: dict[str, AskedRelation] = {}
+
+        def relation_of(name: str) -> AskedRelation:
+            named[name] = self.relation(name)
+            return named[name]
+
+        user = self.principal.name or ""
+        rows = self.service.questions.ask(sql, relation_of, user, values, interrupted)
+        return StatementAnswer("SELECT", seen_by(self.service.mill, named), rows=rows)
 
     def check(self, text: str) -> None:
         """Raise EslError with all mistakes of a text; nothing is run, none of its code."""
@@ -93,7 +111,7 @@ class UserSession:
         for piece in _together(pieces(source)):
             if piece.words[0] in STARTS:
                 read_command(piece.alone())
-            elif piece.words[0] not in _QUESTIONS:
+            elif piece.words[0] not in QUESTIONS:
                 bound = bind_script(piece.alone(), catalog, imports=False)
                 catalog = bound.catalog
                 found += bound.diagnostics
@@ -108,16 +126,9 @@ class UserSession:
         first = piece.words[0]
         if first in STARTS:
             return [self._command(read_command(piece.alone()))]
-        if first in _QUESTIONS:
+        if first in QUESTIONS:
             values = [guessed(value) for value in parameters]
-            named: dict[str, AskedRelation] = {}
-
-            def relation_of(name: str) -> AskedRelation:
-                named[name] = self.relation(name)
-                return named[name]
-
-            found = ask(piece.alone().text, relation_of, interrupted, values)
-            return [StatementAnswer("SELECT", seen_by(self.service.mill, named), found)]
+            return [self._asked(piece.alone().text, values, interrupted)]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
         if parameters:
@@ -126,7 +137,7 @@ class UserSession:
             )
         effects = self._replaced(piece)
         done, warning = self._declare(piece)
-        return [replace(self._answered(statement, effects), warning=warning) for statement in done]
+        return [self._answered(statement, effects, warning) for statement in done]
 
     def _replaced(self, piece: StatementPiece) -> list[ReplaceEffect]:
         """Return what statements with OR REPLACE are about to change; mistakes are told by running them."""
@@ -137,13 +148,16 @@ class UserSession:
             return self.service.mill.explain_replace(piece.alone())
         return []
 
-    def _answered(self, statement: Statement, effects: Sequence[ReplaceEffect]) -> StatementAnswer:
+    def _answered(
+        self, statement: Statement, effects: Sequence[ReplaceEffect], warning: str
+    ) -> StatementAnswer:
         done = _done(statement)
         own = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name == statement.name]
         others = [f"{one.name} {one.effect}: {one.what}" for one in effects if one.name != statement.name]
+        message = done.message + start_of(self.service.mill, statement)
         if own:
-            return replace(done, message="\n".join([done.message, *own, *others]))
-        return replace(done, message=done.message + start_of(self.service.mill, statement))
+            message = "\n".join([done.message, *own, *others])
+        return StatementAnswer(done.tag, message, warning=warning)
 
     def _change_rows(self, piece: StatementPiece, parameters: Sequence[object]) -> StatementAnswer:
         source = with_values(piece, parameters) if parameters else piece.alone()
@@ -330,7 +344,7 @@ def _together(found: Iterable[StatementPiece]) -> Iterator[StatementPiece]:
     """Pieces, with declarations that follow each other as one."""
     declared: StatementPiece | None = None
     for piece in found:
-        if piece.words[0] in (*STARTS, *_QUESTIONS, *ROW_CHANGES):
+        if piece.words[0] in (*STARTS, *QUESTIONS, *ROW_CHANGES):
             if declared is not None:
                 yield declared
             declared = None

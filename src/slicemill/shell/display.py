@@ -118,5 +118,10 @@ def _as_csv(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
+
+
+def _csv_cell(value: object) -> object:
+    """A value of JSON in a line of CSV, as the server writes it."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, dict, list)) else value

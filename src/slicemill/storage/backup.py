@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 from slicemill.storage.check import HomeReport, check_home
 from slicemill.storage.files import PRIVATE_FOLDER, TEMPORARY, telling_full
-from slicemill.storage.home_format import CURRENT, FormatError, check_format, read_format, require_home
+from slicemill.storage.home import Home
+from slicemill.storage.home_format import (
+    CURRENT,
+    READABLE,
+    FormatError,
+    check_format,
+    read_format,
+    require_home,
+)
 from slicemill.storage.home_lock import LOCK, HomeLock
 from slicemill.storage.home_state import HomeError
 from slicemill.storage.journal import Progress
+from slicemill.storage.trash import TRASH
 
 
 def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None) -> HomeReport:
@@ -32,7 +42,7 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
         with telling_full(target):
             progress(f"copying {folder} to {target}")
             shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.copytree(folder, unfinished, ignore=shutil.ignore_patterns(LOCK, f"*{TEMPORARY}"))
+            shutil.copytree(folder, unfinished, ignore=partial(_left_out, folder))
             unfinished.chmod(PRIVATE_FOLDER)
             os.sync()
         report = check_home(unfinished, progress=progress)
@@ -49,20 +59,34 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
     return report
 
 
+def _left_out(home: Path, folder: str, names: list[str]) -> set[str]:
+    """Return what a copy of a home does without; logs and streams may have any name."""
+    unfinished = {name for name in names if name.endswith(TEMPORARY) and not Path(folder, name).is_dir()}
+    return unfinished | ({LOCK, TRASH} if Path(folder) == home else set())
+
+
 def upgrade_home(folder: Path) -> str:
     """Bring a home to the current FORMAT, and say what was done.
 
     FORMAT 2 had other names of unit fields and other digests of plans than 1, FORMAT 3 says by input what a
     unit waits for, has other names of folders, and a checkpoint of Spark's for each stream that it reads:
-    state of before belongs to no unit of it.
+    state of before belongs to no unit of it. FORMAT 5 had no checksums of extents and checkpoints.
     """
     require_home(folder)
     found = read_format(folder)
-    if found is not None and found < CURRENT:
-        made = f"has FORMAT {found}" if found else "was made before there was a FORMAT"
+    if found is not None and found < READABLE[0]:
+        made = f"has FORMAT {found}" if found else "was made before there was a FORMAT, or has lost it"
         raise FormatError(
             f"home {folder} {made}: only the slicemill that wrote its state can read it. "
             "Let that one finish its input, and give this one a home of its own"
         )
     check_format(folder)
-    return f"home {folder} has FORMAT {CURRENT}, the newest; nothing is to be done"
+    if found == CURRENT:
+        return f"home {folder} has FORMAT {CURRENT}, the newest; nothing is to be done"
+    home = Home(folder, durability="machine")
+    home.open()
+    home.close()
+    return (
+        f"home {folder} had FORMAT {found} and has FORMAT {CURRENT} now: what is written from now on has "
+        "checksums; 'slicemill home check' counts what has none yet"
+    )

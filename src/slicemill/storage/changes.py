@@ -1,7 +1,7 @@
 """Journal records: a `Change` as JSON.
 
     {"e": 17, "at": 1700000000000000,                          epoch, and when it was committed
-     "logs": {"bid": [min_ts, max_ts, arrival_us, [["w3.2-0.arrows", 328, 2304, 50]]]},
+     "logs": {"bid": [min_ts, max_ts, arrival_us, [["w3.2-0.arrows", 328, 2304, 50, 473190221]]]},
      "units": {"u4": {"cursors": {"bid": 17}}},                fields to set; null removes a field
      "streams": {"bid": {"watermark": 5000}},
      "created": {"hot": ["<Arrow schema, base64>", "hot"]},    new logs, with the names of their folders
@@ -10,13 +10,15 @@
      "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
      "freed": {"bid": 9},                                      the first epoch that stays
      "based": {"top": [9, min_ts, max_ts, arrival_us, […]]},   a table in place of the changes up to epoch 9
+     "lost": {"bid": [["w3.2-0.arrows", 328]]},                extents that cannot be read, left out now
      "catalog": [{"at": 1, "by": "ann", "text": "CREATE …"}],
      "tables": {"item": "item-5f0a….arrow"},                   files of the rows of tables; null: dropped
      "alerts": {"slow": {"id": "5f0a…", …}},                   how far each has come; null: dropped
      "lives": {"hot": {"paused": {"epoch": 16, …}}}}           of queries and streams: paused, tried again
 
 Whatever is empty is left out. Within a record, logs and units are dropped first, then logs are created, then
-rows appended, then epochs freed or folded: a record may replace a log by another of its name.
+rows appended, then epochs freed or folded, then damaged extents left out: a record may replace a log by
+another of its name.
 """
 
 from __future__ import annotations
@@ -87,6 +89,7 @@ class Change:
     dropped_streams: list[str] = field(default_factory=list)
     freed: dict[str, int] = field(default_factory=dict)
     based: dict[str, tuple[int, Appended]] = field(default_factory=dict)
+    lost: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     catalog: list[dict[str, Any]] = field(default_factory=list)
     tables: dict[str, str | None] = field(default_factory=dict)
     alerts: dict[str, dict[str, Any] | None] = field(default_factory=dict)
@@ -130,6 +133,7 @@ _PLAIN = (
     "dropped_units",
     "dropped_streams",
     "freed",
+    "lost",
     "catalog",
     "tables",
     "alerts",

@@ -1,6 +1,8 @@
-"""The check of a home: all files that its journal names exist and can be read.
+"""The check of a home: all files that its journal names exist and hold what was written.
 
-Nothing is changed, and a mill may be at work in the home meanwhile.
+Everything that has a checksum is read and verified. What FORMAT 5 wrote has none: it is counted as
+unverified, and of it only what cannot be decoded is found. Nothing is changed, and a mill may be at work in
+the home meanwhile.
 """
 
 from __future__ import annotations
@@ -12,15 +14,38 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicemill.storage.epochs import Epoch
+from slicemill.storage.checkpoints import damage
+from slicemill.storage.epochs import Epoch, lost_rows
 from slicemill.storage.files import LOCAL, FileSystem
-from slicemill.storage.home_format import CURRENT
+from slicemill.storage.home_format import read_format
 from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.home_state import CHECKPOINT_FIELD, TABLES
-from slicemill.storage.journal import Progress
+from slicemill.storage.journal import (
+    JOURNAL,
+    RECORDS,
+    SNAPSHOT,
+    Progress,
+    bases,
+    missing_commits,
+    read_snapshot,
+    records_path,
+    snapshot_path,
+)
+from slicemill.storage.journal_end import read_end
+from slicemill.storage.lines import split_lines
 from slicemill.storage.log import Log
-from slicemill.storage.segments import ExtentGone, SegmentError, read_extent
-from slicemill.storage.table_files import read_table_file
+from slicemill.storage.segments import UNVERIFIED, Extent, ExtentDamaged, ExtentGone, SegmentReader
+from slicemill.storage.snapshot import SnapshotDamaged
+from slicemill.storage.table_files import TableDamaged, read_table_file
+
+
+@dataclass(slots=True)
+class Damage:
+    """What cannot be read, for `repair_home`."""
+
+    extents: dict[str, list[Extent]] = field(default_factory=dict)  # by log
+    checkpoints: dict[str, set[str]] = field(default_factory=dict)  # by unit, the fields that name them
+    tables: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -37,15 +62,18 @@ class HomeReport:
     units: int
     statements: int
     torn: int  # bytes of a commit that a crash cut short; the next start removes them
+    unverified: int = 0  # extents and files without a checksum
     mistakes: list[str] = field(default_factory=list)
+    damage: Damage = field(default_factory=Damage)
 
 
 def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lambda _: None) -> HomeReport:
     """Read all that the journal of a home names; raises only if the journal itself cannot be read."""
+    end = read_end(folder / JOURNAL, files)  # before the records, to which a mill may add
     home = HomeReader(folder, files)
     report = HomeReport(
         folder,
-        CURRENT,
+        read_format(folder, files) or 0,
         home.epoch,
         home.committed_us,
         len(home.logs),
@@ -55,83 +83,117 @@ def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lam
         len(home.statements),
         home.torn,
     )
+    missing = missing_commits(folder, home.epoch, home.torn, end)
+    if missing is not None:
+        report.mistakes.append(missing.words)
+    report.mistakes += _journal_mistakes(home, files)
     for name in sorted(home.logs):
         progress(f"log {name}: {home.logs[name].rows:,} rows")
-        report.mistakes += _log_mistakes(home, name, files)
+        report.mistakes += _log_mistakes(home, name, files, report)
     for name in sorted(home.units):
         progress(f"unit {name}")
-        report.mistakes += _unit_mistakes(home, name, files)
+        report.mistakes += _unit_mistakes(home, name, files, report)
     for name, file in sorted(home.tables.items()):
-        report.mistakes += _table_mistakes(home, name, file, files)
+        report.mistakes += _table_mistakes(home, name, file, files, report)
     return report
 
 
-def _log_mistakes(home: HomeReader, name: str, files: FileSystem) -> Iterator[str]:
-    log = home.logs[name]
+def _journal_mistakes(home: HomeReader, files: FileSystem) -> Iterator[str]:
+    """What opening does not read: older snapshots, and the records before the newest one."""
+    names = files.names(home.folder / JOURNAL)
+    for base in bases(names, SNAPSHOT):
+        path = snapshot_path(home.folder, base)
+        try:
+            read_snapshot(home.folder, files, path)
+        except SnapshotDamaged as problem:
+            yield f"{path} is damaged: {problem}; another snapshot, or the records, replace it"
+        except FileNotFoundError:
+            continue  # a mill at work has removed it
+    listed = bases(names, RECORDS)
+    for base in listed[:-1]:
+        path = records_path(home.folder, base)
+        try:
+            data = files.read(path)
+        except FileNotFoundError:
+            continue
+        if (end := split_lines(data).end) < len(data):
+            yield f"{path} is damaged at byte {end}; the snapshot behind it has what it says"
+
+
+def _log_mistakes(home: HomeReader, name: str, files: FileSystem, report: HomeReport) -> Iterator[str]:
+    log, reader = home.logs[name], SegmentReader(files)
     for epoch in log.all_epochs():
-        for mistake in _epoch_mistakes(log, epoch, files):
+        for extent in epoch.extents:
+            if not extent.rows:
+                continue  # left out by a repair
+            report.unverified += extent.crc == UNVERIFIED
+            mistake = _extent_mistake(log, epoch, extent, reader)
+            if not mistake:
+                continue
             home.poll()
             now = home.logs.get(name)
             # A mill at work may have freed the rows since they were looked up.
             if now is not None and now.folder == log.folder and now.first <= epoch.number:
-                yield f"log {name}, epoch {epoch.number}: {mistake}"
+                report.damage.extents.setdefault(name, []).append(extent)
+                yield f"log {name}: {mistake}"
 
 
-def _epoch_mistakes(log: Log, epoch: Epoch, files: FileSystem) -> Iterator[str]:
-    for extent in epoch.extents:
-        try:
-            read_extent(log.folder, extent, files).validate(full=True)
-        except ExtentGone:
-            yield f"segment {extent.segment} is missing"
-        except (SegmentError, pa.ArrowInvalid) as problem:
-            yield str(problem)
+def _extent_mistake(log: Log, epoch: Epoch, extent: Extent, reader: SegmentReader) -> str:
+    try:
+        reader.read(log.folder, extent).validate(full=True)
+    except ExtentGone:
+        return f"segment {extent.segment} is missing, with {extent.rows:,} rows of epoch {epoch.number}"
+    except ExtentDamaged as problem:
+        part = epoch._replace(extents=(extent,), rows=extent.rows)
+        return str(lost_rows(log.folder, [part], problem))
+    except pa.ArrowException as problem:
+        return f"segment {extent.segment}, with {extent.rows:,} rows of epoch {epoch.number}: {problem}"
+    return ""
 
 
-def _unit_mistakes(home: HomeReader, name: str, files: FileSystem) -> Iterator[str]:
-    for path, size in _checkpoint_sizes(home.units[name]):
-        mistake = _file_mistake(home.checkpoint_folder(name) / path, size, files)
+def _unit_mistakes(home: HomeReader, name: str, files: FileSystem, report: HomeReport) -> Iterator[str]:
+    for field_name, entry in _checkpoint_files(home.units[name]):
+        mistake = damage(home.checkpoint_folder(name), entry, files)
+        report.unverified += len(entry) == 2
         if mistake:
             home.poll()
-            if (path, size) in _checkpoint_sizes(home.units.get(name, {})):
-                yield f"unit {name}: checkpoint file {path} {mistake}"
+            if (field_name, entry) in _checkpoint_files(home.units.get(name, {})):
+                report.damage.checkpoints.setdefault(name, set()).add(field_name)
+                yield f"unit {name}: {field_name} file {entry[0]} {mistake}"
 
 
-def _table_mistakes(home: HomeReader, name: str, file: str, files: FileSystem) -> Iterator[str]:
+def _table_mistakes(
+    home: HomeReader, name: str, file: str, files: FileSystem, report: HomeReport
+) -> Iterator[str]:
     part: str | None = file
     try:
         while part is not None:
             version = read_table_file(files, home.folder / TABLES / part)
             version.rows.validate(full=True)
             part = version.parent
-    except (FileNotFoundError, pa.ArrowInvalid) as problem:
+    except (FileNotFoundError, TableDamaged, pa.ArrowException) as problem:
         home.poll()
         if home.tables.get(name) == file:
+            report.damage.tables.append(name)
             missing = isinstance(problem, FileNotFoundError)
             yield f"table {name}: file {part} {'is missing' if missing else f'is damaged: {problem}'}"
 
 
-def _file_mistake(path: Path, size: int, files: FileSystem) -> str:
-    try:
-        found = files.stat(path).bytes
-    except FileNotFoundError:
-        return "is missing"
-    return "" if found == size else f"has {found} bytes instead of {size}"
-
-
-def _checkpoint_sizes(unit: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """The files of a unit's checkpoints with their sizes: [path, …, bytes] in the journal."""
+def _checkpoint_files(unit: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The fields of a unit that list files of checkpoints, each with one entry of `CheckpointFiles`."""
     for name, value in unit.items():
         if name.startswith(CHECKPOINT_FIELD):
-            yield from _sizes(value)
+            for entry in _entries(value):
+                yield name, entry
 
 
-def _sizes(value: object) -> Iterator[tuple[str, int]]:
+def _entries(value: object) -> Iterator[list[Any]]:
     if isinstance(value, dict):
         for inner in value.values():
-            yield from _sizes(inner)
+            yield from _entries(inner)
     elif isinstance(value, list) and value:
         if isinstance(value[0], str) and isinstance(value[-1], int):
-            yield value[0], value[-1]
+            yield value
         else:
             for inner in value:
-                yield from _sizes(inner)
+                yield from _entries(inner)

@@ -11,7 +11,11 @@ checkpoints; it is mapped when it is first looked at. All else is in the head fi
 
 The JSON has the tree of the states (`slicemill.storage.codec`), the names of the slices and where each buffer
 lies. A head file is mapped too: tables lie over its bytes. Names are unique and a file is not read before
-somebody names it, so files are written in place: what a dead writer left is an orphan, whole or not.
+the journal names it, so files are written in place: what a dead writer left is an orphan, whole or not.
+
+The journal has the CRC-32 of every file. The head file is verified before it is decoded. A slice is verified
+when it is mapped, and where state is restored with the head file: a damaged slice must be found while the
+checkpoint before still exists. Files of FORMAT 5 have no checksum and are read unverified.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ from slicemill.storage.codec import Encoded, StorageError, decode, encode
 from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, unique_name
 from slicemill.storage.slice import Slice
 
-# Plain JSON: [path, bytes] of each file, relative to the folder, the head file first.
+# Plain JSON: [path, checksum, bytes] of each file, relative to the folder, the head file first. FORMAT 5 has
+# no checksum: [path, bytes].
 CheckpointFiles: TypeAlias = list[list[Any]]
 
 HEAD_SUFFIX, SLICE_SUFFIX = ".state", ".arrow"
@@ -39,6 +44,11 @@ _MAGIC = b"SLMSTATE"
 _VERSION = 1
 _START = struct.Struct("<8sIIQ")
 _ALIGNMENT = 64
+_REPAIR = "restore it from a copy, or run 'slicemill home repair' to let its queries begin anew"
+
+
+class CheckpointDamaged(StorageError):
+    """A file of a checkpoint is missing, or its bytes are not those that were written."""
 
 
 class SliceFile(NamedTuple):
@@ -46,6 +56,11 @@ class SliceFile(NamedTuple):
 
     path: str
     bytes: int
+    crc: int | None = None  # None: written in FORMAT 5
+
+    def listed(self) -> list[Any]:
+        """The entry of the file in `CheckpointFiles`."""
+        return [self.path, self.bytes] if self.crc is None else [self.path, self.crc, self.bytes]
 
 
 @dataclass(slots=True)
@@ -92,32 +107,54 @@ def write(
     if durable:
         files.sync(folder / path)
         files.sync(folder)
-    return [[path, data.size], *([each.path, each.bytes] for each in slices)]
+    return [[path, zlib.crc32(data), data.size], *(each.listed() for each in slices)]
 
 
 def read_checkpoint(
-    folder: Path, written: Sequence[Sequence[Any]], files: FileSystem = LOCAL
+    folder: Path, written: Sequence[Sequence[Any]], files: FileSystem = LOCAL, *, whole: bool = False
 ) -> dict[str, object]:
-    """The states of a checkpoint, by node. Slices are mapped when they are first looked at."""
+    """Return the states of a checkpoint, by node; CheckpointDamaged if a file is not as it was written.
+
+    Slices are mapped, and verified, when they are first looked at; with `whole` they are verified now.
+    """
     if not written:
         return {}
-    content, buffers = _read_head(folder / written[0][0], files)
-    named = [SliceFile(path, size) for path, size in content["slices"]]
+    for entry in written[1:] if whole else ():
+        if problem := damage(folder, entry, files):
+            raise CheckpointDamaged(f"the slice {folder / entry[0]} {problem}; {_REPAIR}")
+    content, buffers = _read_head(folder, written[0], files)
+    named = [SliceFile(*fields) for fields in content["slices"]]
     opened: dict[int, Slice] = {}
 
     def find(number: int) -> Slice:
         if number not in opened:
             stored = named[number]
-            opened[number] = Slice(lambda: _mapped(folder / stored.path, files), stored)
+            opened[number] = Slice(lambda: _mapped(folder, stored, files, verify=not whole), stored)
         return opened[number]
 
     states: dict[str, object] = decode(content["states"], buffers, find)
     return states
 
 
+def damage(folder: Path, entry: Sequence[Any], files: FileSystem = LOCAL) -> str:
+    """Say what is wrong with a file that `CheckpointFiles` lists; empty if nothing is."""
+    path, *crc, size = entry
+    try:
+        found = files.stat(folder / path).bytes
+        if found != size:
+            return f"has {found} bytes instead of {size}"
+        if crc and size and zlib.crc32(files.map(folder / path)) != crc[0]:
+            return "is damaged: its checksum differs"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as problem:
+        return f"cannot be read: {problem}"
+    return ""
+
+
 def describe(folder: Path, written: Sequence[Sequence[Any]], files: FileSystem = LOCAL) -> dict[str, Any]:
     """The JSON of a checkpoint's head, for people to look at."""
-    content, _ = _read_head(folder / written[0][0], files)
+    content, _ = _read_head(folder, written[0], files)
     return content
 
 
@@ -130,7 +167,7 @@ def _stored(folder: Path, slice_: Slice, files: FileSystem, durable: bool) -> Sl
         return known
     # New, or of a checkpoint that was never committed and has been swept, or of another folder.
     data = _file_of(slice_.table)
-    made = SliceFile(unique_name() + SLICE_SUFFIX, data.size)
+    made = SliceFile(unique_name() + SLICE_SUFFIX, data.size, zlib.crc32(data))
     files.write(folder / made.path, data)
     if durable:
         files.sync(folder / made.path)
@@ -160,11 +197,14 @@ def _write_file(sink: pa.NativeFile, table: pa.Table) -> None:
         writer.write_table(table)
 
 
-def _mapped(path: Path, files: FileSystem) -> pa.Table:
+def _mapped(folder: Path, stored: SliceFile, files: FileSystem, *, verify: bool) -> pa.Table:
+    path = folder / stored.path
+    if verify and (problem := damage(folder, stored.listed(), files)):
+        raise CheckpointDamaged(f"the slice {path} cannot be read: it {problem}; {_REPAIR}")
     try:
         return pa.ipc.open_file(files.map(path)).read_all()
     except (FileNotFoundError, pa.ArrowInvalid) as problem:
-        raise StorageError(f"the slice {path} cannot be read: {problem}") from problem
+        raise CheckpointDamaged(f"the slice {path} cannot be read: {problem}") from problem
 
 
 # -- the head -----------------------------------------------------------------------------------------------
@@ -190,29 +230,34 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
     return data
 
 
-def _read_head(path: Path, files: FileSystem) -> tuple[dict[str, Any], list[pa.Buffer]]:
+def _read_head(
+    folder: Path, entry: Sequence[Any], files: FileSystem
+) -> tuple[dict[str, Any], list[pa.Buffer]]:
+    path, *crc, _ = (folder / entry[0], *entry[1:])
     try:
         data = files.map(path)
     except FileNotFoundError:
-        raise StorageError(f"the checkpoint {path} is gone") from None
+        raise CheckpointDamaged(f"the checkpoint {path} is gone; {_REPAIR}") from None
     if data.size < _START.size:
-        raise StorageError(f"{path} is no checkpoint, or only the beginning of one")
+        raise CheckpointDamaged(f"{path} is no checkpoint, or only the beginning of one; {_REPAIR}")
     magic, version, check, length = _START.unpack(data.slice(0, _START.size))
     if magic != _MAGIC:
-        raise StorageError(f"{path} is no checkpoint")
+        raise CheckpointDamaged(f"{path} is no checkpoint; {_REPAIR}")
     if version != _VERSION:
         raise StorageError(
             f"the checkpoint {path} has format {version}, and this slicemill reads {_VERSION}: run "
             f"`slicemill home upgrade` with the version of slicemill that wrote it"
         )
+    if crc and zlib.crc32(data) != crc[0]:
+        raise CheckpointDamaged(f"the checkpoint {path} is damaged: its checksum differs; {_REPAIR}")
     text = data.slice(_START.size, min(length, data.size - _START.size))
     if text.size < length or zlib.crc32(text) != check:
-        raise StorageError(f"the checkpoint {path} is damaged: its checksum differs")
+        raise CheckpointDamaged(f"the checkpoint {path} is damaged: its checksum differs; {_REPAIR}")
     content: dict[str, Any] = json.loads(text.to_pybytes())
     begin = _aligned(_START.size + length)
     ranges = content["buffers"]
     if ranges and begin + sum(ranges[-1]) > data.size:
-        raise StorageError(f"the checkpoint {path} is damaged: it is shorter than it says")
+        raise CheckpointDamaged(f"the checkpoint {path} is damaged: it is shorter than it says; {_REPAIR}")
     return content, [data.slice(begin + offset, size) for offset, size in ranges]
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from slicemill.storage.arrow_schema import conform, with_system_columns
 from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.order import merge_sorted
-from slicemill.storage.segments import Extent, read_extent
+from slicemill.storage.segments import Extent, ExtentDamaged, read_extent
 from slicemill.storage.ties import ties_of, untied
 
 
@@ -77,7 +78,10 @@ def stored_tables(
         tied = []
         for extent in epoch.extents:
             if extent.rows:
-                table = read_extent(folder, extent, files)
+                try:
+                    table = read_extent(folder, extent, files)
+                except ExtentDamaged as problem:
+                    raise lost_rows(folder, [epoch], problem) from problem
                 if needed and not needed.issubset(table.column_names):
                     continue
                 if ties_of(table):
@@ -86,3 +90,17 @@ def stored_tables(
                     yield table, epoch.arrival_us
         if tied:
             yield untied(tied), epoch.arrival_us
+
+
+def lost_rows(folder: Path, epochs: Sequence[Epoch], problem: ExtentDamaged) -> ExtentDamaged:
+    """Return the error that names the rows of damaged epochs by log, epoch and timestamps."""
+    first, last = epochs[0], epochs[-1]
+    numbers = f"epoch {first.number}" if first is last else f"epochs {first.number} to {last.number}"
+    spans = [ts for epoch in epochs for ts in (epoch.min_ts, epoch.max_ts) if ts is not None]
+    times = f" with timestamps from {_moment(min(spans))} to {_moment(max(spans))}" if spans else ""
+    rows = sum(epoch.rows for epoch in epochs)
+    return ExtentDamaged(f"{rows:,} rows of {folder.name}, {numbers},{times} cannot be read: {problem}")
+
+
+def _moment(ts_us: int) -> str:
+    return str(np.datetime64(ts_us, "us"))

@@ -17,7 +17,6 @@ import errno
 import hashlib
 import os
 import re
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
+from slicemill.time import wall_clock_us
 
 TEMPORARY = ".tmp"
 
@@ -62,7 +62,7 @@ class AppendFile(Protocol):
         """Make content and size survive a loss of power (fdatasync)."""
 
     def is_removed(self) -> bool:
-        """Has the file lost its name since it was opened?"""
+        """Return True if the file was removed, or moved elsewhere, since it was opened."""
 
     def close(self) -> None: ...
 
@@ -104,8 +104,8 @@ class FileSystem(Protocol):
 
 
 def now_us() -> int:
-    """The wall clock."""
-    return time.time_ns() // 1_000
+    """The time of this process, which never goes back."""
+    return wall_clock_us()
 
 
 def unique_name() -> str:
@@ -202,10 +202,12 @@ def exists(files: FileSystem, path: Path) -> bool:
 class LocalAppendFile:
     """A descriptor of the operating system, opened with O_APPEND."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "_inode", "_path")
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
+        self._path = path
+        self._inode = os.fstat(descriptor).st_ino
 
     def write(self, data: bytes | pa.Buffer) -> None:
         size = len(data)
@@ -223,7 +225,10 @@ class LocalAppendFile:
         os.fdatasync(self._descriptor)
 
     def is_removed(self) -> bool:
-        return os.fstat(self._descriptor).st_nlink == 0
+        try:
+            return os.stat(self._path).st_ino != self._inode  # noqa: PTH116 - before each append
+        except FileNotFoundError:
+            return True
 
     def close(self) -> None:
         os.close(self._descriptor)
@@ -271,7 +276,7 @@ class LocalFiles:
     def append(self, path: Path, new: bool = False) -> LocalAppendFile:
         exclusive = os.O_EXCL if new else 0
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | exclusive
-        return LocalAppendFile(os.open(path, flags, self.file_mode))
+        return LocalAppendFile(os.open(path, flags, self.file_mode), path)
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC

@@ -1,11 +1,12 @@
-"""Garbage collection: removes files that no journal record names any more, or ever did.
+"""Garbage collection: removes files that no journal record names any more; those that none ever did go to
+the trash.
 
 A segment goes when all its extents are freed and nobody appends to it any more: its writer is gone, or has
 committed rows in a later segment of the same log.
 
-A state file goes when a checkpoint is committed that does not name it, and it is older than that: a slice
-that was not in the state then will not be in it later. So what checkpoints leave that were not committed goes
-with the next that is.
+A state file is removed when a checkpoint is committed that does not name it and the file is older than the
+checkpoints that are kept: a slice that was not in the state then will not be in it later. So files of
+checkpoints that were not committed are removed after the next one that is.
 
 All of it may stop at any step and be called again.
 """
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.storage.files import FileSystem
+from slicemill.storage.checkpoints import HEAD_SUFFIX
+from slicemill.storage.files import FileSystem, exists
 from slicemill.storage.home_state import CHECKPOINTS, LOGS, TABLES, HomeState, checkpoint_files
 from slicemill.storage.log import Log
 from slicemill.storage.segments import parse_segment
-from slicemill.storage.table_files import files_of_versions
+from slicemill.storage.table_files import TableDamaged, files_of_versions
+from slicemill.storage.trash import Trash, remove_tree
 
 # How long before a commit a file was written that cannot belong to a checkpoint after it. It covers a
 # checkpoint that is being written while another one is committed, and the difference between the clocks of
@@ -44,11 +47,11 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
     units = {state.checkpoint_folder(name): unit for name, unit in state.units.items()}
     for folder, committed_us in list(state.garbage.checkpoints.items()):
         named = checkpoint_files(units.get(folder, {}))
-        removed += _remove_states(files, folder, named, committed_us - _CHECKPOINT_GRACE_US)
+        removed += _remove_states(files, folder, named, committed_us)
         del state.garbage.checkpoints[folder]
     if state.garbage.tables:
-        # A version may have come back since, or others may be told by what differs from it.
-        used = files_of_versions(files, state.folder / TABLES, state.tables.values())
+        # A version may be in force again, or a version in force may build on it.
+        used = _used_tables(state, files)
         for name in state.garbage.tables - used:
             files.remove(state.folder / TABLES / name)
             removed += 1
@@ -56,45 +59,52 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
     return removed
 
 
-def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str]) -> int:
-    """Remove what no record names, and return how many files; without `writers` nobody is at work."""
+def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str], trash: Trash) -> int:
+    """Move files that no record names to the trash, and return how many.
+
+    Without `writers` no process writes to the home.
+    """
     removed = remove_garbage(state, files, writers)
     logs = {log.folder: log for log in state.logs.values()}
     for folder in _folders(files, state.folder / LOGS):
         log = logs.get(folder)
         if log is not None:
-            removed += _remove_orphan_segments(log, files, writers)
+            removed += _take_orphan_segments(log, files, writers, trash)
         elif not writers:
-            removed += remove_tree(files, folder)
+            removed += trash.take_folder(folder)
     if not writers:
         units = {state.checkpoint_folder(name): unit for name, unit in state.units.items()}
         for folder in _folders(files, state.folder / CHECKPOINTS):
-            removed += _remove_states(files, folder, checkpoint_files(units.get(folder, {})), None)
-            if folder not in units:
-                files.remove_folder(folder)
-        used = files_of_versions(files, state.folder / TABLES, state.tables.values())
-        removed += _remove_states(files, state.folder / TABLES, used, None)
+            if folder in units:
+                named = checkpoint_files(units[folder])
+                removed += sum(trash.take(folder / name) for name in files.names(folder) if name not in named)
+            else:
+                removed += trash.take_folder(folder)
+        used, tables = _used_tables(state, files), state.folder / TABLES
+        removed += sum(trash.take(tables / name) for name in files.names(tables) if name not in used)
     return removed
 
 
-def _remove_states(files: FileSystem, folder: Path, named: set[str], before_us: int | None) -> int:
-    """Remove state files that are not named, and were written before a time if one is given."""
+def _used_tables(state: HomeState, files: FileSystem) -> set[str]:
+    """Return the files of the tables' versions; all files if a damaged one hides what it builds on."""
+    try:
+        return files_of_versions(files, state.folder / TABLES, state.tables.values())
+    except TableDamaged:
+        return set(files.names(state.folder / TABLES)) | state.garbage.tables
+
+
+def _remove_states(files: FileSystem, folder: Path, named: set[str], before_us: int) -> int:
+    """Remove state files that are not named and were written before a time."""
+    # Compare times of files with each other where possible: the mill's clock may be ahead of theirs.
+    heads = [name for name in named if name.endswith(HEAD_SUFFIX) and exists(files, folder / name)]
+    written = [files.stat(folder / name).modified_us for name in heads]
+    before_us = min(written, default=before_us) - _CHECKPOINT_GRACE_US
     removed = 0
     for name in files.names(folder):
-        if name in named or (before_us is not None and files.stat(folder / name).modified_us >= before_us):
-            continue
-        files.remove(folder / name)
-        removed += 1
+        if name not in named and files.stat(folder / name).modified_us < before_us:
+            files.remove(folder / name)
+            removed += 1
     return removed
-
-
-def remove_tree(files: FileSystem, folder: Path) -> int:
-    """Remove a folder of files; how many there were."""
-    names = files.names(folder)
-    for name in names:
-        files.remove(folder / name)
-    files.remove_folder(folder)
-    return len(names)
 
 
 def _remove_folders(state: HomeState, files: FileSystem) -> int:
@@ -109,13 +119,12 @@ def _remove_folders(state: HomeState, files: FileSystem) -> int:
     return removed
 
 
-def _remove_orphan_segments(log: Log, files: FileSystem, writers: frozenset[str]) -> int:
-    removed = 0
-    for name in files.names(log.folder):
-        if not log.is_used(name) and _is_finished(log, name, writers):
-            files.remove(log.folder / name)
-            removed += 1
-    return removed
+def _take_orphan_segments(log: Log, files: FileSystem, writers: frozenset[str], trash: Trash) -> int:
+    return sum(
+        trash.take(log.folder / name)
+        for name in files.names(log.folder)
+        if not log.is_used(name) and _is_finished(log, name, writers)
+    )
 
 
 def _is_finished(log: Log, segment: str, writers: frozenset[str]) -> bool:

@@ -6,11 +6,13 @@
     logs/<name>/            segments of rows           (slicemill.storage.segments)
     checkpoints/<unit>/     state files                (slicemill.storage.checkpoints)
     tables/                 rows of tables, by version     (slicemill.storage.table_files)
+    trash/                  files that no record names, for a day  (slicemill.storage.trash)
     sources/ sinks/ readers/   what sources, sinks and outside readers remember
 
 Workers append rows to segments and write checkpoints; nobody sees them. `commit` appends one record that
 names all of it, and with the record it is there, all together. Files that no record names any more are
-removed later, by `free`; those that no record ever named, because their writer died, by `sweep`.
+removed later, by `free`; those that no record ever named, because their writer died, go to the trash, by
+`sweep`.
 
 Durability: with "process" a commit outlives the end of any process, at any instruction. With "machine" the
 record is synced to disk before `commit` returns, and it outlives a loss of power too, if the writers have
@@ -42,13 +44,23 @@ from slicemill.storage.files import (
     remove_temporary,
     telling_full,
 )
-from slicemill.storage.garbage import remove_garbage, remove_orphans, remove_tree
-from slicemill.storage.home_format import check_format, make_home
+from slicemill.storage.garbage import remove_garbage, remove_orphans
+from slicemill.storage.home_format import check_format, make_home, write_format
 from slicemill.storage.home_lock import HomeLock
 from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError, HomeState, merged
-from slicemill.storage.journal import JOURNAL, JournalWriter, Progress, load, write_snapshot
+from slicemill.storage.journal import (
+    JOURNAL,
+    JournalDamaged,
+    JournalWriter,
+    Progress,
+    load,
+    missing_commits,
+    write_snapshot,
+)
+from slicemill.storage.journal_end import JournalEndWriter, read_end
 from slicemill.storage.log import Log
 from slicemill.storage.snapshot import encode_snapshot
+from slicemill.storage.trash import TRASH, Trash, remove_tree
 
 Durability = Literal["process", "machine"]
 
@@ -57,6 +69,7 @@ _LOGGER = logging.getLogger(__name__)
 # A snapshot is due when records take up as much as the last one did, within these bounds: the first, because
 # a small snapshot costs a file; the second, because records take longer to read again.
 _SNAPSHOT_EVERY = (4 << 20, 32 << 20)
+_BETWEEN_EMPTYING_US = 3_600_000_000
 
 
 class Home:
@@ -82,6 +95,8 @@ class Home:
         self._owner = HomeLock(folder)
         self._state = HomeState(folder, files)
         self._journal: JournalWriter | None = None
+        self._end: JournalEndWriter | None = None
+        self._emptied_us = 0  # when the trash was looked through
         self._folders: set[str] = set()  # of logs, since the home was opened
         self._announced_streams: Mapping[str, dict[str, Any]] = {}
         self._snapshot_bytes = 0
@@ -91,6 +106,11 @@ class Home:
     def epoch(self) -> int:
         """The number of the last commit; -1 before the first."""
         return self._state.epoch
+
+    @property
+    def committed_us(self) -> int:
+        """When the last commit was made; 0 before the first."""
+        return self._state.committed_us
 
     @property
     def durable(self) -> bool:
@@ -154,33 +174,51 @@ class Home:
     def unlock(self) -> None:
         self._owner.release()
 
-    def open(self, progress: Progress | None = None) -> None:
-        """Read what is there, and remove what a process that was killed has left. Takes the lock."""
+    def open(self, progress: Progress | None = None, *, without_lost: bool = False) -> None:
+        """Read what is there, and move what a process that was killed has left to the trash. Takes the lock.
+
+        JournalDamaged if commits are missing at the end of the journal, unless it opens `without_lost` ones.
+        """
         if self._files is LOCAL:
             self.lock()
         try:
-            self._open(progress or _silent)
+            self._open(progress or _silent, without_lost)
         except BaseException:
             self.unlock()
             raise
 
-    def _open(self, tell: Progress) -> None:
+    def _open(self, tell: Progress, without_lost: bool) -> None:
         with self._lock, telling_full(self.folder):
             check_format(self.folder, self._files)
             make_home(self.folder, self._files, self._durable)
             if self._files is LOCAL:
                 _tell_others_rights(self.folder)
             loaded = load(self.folder, self._files, tell)
+            end = read_end(self.folder / JOURNAL, self._files)
+            missing = missing_commits(self.folder, loaded.state.epoch, loaded.torn, end)
+            if missing is not None:
+                if missing.is_binding and not without_lost:
+                    raise JournalDamaged(missing.words)
+                _LOGGER.warning("%s", missing.words)
+                tell(f"journal: {missing.words}")
+            write_format(self.folder, self._files, self._durable)
             self._state = loaded.state
             if loaded.torn:
                 tell(f"journal: {loaded.torn} bytes of a commit that did not end are cut off")
             self._journal = JournalWriter(self.folder, loaded, self._files, self._durable)
+            self._end = JournalEndWriter(self.folder / JOURNAL, self._files, self._durable)
+            if missing is not None:
+                self._end.note(self._state.epoch)
+            trash = self._trash()
+            for path in loaded.damaged:
+                trash.take(path)  # or it would be taken for one of the last two
+            trash.empty()
             for folder in (self.folder, self.folder / JOURNAL):
                 remove_temporary(self._files, folder)
             removed = self.sweep()
             self._folders.update(self._files.names(self.folder / LOGS))
             if removed:
-                tell(f"{removed} files that no commit names are removed")
+                tell(f"{removed} files that no commit names are moved to {self.folder / TRASH} for a day")
 
     def commit(self, change: Change) -> int:
         """Make a change in one step, and return its epoch; nothing is written if the change is empty.
@@ -197,6 +235,8 @@ class Home:
             epoch = self._state.epoch + 1
             content = encode_record(epoch, self._clock(), change, folders)
             journal.append(epoch, content)
+            if self._end is not None:
+                self._end.note(epoch)
             self._folders.update(folders.values())
             # What is in memory is what reading the record again will give.
             self._state.apply(json.loads(content))
@@ -210,16 +250,22 @@ class Home:
         `writers` are the names of writers at work: a segment that one of them may still append to stays.
         """
         with self._lock:
+            if self._clock() >= self._emptied_us + _BETWEEN_EMPTYING_US:
+                self._trash().empty()
             return remove_garbage(self._state, self._files, frozenset(writers))
 
+    def _trash(self) -> Trash:
+        self._emptied_us = self._clock()
+        return Trash(self.folder, self._files, self._emptied_us)
+
     def sweep(self, writers: Collection[str] = ()) -> int:
-        """Remove segments that no record names, except of the writers given; returns how many files.
+        """Move segments that no record names to the trash, except of the writers given; returns how many.
 
         `writers` must name every writer whose answers may still be committed. Without any, nobody is at work
         in the home, and checkpoints that no record names go too.
         """
         with self._lock:
-            return remove_orphans(self._state, self._files, frozenset(writers))
+            return remove_orphans(self._state, self._files, frozenset(writers), self._trash())
 
     def close(self) -> None:
         """Give the home back; a snapshot that is being written is finished first."""
@@ -229,6 +275,9 @@ class Home:
             if self._journal is not None:
                 self._journal.close()
                 self._journal = None
+            if self._end is not None:
+                self._end.close()
+                self._end = None
         self.unlock()
 
     def _opened(self) -> JournalWriter:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, write_whole
-from slicemill.storage.home_state import CHECKPOINTS, LOGS, HomeError
-from slicemill.storage.journal import JOURNAL
+from slicemill.storage.home_state import CHECKPOINTS, LOGS, TABLES, HomeError
+from slicemill.storage.journal import JOURNAL, records_path
 
 FORMAT = "FORMAT"
-CURRENT = 5
+CURRENT = 6
+# FORMAT 6 added checksums of extents and of files of checkpoints. A home of FORMAT 5 is read as it is: what
+# has no checksum is not verified. Its FORMAT is 6 once a mill has opened it.
+READABLE = (5, CURRENT)
 
 _PARTS = (JOURNAL, LOGS, CHECKPOINTS)
 
@@ -23,16 +26,24 @@ def read_format(folder: Path, files: FileSystem = LOCAL) -> int | None:
     try:
         text = files.read(folder / FORMAT).decode(errors="replace").strip()
     except FileNotFoundError:
-        return 0 if files.names(folder / LOGS) else None
+        return 0 if _has_content(folder, files) else None
     if not text.isdecimal():
         raise FormatError(f"{folder / FORMAT} says {text[:40]!r}, not a number; restore it from a copy")
     return int(text)
 
 
+def _has_content(folder: Path, files: FileSystem) -> bool:
+    """Return True if a folder without FORMAT is more than a home whose making was interrupted."""
+    if any(files.names(folder / part) for part in (LOGS, CHECKPOINTS, TABLES)):
+        return True
+    journal = folder / JOURNAL
+    return any(files.stat(journal / name).bytes for name in files.names(journal))
+
+
 def check_format(folder: Path, files: FileSystem = LOCAL) -> None:
     """Raise, with what to do, if this slicemill cannot read the home."""
     found = read_format(folder, files)
-    if found is None or found == CURRENT:
+    if found is None or found in READABLE:
         return
     if found > CURRENT:
         raise FormatError(
@@ -41,7 +52,7 @@ def check_format(folder: Path, files: FileSystem = LOCAL) -> None:
         )
     raise FormatError(
         f"home {folder} has FORMAT {found}, and this slicemill reads {CURRENT}: run "
-        f"'slicemill home upgrade {folder}' first"
+        f"'slicemill home upgrade {folder}' first, or restore the file FORMAT from a copy if it was damaged"
     )
 
 
@@ -52,8 +63,20 @@ def require_home(folder: Path, files: FileSystem = LOCAL) -> None:
 
 
 def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
-    """Make the folders of a home, and FORMAT last; what is there stays."""
+    """Make the folders of a home and its journal, and FORMAT last; what is there stays.
+
+    So a home that has a FORMAT and no journal has lost it.
+    """
     for part in _PARTS:
         ensure_folder(files, folder / part, durable)
     if read_format(folder, files) is None:
+        files.append(records_path(folder, 0)).close()
+        if durable:
+            files.sync(folder / JOURNAL)
+        write_format(folder, files, durable)
+
+
+def write_format(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
+    """Write the current number into FORMAT, unless it is there."""
+    if read_format(folder, files) != CURRENT:
         write_whole(files, folder / FORMAT, f"{CURRENT}\n".encode(), durable)

@@ -109,7 +109,7 @@ class HomeReader:
         for _ in range(_ATTEMPTS):
             try:
                 loaded = self._repeated(lambda: load(self.folder, self._files, _silent))
-                self._state, self._position, self.torn = loaded
+                self._state, self._position, self.torn, _ = loaded
             except FileNotFoundError:
                 continue
             return

@@ -65,7 +65,7 @@ class HomeState:
     def check(self, change: Change) -> None:
         """Raise if a change does not fit: nothing may be written that cannot be applied."""
         there = (self.logs.keys() - change.dropped_logs) | change.created.keys()
-        named = (change.logs, change.freed, change.based, change.columns, change.widened)
+        named = (change.logs, change.freed, change.based, change.lost, change.columns, change.widened)
         for name in {name for part in named for name in part}:
             if name not in there:
                 raise HomeError(f"there is no log {name} in {self.folder}; it must be created first")
@@ -117,6 +117,8 @@ class HomeState:
             self._let_go(self.logs[name], self.logs[name].free(first))
         for name, (upto, min_ts, max_ts, arrival_us, extents) in record.get("based", {}).items():
             self._let_go(self.logs[name], self.logs[name].fold(upto, extents, min_ts, max_ts, arrival_us))
+        for name, lost in record.get("lost", {}).items():
+            self.logs[name].lose({(segment, offset) for segment, offset in lost})
         self.statements.extend({**entry, "epoch": epoch} for entry in record.get("catalog", ()))
         if changed := record.get("tables"):
             self.garbage.tables.update(self.tables[name] for name in changed if name in self.tables)

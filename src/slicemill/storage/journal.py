@@ -3,6 +3,7 @@
     journal/000000000000.records      lines, see slicemill.storage.lines; the first has epoch 0
     journal/000000041200.snapshot     all that held before epoch 41200
     journal/000000041200.records      from epoch 41200 on
+    journal/end                       the last epoch, see slicemill.storage.journal_end
 
 A commit is one append. When the records since the last snapshot are many, the writer goes on in a new file of
 records and writes a snapshot of what held before it; a crash between leaves two files of records, which are
@@ -25,6 +26,7 @@ import pyarrow as pa
 
 from slicemill.storage.files import FileSystem, full_message, is_full, write_whole
 from slicemill.storage.home_state import HomeError, HomeState
+from slicemill.storage.journal_end import JournalEnd
 from slicemill.storage.lines import frame, split_lines
 from slicemill.storage.snapshot import SnapshotDamaged, decode_snapshot
 
@@ -52,6 +54,7 @@ class LoadedJournal(NamedTuple):
     state: HomeState
     position: JournalPosition
     torn: int  # bytes after the last whole record
+    damaged: list[Path]  # snapshots that could not be read
 
 
 def records_path(home: Path, base: int) -> Path:
@@ -73,7 +76,13 @@ def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
     # Listed before reading: records in front of a listed file were whole when it was made.
     names = files.names(home / JOURNAL)
     listed = bases(names, RECORDS)
-    state = _newest_snapshot(home, files, bases(names, SNAPSHOT), progress)
+    if not listed:
+        raise JournalDamaged(
+            f"the journal of {home} is missing: there are no records in {home / JOURNAL}. Nothing was "
+            "changed; restore the folder from a copy, or give the mill another home"
+        )
+    damaged: list[Path] = []
+    state = _newest_snapshot(home, files, bases(names, SNAPSHOT), progress, damaged)
     position, torn = JournalPosition(state.epoch + 1, 0), 0
     while position.base in listed:
         data = files.read(records_path(home, position.base))
@@ -88,7 +97,31 @@ def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
             f"the journal of {home} has no record of epoch {state.epoch + 1}, but later ones from "
             f"{missing[0]} on; restore it from a copy"
         )
-    return LoadedJournal(state, position, torn)
+    return LoadedJournal(state, position, torn, damaged)
+
+
+class MissingCommits(NamedTuple):
+    """Commits that were made and are not in the journal."""
+
+    words: str
+    is_binding: bool  # no loss of power can have taken them
+
+
+def missing_commits(home: Path, last: int, torn: int, end: JournalEnd | None) -> MissingCommits | None:
+    """Compare a journal's last epoch with the last commit that was noted; None if no commit is missing."""
+    if end is None or end.epoch <= last:
+        return None
+    lost = f"epoch {end.epoch}" if end.epoch == last + 1 else f"epochs {last + 1} to {end.epoch}"
+    unread = f" ({torn} bytes behind it cannot be read)" if torn else ""
+    words = f"the journal of {home} ends with epoch {last}{unread}, but {lost} had been committed: "
+    if end.is_binding:
+        words += (
+            "it was damaged or cut off. Nothing was changed; restore it from a copy, or run "
+            f"'slicemill home repair {home}' to go on as of epoch {last}"
+        )
+    else:
+        words += "the machine was started again since, and lost what was not on disk"
+    return MissingCommits(words, end.is_binding)
 
 
 def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress: Progress) -> int:
@@ -106,22 +139,42 @@ def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress:
             raise JournalDamaged(
                 f"{path} is damaged: epoch {record['e']} follows {state.epoch}; restore it from a copy"
             )
-        state.apply(record)
+        try:
+            state.apply(record)
+        except (LookupError, TypeError, ValueError, AttributeError, pa.ArrowException) as problem:
+            raise JournalDamaged(
+                f"{path} does not fit the rest of the home: the record of epoch {record['e']} is whole, but "
+                f"cannot be applied ({type(problem).__name__}: {problem}). Nothing was changed; restore the "
+                "home from a copy"
+            ) from problem
         if count % _TOLD_EVERY == _TOLD_EVERY - 1:
             progress(f"journal: {count + 1:,} of {len(lines.contents):,} records")
     return start + lines.end
 
 
-def _newest_snapshot(home: Path, files: FileSystem, found: Sequence[int], progress: Progress) -> HomeState:
+def read_snapshot(home: Path, files: FileSystem, path: Path) -> HomeState:
+    """Return the state in a snapshot; SnapshotDamaged if it is not whole."""
+    try:
+        return decode_snapshot(files.read(path), home, files)
+    except SnapshotDamaged:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, pa.ArrowException) as problem:
+        raise SnapshotDamaged(f"it cannot be applied: {type(problem).__name__}: {problem}") from problem
+
+
+def _newest_snapshot(
+    home: Path, files: FileSystem, found: Sequence[int], progress: Progress, damaged: list[Path]
+) -> HomeState:
     for base in reversed(found):
         path = snapshot_path(home, base)
-        data = files.read(path)
         try:
-            state = decode_snapshot(data, home, files)
+            state = read_snapshot(home, files, path)
         except SnapshotDamaged as problem:
             progress(f"journal: {path.name} is not whole ({problem}); the one before it is taken")
+            damaged.append(path)
             continue
-        progress(f"journal: snapshot of epoch {state.epoch:,}, {len(data):,} bytes, {len(state.logs)} logs")
+        size = files.stat(path).bytes
+        progress(f"journal: snapshot of epoch {state.epoch:,}, {size:,} bytes, {len(state.logs)} logs")
         return state
     return HomeState(home, files)
 

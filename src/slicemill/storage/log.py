@@ -2,10 +2,10 @@
 
 A log is a stream, a derived stream or a result: the epochs that records have appended to it, in order. Epochs
 are numbered by records, one sequence for the whole home, so a log's epochs have gaps. The index is kept in
-columns of integers, some 80 bytes for an epoch of one extent, because a log of a day has millions of them:
+columns of integers, some 90 bytes for an epoch of one extent, because a log of a day has millions of them:
 
     epochs   number  arrival_us  min_ts  max_ts  rows so far  extents so far
-    extents  segment (position in a list of names)  offset  length  rows
+    extents  segment (position in a list of names)  offset  length  rows  checksum
 
 Freed epochs leave from the front. Of a changelog they are folded instead: its first epoch is then its *base*,
 the table that they came to, as rows that are inserted, under the number of the last of them:
@@ -38,9 +38,17 @@ from numpy.typing import NDArray
 
 from slicemill.esl.types.schema import OP, Schema
 from slicemill.storage.arrow_schema import TS, conform, from_arrow, with_system_columns
-from slicemill.storage.epochs import Epoch, neighbouring, read_epochs
+from slicemill.storage.epochs import Epoch, lost_rows, neighbouring, read_epochs
 from slicemill.storage.files import LOCAL, FileSystem
-from slicemill.storage.segments import Extent, ExtentGone, parse_segment, read_extent, reader_of
+from slicemill.storage.segments import (
+    UNVERIFIED,
+    Extent,
+    ExtentDamaged,
+    ExtentGone,
+    parse_segment,
+    read_extent,
+    reader_of,
+)
 from slicemill.storage.ties import has_ties
 
 # Of this many epochs the oldest arrival is looked for.
@@ -50,7 +58,7 @@ _LOOKED_AT = 1_000
 _NONE = -(2**63)
 
 EPOCH_COLUMNS = ("number", "arrival_us", "min_ts", "max_ts", "rows_so_far", "extents_so_far")
-EXTENT_COLUMNS = ("segment", "offset", "length", "rows")
+EXTENT_COLUMNS = ("segment", "offset", "length", "rows", "crc")
 
 
 class EpochSpans(NamedTuple):
@@ -84,6 +92,15 @@ class Hold(NamedTuple):
     as_of: int
 
 
+class LogOutline(NamedTuple):
+    """What another process needs to read given epochs of a log."""
+
+    name: str
+    folder: Path
+    columns: list[tuple[int, pa.Schema, pa.Schema]]
+    hold: Hold | None
+
+
 class Log:
     """The index of one log. With a `hold` it ends there for all who read it, though more is written to it."""
 
@@ -108,6 +125,18 @@ class Log:
         self._positions: dict[str, int] = {}
         self._live: dict[str, int] = {}
         self._newest: dict[str, int] = {}
+
+    @property
+    def outline(self) -> LogOutline:
+        """What a process without the index needs to read epochs; `outlined` takes it."""
+        return LogOutline(self.name, self.folder, self._columns, self.hold)
+
+    @classmethod
+    def outlined(cls, outline: LogOutline) -> Log:
+        """Return a log without epochs, which reads those that it is given."""
+        log = cls(outline.name, outline.folder, outline.columns[-1][1])
+        log._columns, log.hold = outline.columns, outline.hold
+        return log
 
     @property
     def columns(self) -> pa.Schema:
@@ -230,6 +259,10 @@ class Log:
         """Has somebody who has read up to this epoch (-1: nothing) missed what is gone now?"""
         return 0 <= cursor < self.freed
 
+    def covers(self, cursor: int) -> bool:
+        """Return True if every epoch after a cursor is still there, or its base is."""
+        return not self.missed(cursor) and (cursor >= 0 or self.freed < 0 or self.changes)
+
     def epochs(self, after: int = -1, upto: int | None = None, of_now: bool = False) -> list[Epoch]:
         """The epochs after number `after` (a cursor: the last epoch read), up to and with `upto`.
 
@@ -328,7 +361,10 @@ class Log:
         """The rows of an epoch; see `read_epochs`, which does the same in another process."""
         if len(epoch.extents) == 1 and epoch.rows and not needed:
             # Nearly all epochs of a live query are such, and have a row or two: the rest would cost more.
-            table = read_extent(self.folder, epoch.extents[0], self._files)
+            try:
+                table = read_extent(self.folder, epoch.extents[0], self._files)
+            except ExtentDamaged as problem:
+                raise lost_rows(self.folder, [epoch], problem) from problem
             if table.schema.equals(self._stored_at(epoch.number)):
                 return table
         return read_epochs(self.folder, self.columns_at(epoch.number), [epoch], needed, self._files)
@@ -346,12 +382,13 @@ class Log:
 
     def _scan_run(self, run: list[Epoch], wanted: set[str]) -> list[pa.Table]:
         reader = reader_of(self._files)
-        first, last = run[0].extents, run[-1].extents[-1]
-        if len(first) > 1 or has_ties(reader.columns_of(self.folder, last.segment)):
-            return [self.read(epoch) for epoch in run]
-        length = last.offset + last.length - first[0].offset
-        whole = Extent(last.segment, first[0].offset, length, sum(epoch.rows for epoch in run))
-        return [reader.read_columns(self.folder, whole, wanted)]
+        extents = [extent for epoch in run for extent in epoch.extents]
+        try:
+            if len(run[0].extents) == 1 and not has_ties(reader.columns_of(self.folder, extents[0])):
+                return [reader.read_columns(self.folder, extents, wanted)]
+        except ExtentDamaged as problem:
+            raise lost_rows(self.folder, run, problem) from problem
+        return [self.read(epoch) for epoch in run]
 
     def read_after(self, after: int = -1) -> tuple[list[Epoch], list[pa.Table]]:
         """The epochs after a cursor and their rows, as of one moment, though some may be freed meanwhile."""
@@ -371,15 +408,19 @@ class Log:
         max_ts: int | None,
         arrival_us: int,
     ) -> None:
-        """Add an epoch; extents are given as (segment, offset, length, rows)."""
+        """Add an epoch; extents are given as (segment, offset, length, rows, checksum).
+
+        Records of FORMAT 5 have no checksum.
+        """
         with self._lock:
             rows = self._rows_until(len(self._epochs[0]))
-            segment_indexes, offsets, lengths, counts = self._extents
-            for segment, offset, length, count in extents:
+            segment_indexes, offsets, lengths, counts, crcs = self._extents
+            for segment, offset, length, count, crc in map(_with_crc, extents):
                 segment_indexes.append(self._segment_index(segment))
                 offsets.append(offset)
                 lengths.append(length)
                 counts.append(count)
+                crcs.append(crc)
                 rows += count
                 self._bytes += length
             numbers, arrivals, least, greatest, rows_so_far, extents_so_far = self._epochs
@@ -412,7 +453,8 @@ class Log:
         with self._lock:
             emptied = self._free(upto + 1)
             self._compact()
-            columns = [list(column) for column in zip(*extents, strict=True)] or [[] for _ in EXTENT_COLUMNS]
+            whole = map(_with_crc, extents)
+            columns = [list(column) for column in zip(*whole, strict=True)] or [[] for _ in EXTENT_COLUMNS]
             segments = [self._segment_index(segment) for segment in columns[0]]
             rows = sum(columns[3])
             self._bytes += sum(columns[2])
@@ -428,6 +470,23 @@ class Log:
             ):
                 column.insert(0, value)
             return emptied
+
+    def lose(self, lost: Collection[tuple[str, int]]) -> None:
+        """Leave out the rows of extents that cannot be read, given as (segment, offset).
+
+        The extents stay, without rows: readers skip them, and their segments are removed when freed.
+        """
+        with self._lock:
+            indexes, offsets, _, counts, _ = self._extents
+            missing = np.zeros(len(counts), np.int64)
+            for place, (index, offset) in enumerate(zip(indexes, offsets, strict=True)):
+                if (self._segments[index], offset) in lost:
+                    missing[place], counts[place] = counts[place], 0
+            # Totals count from the first epoch that was ever there, those that are freed included.
+            missed_so_far = np.concatenate(([0], np.cumsum(missing)))
+            rows_so_far = self._epochs[4]
+            for position in range(self._start, len(rows_so_far)):
+                rows_so_far[position] -= int(missed_so_far[self._extents_until(position + 1)])
 
     def is_used(self, segment: str) -> bool:
         """Has the segment an extent that is still there?"""
@@ -459,6 +518,8 @@ class Log:
         """Take over an index that `dump` has made; this one must be empty."""
         with self._lock:
             self._epochs, self._extents = stored.epochs, stored.extents
+            if len(self._extents) < len(EXTENT_COLUMNS):  # FORMAT 5 had no checksums
+                self._extents = [*self._extents, array("q", [UNVERIFIED]) * len(self._extents[0])]
             self._segments = list(stored.segments)
             self._positions = {segment: index for index, segment in enumerate(self._segments)}
             if self._epochs[0]:
@@ -477,7 +538,7 @@ class Log:
         if end == self._start:
             return []
         self.freed = self._epochs[0][end - 1]
-        segment_indexes, _, lengths, _ = self._extents
+        segment_indexes, lengths = self._extents[0], self._extents[2]
         emptied = []
         for position in range(self._extents_until(self._start), self._extents_until(end)):
             self._bytes -= lengths[position]
@@ -518,10 +579,10 @@ class Log:
 
     def _epoch(self, position: int) -> Epoch:
         number, arrival_us, min_ts, max_ts, _, _ = (column[position] for column in self._epochs)
-        segment_indexes, offsets, lengths, rows = self._extents
+        segment_indexes, offsets, lengths, rows, crcs = self._extents
         begin, end = self._extents_until(position), self._extents_until(position + 1)
         extents = tuple(
-            Extent(self._segments[segment_indexes[i]], offsets[i], lengths[i], rows[i])
+            Extent(self._segments[segment_indexes[i]], offsets[i], lengths[i], rows[i], crcs[i])
             for i in range(begin, end)
         )
         return Epoch(
@@ -555,3 +616,7 @@ class Log:
 
 def _begun_after(first: int, columns: pa.Schema, _: pa.Schema) -> int:
     return first - 1 if OP in columns.names else -1
+
+
+def _with_crc(extent: Sequence[Any]) -> Sequence[Any]:
+    return extent if len(extent) == len(EXTENT_COLUMNS) else (*extent, UNVERIFIED)

@@ -3,11 +3,15 @@
     logs/bid/w3.2-0.arrows         <writer>-<number>.arrows
 
     | schema | batch | batch | batch …        an Arrow IPC stream; any Arrow library can read it
-             ^ extent: (segment, offset, length, rows)
+             ^ extent: (segment, offset, length, rows, checksum)
 
 A writer appends messages to the end of a segment of its own, so no two processes write to one file, and
 nothing is ever written twice. A batch counts once a journal record names its extent; what a dead writer left
 behind it is not there. A writer starts a new segment when the schema changes or the old one is full.
+
+An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The journal
+has it, so a segment stays an Arrow stream. A reader verifies an extent before it parses anything: after each
+read, and once per mapping. Extents that FORMAT 5 wrote have no checksum and are read unverified.
 
 Reading maps a segment: columns are views of the page cache, shared by all processes on the machine. A small
 batch at the end of a segment that grows is read instead: mapping a file again takes longer than copying some
@@ -18,11 +22,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -58,6 +63,11 @@ _READ_BYTES = 1 << 18
 _READS_BEFORE_MAP = 256
 _SCHEMA_BYTES = 1 << 12
 
+_REPAIR = (
+    "restore it from a copy, or run 'slicemill home repair' to continue without what cannot be read "
+    "('slicemill home check' lists it)"
+)
+
 
 class SegmentError(SlicemillError):
     """A table that cannot be appended, or an extent that cannot be read."""
@@ -67,6 +77,13 @@ class ExtentGone(SegmentError):
     """The segment of an extent has been removed, because its rows were freed."""
 
 
+class ExtentDamaged(SegmentError):
+    """The bytes of an extent, or of its segment's schema, are not those that were written."""
+
+
+UNVERIFIED = -1  # the checksum of an extent that has none
+
+
 class Extent(NamedTuple):
     """Where rows lie: usually one record batch, several if they are many and compressed."""
 
@@ -74,6 +91,7 @@ class Extent(NamedTuple):
     offset: int
     length: int
     rows: int
+    crc: int = UNVERIFIED  # of the schema message and the extent's bytes
 
 
 def segment_name(writer: str, number: int) -> str:
@@ -101,6 +119,7 @@ class SegmentWriter:
         "_number",
         "_roll_bytes",
         "_schema",
+        "_schema_crc",
         "_unsynced",
         "_writer",
     )
@@ -115,6 +134,7 @@ class SegmentWriter:
         self._number = -1
         self._file: AppendFile | None = None
         self._schema: pa.Schema | None = None
+        self._schema_crc = 0
         self._end = 0
         self._unsynced: set[int] = set()
 
@@ -127,8 +147,9 @@ class SegmentWriter:
         start = -1
         try:
             file = self._segment(schema)
-            start = self._end
+            start, crc = self._end, self._schema_crc
             for message in _messages(table, compress):
+                crc = crc32(message, crc)
                 file.write(message)
                 self._end += len(message)
         except OSError as problem:
@@ -137,7 +158,8 @@ class SegmentWriter:
                 raise full_message(self._folder) from problem
             raise
         self._unsynced.add(self._number)
-        return Extent(segment_name(self._writer, self._number), start, self._end - start, table.num_rows)
+        name = segment_name(self._writer, self._number)
+        return Extent(name, start, self._end - start, table.num_rows, crc)
 
     def sync(self) -> None:
         """Make what was appended since the last sync survive a loss of power."""
@@ -191,7 +213,7 @@ class SegmentWriter:
                 continue
         head = schema.serialize()
         self._file.write(head)
-        self._schema, self._end = schema, len(head)
+        self._schema, self._schema_crc, self._end = schema, crc32(head), len(head)
         return self._file
 
     def _undo(self, end: int) -> None:
@@ -284,11 +306,30 @@ def _compressed(table: pa.Table) -> list[pa.Buffer]:
 
 @dataclass(slots=True)
 class _OpenSegment:
+    """A segment that is read; its schema message is parsed once an extent's checksum has covered it."""
+
     path: Path
-    schema: pa.Schema
+    head: bytes
+    schema_crc: int
+    parsed: pa.Schema | None = None
     mapped: pa.Buffer | None = None
     size: int = 0
     reads: int = 0
+    verified: set[int] = field(default_factory=set)  # offsets of extents, since it was mapped
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self.parsed is None:
+            self.parsed = pa.ipc.read_schema(pa.py_buffer(self.head))
+        return self.parsed
+
+    def verify(self, extent: Extent, buffer: pa.Buffer) -> None:
+        """Raise ExtentDamaged unless the bytes of an extent are those that were written."""
+        if extent.crc != UNVERIFIED and crc32(buffer, self.schema_crc) != extent.crc:
+            raise ExtentDamaged(
+                f"segment {self.path} is damaged: the checksum of {extent.rows:,} rows at {extent.offset} "
+                f"differs; {_REPAIR}"
+            )
 
 
 class _Joined:
@@ -324,10 +365,7 @@ def _telling_damage(path: Path, offset: int) -> Iterator[None]:
     except FileNotFoundError:
         raise ExtentGone(f"segment {path} is gone: its rows were freed") from None
     except (pa.ArrowInvalid, OSError, EOFError) as problem:
-        raise SegmentError(
-            f"segment {path} cannot be read at {offset}: {problem}; "
-            "run 'slicemill home check', and restore it from a copy"
-        ) from problem
+        raise ExtentDamaged(f"segment {path} cannot be read at {offset}: {problem}; {_REPAIR}") from problem
 
 
 class SegmentReader:
@@ -341,53 +379,69 @@ class SegmentReader:
 
     def read(self, folder: Path, extent: Extent) -> pa.Table:
         with _telling_damage(folder / extent.segment, extent.offset):
-            segment = self._segment(folder, extent.segment)
-            return _decoded(self._buffer(segment, extent), extent.rows, segment.schema)
+            segment = self._segment(folder, extent)
+            return _decoded(self._buffer(segment, [extent]), extent.rows, segment.schema)
 
-    def columns_of(self, folder: Path, segment: str) -> list[str]:
-        """The names of a segment's columns."""
-        with _telling_damage(folder / segment, 0):
-            return list(self._segment(folder, segment).schema.names)
+    def columns_of(self, folder: Path, extent: Extent) -> list[str]:
+        """The names of the columns of an extent's segment."""
+        with _telling_damage(folder / extent.segment, 0):
+            segment = self._segment(folder, extent)
+            if segment.parsed is None:
+                self._buffer(segment, [extent])  # which verifies the schema as well
+            return list(segment.schema.names)
 
-    def read_columns(self, folder: Path, run: Extent, columns: Collection[str]) -> pa.Table:
-        """Some columns of extents that follow each other, given as one; the others are not decoded."""
-        with _telling_damage(folder / run.segment, run.offset):
-            segment = self._segment(folder, run.segment)
-            source = _Joined(segment.schema.serialize(), self._buffer(segment, run))
+    def read_columns(self, folder: Path, run: Sequence[Extent], columns: Collection[str]) -> pa.Table:
+        """Some columns of extents that follow each other in one segment; the others are not decoded."""
+        rows = sum(extent.rows for extent in run)
+        with _telling_damage(folder / run[0].segment, run[0].offset):
+            segment = self._segment(folder, run[0])
+            buffer = self._buffer(segment, run)
+            source = _Joined(segment.schema.serialize(), buffer)
             places = [place for place, name in enumerate(segment.schema.names) if name in columns]
             options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
             with pa.ipc.open_stream(pa.PythonFile(source, mode="r"), options=options) as stream:
                 table = stream.read_all()
-            if table.num_rows != run.rows:
-                raise EOFError(f"there are {table.num_rows} rows instead of {run.rows}")
+            if table.num_rows != rows:
+                raise EOFError(f"there are {table.num_rows} rows instead of {rows}")
             return table
 
-    def _segment(self, folder: Path, name: str) -> _OpenSegment:
-        key = (folder, name)
+    def _segment(self, folder: Path, extent: Extent) -> _OpenSegment:
+        key = (folder, extent.segment)
         with self._lock:
             found = self._segments.get(key)
             if found is not None:
                 self._segments.move_to_end(key)
                 return found
-        path = folder / name
-        opened = _OpenSegment(path, _read_schema(self._files, path))
+        path = folder / extent.segment
+        head = _schema_message(self._files, path, extent.offset)
+        opened = _OpenSegment(path, head, crc32(head))
         with self._lock:
             self._segments[key] = opened
             if len(self._segments) > _KNOWN_SEGMENTS:
                 self._segments.popitem(last=False)
         return opened
 
-    def _buffer(self, segment: _OpenSegment, extent: Extent) -> pa.Buffer:
-        end = extent.offset + extent.length
+    def _buffer(self, segment: _OpenSegment, run: Sequence[Extent]) -> pa.Buffer:
+        """The verified bytes of extents that follow each other."""
+        offset, end = run[0].offset, run[-1].offset + run[-1].length
         if end > segment.size:
-            if extent.length <= _READ_BYTES and segment.reads < _READS_BEFORE_MAP:
+            if end - offset <= _READ_BYTES and segment.reads < _READS_BEFORE_MAP:
                 segment.reads += 1
-                return pa.py_buffer(self._files.read(segment.path, extent.offset, extent.length))
+                read = pa.py_buffer(self._files.read(segment.path, offset, end - offset))
+                if len(read) < end - offset:
+                    raise EOFError(f"it ends before {end}")
+                for extent in run:
+                    segment.verify(extent, read.slice(extent.offset - offset, extent.length))
+                return read
             self._map(segment)
         mapped = segment.mapped
         if mapped is None or end > len(mapped):
             raise EOFError(f"it ends before {end}")
-        return mapped.slice(extent.offset, extent.length)
+        for extent in run:
+            if extent.offset not in segment.verified:
+                segment.verify(extent, mapped.slice(extent.offset, extent.length))
+                segment.verified.add(extent.offset)
+        return mapped.slice(offset, end - offset)
 
     def _map(self, segment: _OpenSegment) -> None:
         self._maps += 1
@@ -395,6 +449,7 @@ class SegmentReader:
             self._forget_removed()
         mapped = self._files.map(segment.path)
         segment.mapped, segment.size, segment.reads = mapped, len(mapped), 0
+        segment.verified = set()
 
     def _forget_removed(self) -> None:
         """A removed file takes up space for as long as somebody has it mapped."""
@@ -420,13 +475,14 @@ def read_extent(folder: Path, extent: Extent, files: FileSystem = LOCAL) -> pa.T
     return reader_of(files).read(folder, extent)
 
 
-def _read_schema(files: FileSystem, path: Path) -> pa.Schema:
-    head = files.read(path, 0, _SCHEMA_BYTES)
+def _schema_message(files: FileSystem, path: Path, end: int) -> bytes:
+    """The message at the start of a segment; an extent starts at `end`, or later."""
+    head = files.read(path, 0, min(_SCHEMA_BYTES, end))
     # A message starts with a mark of 4 bytes and the length of what follows.
     length = 8 + int.from_bytes(head[4:8], "little")
-    if length > _SCHEMA_BYTES:
-        head = files.read(path, 0, length)
-    return pa.ipc.read_schema(pa.py_buffer(head[:length]))
+    if length > end:
+        raise EOFError("its schema is damaged")
+    return head[:length] if length <= len(head) else files.read(path, 0, length)
 
 
 def _decoded(buffer: pa.Buffer, rows: int, schema: pa.Schema) -> pa.Table:

@@ -10,6 +10,7 @@ version that would be told by too many files, or by too many changes, is written
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,8 +21,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from slicemill.errors import SlicemillError
 from slicemill.storage.files import FileSystem
 
+_DIGEST_BYTES = 12
 _PARENT, _GONE = b"slicemill.parent", b"slicemill.gone"
 _FIRST, _DEPTH, _CHANGES = b"slicemill.first", b"slicemill.depth", b"slicemill.changes"
 
@@ -30,6 +33,10 @@ MOST_FILES = 64
 _MOST_CHANGED = 0.5
 
 Numbers = NDArray[np.int64]
+
+
+class TableDamaged(SlicemillError):
+    """A file of a table whose bytes are not those that were written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +80,28 @@ class TableFile:
         return sink.getvalue()
 
 
+def content_digest(content: bytes | pa.Buffer) -> str:
+    """Return the digest by which a file of a table is named."""
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def is_whole(files: FileSystem, path: Path) -> bool:
+    """Return True if the file of a table is there and its content is that of its name."""
+    try:
+        return content_digest(files.read(path)) == path.stem.rpartition("-")[2]
+    except FileNotFoundError:
+        return False
+
+
 def read_table_file(files: FileSystem, path: Path) -> TableFile:
-    """What a file of a table says."""
-    with pa.ipc.open_file(pa.py_buffer(files.read(path))) as reader:
+    """Return what a file of a table says; TableDamaged if its content is not that of its name."""
+    content = files.read(path)
+    if content_digest(content) != path.stem.rpartition("-")[2]:
+        raise TableDamaged(
+            f"the table file {path} is damaged: its content does not have the digest of its name; restore it "
+            "from a copy, or run 'slicemill home repair' to continue without its rows"
+        )
+    with pa.ipc.open_file(pa.py_buffer(content)) as reader:
         rows = reader.read_all()
     said = rows.schema.metadata or {}
     if _PARENT not in said:
@@ -86,7 +112,10 @@ def read_table_file(files: FileSystem, path: Path) -> TableFile:
 
 
 def files_of_versions(files: FileSystem, folder: Path, versions: Iterable[str]) -> set[str]:
-    """The files that some versions are told by; one that is missing ends its row of files."""
+    """Return the files that versions consist of; a missing file has no parent.
+
+    Raise TableDamaged where a damaged file hides its parent.
+    """
     found: set[str] = set()
     disk: Any = files  # whichever it is, it can be a key
     for version in versions:

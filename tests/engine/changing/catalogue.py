@@ -90,8 +90,8 @@ KINDS = {
     "same": Kind("SELECT v + k AS n FROM s WHERE v > 2"),
     "nested": Kind("SELECT x FROM (SELECT k AS x, v AS y FROM s WHERE v > 2) AS q WHERE y < 5"),
     "stamped": Kind("SELECT k, v, at FROM i WHERE v < 5"),
-    "merged": Kind("SELECT k, v FROM s WHERE v > 1 UNION SELECT k, w FROM r"),
-    "merged_mixed": Kind("SELECT k, v FROM i UNION SELECT k, w FROM r WHERE w > 1"),
+    "merged": Kind("SELECT k, v FROM s WHERE v > 1 UNION ALL SELECT k, w FROM r"),
+    "merged_mixed": Kind("SELECT k, v FROM i UNION ALL SELECT k, w FROM r WHERE w > 1"),
     "table": Kind("SELECT s.k, t.name FROM s, t WHERE s.k = t.k"),
     "table_left": Kind("SELECT s.v, n.name FROM s LEFT JOIN named AS n ON s.k = n.k"),
     "called": Kind("SELECT s.k, c.name FROM s, TABLE(names_of(s.k)) AS c WHERE s.v > 1"),
@@ -175,7 +175,7 @@ KINDS = {
         finds_stored=True,
     ),
     "join_merged": Kind(
-        """SELECT A.v, B.w FROM (SELECT k, v FROM s WHERE v > 1 UNION SELECT k, v FROM i) AS A
+        """SELECT A.v, B.w FROM (SELECT k, v FROM s WHERE v > 1 UNION ALL SELECT k, v FROM i) AS A
         [RANGE 3 SECONDS], r [RANGE 4 SECONDS] AS B WHERE A.v <= B.w""",
         finds_stored=True,
     ),

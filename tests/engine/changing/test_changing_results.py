@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from slicemill.engine.mill import Mill
-from slicemill.server.questions.asking import ask
 from slicemill.server.service import MillService
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
+from support.questions import ask
 
 SECOND = 1_000_000
 SCRIPT = """
@@ -74,7 +74,7 @@ def test_questions_see_the_table_of_now(mill: Mill) -> None:
     assert ask("SELECT * FROM counted ORDER BY n", service.relation).to_pydict()["groups"] == [2, 1]
     # What only units have read goes when they need it no more, and leaves the table.
     before = ask("SELECT * FROM totals ORDER BY ALL", service.relation)
-    mill.checkpoint()
+    checkpoint_twice(mill)
     mill.collector.compactor.least_rows = 1
     fold(mill)
     assert mill.home.logs["totals"].base is not None

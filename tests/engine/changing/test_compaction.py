@@ -26,12 +26,12 @@ from slicemill.engine.changing.compaction import folded
 from slicemill.engine.mill import Mill
 from slicemill.rows import Row
 from slicemill.server.live import LiveResults
-from slicemill.server.questions.asking import ask
 from slicemill.server.service import MillService
 from slicemill.storage.files import LOCAL
 from slicemill.storage.home_reader import HomeReader
 from support.changelogs import TableOfNow
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
+from support.questions import ask
 
 SECOND = 1_000_000
 
@@ -76,7 +76,7 @@ def feed(mill: Mill, begin: int, count: int = 6) -> None:
 def fold(mill: Mill, with_checkpoint: bool = True) -> None:
     """Fold all that can be folded now, log by log."""
     if with_checkpoint:
-        mill.checkpoint()
+        checkpoint_twice(mill)
     for _ in mill.home.logs:
         mill.collect()
         mill.collector.compactor.wait()

@@ -22,12 +22,12 @@ from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError
 from slicemill.rows import Row
-from slicemill.server.questions.asking import ask
 from slicemill.server.service import MillService
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from support.changelogs import TableOfNow
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.questions import ask
 
 SECOND = 1_000_000
 DECLARED = """CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts RETAIN 1 DAY;

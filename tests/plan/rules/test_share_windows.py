@@ -91,7 +91,7 @@ def test_other_aggregates_stay_as_they_are(text: str) -> None:
 
 
 def test_windows_of_from_that_cannot_be_shared_have_a_node_of_their_own() -> None:
-    counts = "SELECT count(*) AS n FROM Bid [RANGE 9 SECONDS SLIDE 3 SECONDS] UNION SELECT item FROM Ask"
+    counts = "SELECT count(*) AS n FROM Bid [RANGE 9 SECONDS SLIDE 3 SECONDS] UNION ALL SELECT item FROM Ask"
     graph = shared(f"CREATE QUERY q AS {counts}; CREATE QUERY r AS {counts};")
     found = [node for node in graph if isinstance(node.operator, SharedWindows)]
     assert [node.label for node in found] == ["windows of q: aggregate", "windows of r: aggregate"]

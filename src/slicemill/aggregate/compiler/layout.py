@@ -127,8 +127,8 @@ def query_bound(query: RelationQuery, rows: dict[str, int]) -> int:
     bound = 1
     if query.group_by or not query.aggregates:
         for entry in query.inputs:
-            inner = query_bound(entry.query, rows) if entry.query else rows.get(entry.relation.lower(), MANY)
-            bound = min(MANY, bound * inner)
+            inner = sum(query_bound(one, rows) for one in entry.queries)
+            bound = min(MANY, bound * (inner if entry.queries else rows.get(entry.relation.lower(), MANY)))
     return bound if query.limit is None else min(bound, query.limit)
 
 

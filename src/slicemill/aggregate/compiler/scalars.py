@@ -27,6 +27,7 @@ from slicemill.esl.types.expression import (
     Literal,
     Oldest,
     ScalarQuery,
+    is_null,
 )
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.functions.casts import cast_source, converter
@@ -146,6 +147,8 @@ class Scalars:
         if meant is not call:
             return self.expression(meant, columns)
         function = function_of(name, types)
+        if function.strict and any(is_null(argument) for argument in arguments):
+            return Code(default_of(call.type), "True")
         wanted = function.takes(types, call.type)
         make = function.source and function.source(wanted, call.type, self.form == MACHINE)
         if make is None:
@@ -154,10 +157,11 @@ class Scalars:
                 raise NoCompiledForm(
                     f"{name} of {' and '.join(map(str, types))} has no form in generated code"
                 )
-            codes = self._strict_arguments(arguments, wanted, columns)
+            codes = self._strict_arguments(arguments, wanted, columns, function.right_first)
             return self._by_row(name, codes, call.type, row_function)
         if function.strict:
-            return self.guarded(self._strict_arguments(arguments, wanted, columns), call.type, make)
+            codes = self._strict_arguments(arguments, wanted, columns, function.right_first)
+            return self.guarded(codes, call.type, make)
         codes = [self.converted(a, to, columns) for a, to in zip(arguments, wanted, strict=True)]
         return self._free(name, [self.out.named(code) for code in codes], call.type, make)
 
@@ -173,21 +177,26 @@ class Scalars:
         return Code(a.value, f"{result}_null")
 
     def _strict_arguments(
-        self, arguments: Sequence[Expr], wanted: Sequence[Type], columns: Columns
+        self, arguments: Sequence[Expr], wanted: Sequence[Type], columns: Columns, right_first: bool
     ) -> list[Code]:
-        """The second of two is not evaluated where the first is NULL."""
-        if len(arguments) != 2:
-            return [self.converted(a, to, columns) for a, to in zip(arguments, wanted, strict=True)]
-        first = self.converted(arguments[0], wanted[0], columns)
-        with self.out.aside() as rest:
-            second = self.converted(arguments[1], wanted[1], columns)
-        if first.known or not rest.failing:
+        """Arguments from left to right, or from right to left: none is evaluated behind a NULL."""
+        if right_first:
+            return self._strict_arguments(arguments[::-1], wanted[::-1], columns, False)[::-1]
+        codes: list[Code] = []
+        for argument, type_ in zip(arguments, wanted, strict=True):
+            with self.out.aside() as rest:
+                code = self.converted(argument, type_, columns)
+            nullable = [place for place, before in enumerate(codes) if not before.known]
+            if nullable and rest.failing:
+                codes = [self.out.named(before) for before in codes]
+                condition = " and ".join(f"not {codes[place].null}" for place in nullable)
+                codes.append(self._if_else(condition, rest, code, type_))
+                continue
             if rest.lines:  # what comes next may change nothing, but reads better in order
-                first = self.out.named(first)
+                codes = [self.out.named(before) for before in codes]
             self.out.put(rest)
-            return [first, second]
-        first = self.out.named(first)
-        return [first, self._if_else(f"not {first.null}", rest, second, wanted[1])]
+            codes.append(code)
+        return codes
 
     def _if_else(self, condition: str, aside: Aside, code: Code, type_: Type) -> Code:
         """A value that is worked out under a condition, and NULL otherwise."""

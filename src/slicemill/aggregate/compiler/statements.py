@@ -279,9 +279,9 @@ def deletes_from_window(statements: Sequence[Statement]) -> bool:
 
 def _tables_of(query: RelationQuery) -> Iterator[str]:
     for entry in query.inputs:
-        if entry.query is not None:
-            yield from _tables_of(entry.query)
-        else:
+        for inner in entry.queries:
+            yield from _tables_of(inner)
+        if not entry.queries:
             yield entry.relation.lower()
     expressions: list[Expr | None] = [query.where, query.having, *(item.expr for item in query.items)]
     expressions += [expr for expr, _ in query.order_by]

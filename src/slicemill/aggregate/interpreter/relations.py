@@ -180,9 +180,11 @@ def _compile_input(
             return [columns_of(entry.alias, entry.schema, row) for row in rows]
 
         return called
-    if entry.query is not None:
-        rows_of = compile_query(entry.query, lookup)
-        return lambda env: [columns_of(entry.alias, entry.schema, row) for row in rows_of(env)]
+    if entry.queries:
+        compiled = [compile_query(query, lookup) for query in entry.queries]
+        return lambda env: [
+            columns_of(entry.alias, entry.schema, row) for rows_of in compiled for row in rows_of(env)
+        ]
 
     return lambda env: [columns_of(entry.alias, entry.schema, row) for row in env.source(entry.relation)]
 

@@ -4,6 +4,8 @@ An offset names the files since its place in the ledger. When they are many and 
 journal, their names are written at that place, and later offsets have the place behind them. What stands
 there follows from the journal alone: whoever writes it again, after a crash or beside a worker that was
 thought dead, writes the same bytes.
+
+A line has a checksum and a name (`storage.lines`). Older versions wrote the name alone.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 
 from slicemill.errors import SlicemillError
 from slicemill.storage.files import LOCAL, ensure_folder
+from slicemill.storage.lines import frame, unframe
 
 _FILE = "read-files"
 
@@ -41,11 +44,24 @@ class Ledger:
             raise SlicemillError(
                 f"{self.path} has lost names of files that were read; restore the home's folder as a whole"
             )
-        return [str(json.loads(line)) for line in data.splitlines()]
+        return [self._name(line) for line in data.splitlines(keepends=True)]
+
+    def _name(self, line: bytes) -> str:
+        try:
+            # A line of an older version has no checksum and begins with the name.
+            content = line if line.startswith(b'"') else unframe(line)
+            if content is not None:
+                return str(json.loads(content))
+        except ValueError:
+            pass
+        raise SlicemillError(
+            f"{self.path} is damaged: a line with the name of a file that was read cannot be read; restore "
+            "it from a copy of the home"
+        )
 
     def write(self, at: int, names: Sequence[str]) -> int:
         """Write names at a place; the place behind them."""
-        data = "".join(f"{json.dumps(name)}\n" for name in names).encode()
+        data = b"".join(frame(json.dumps(name).encode()) for name in names)
         ensure_folder(LOCAL, self.folder)
         file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:

@@ -124,6 +124,7 @@ class FilesReader:
         self._seen: set[str] | None = None
         self._waiting: deque[ListedFile] = deque()
         self._found_us = 0
+        self._failed: tuple[str, int, int] | None = None  # the file that could not be read, and since when
         self._again_us = _FIRST_AGAIN_US
         self._written: tuple[int, int, int] | None = None  # from a place, so many names, to a place
         self._sizes: dict[str, int] = {}  # of the newest files that were read
@@ -225,9 +226,20 @@ class FilesReader:
             return self._form.take(path, position, limit_rows, memory)
         except UnreadableFile as problem:
             self._form.close()
-            if time.time_ns() - written_ns < _GROWING_NS:
+            if self._may_grow(name, written_ns):
                 raise
             return f"{FILE_LOST}{' any further' if position else ''}: {problem.why}"
+
+    def _may_grow(self, name: str, written_ns: int) -> bool:
+        """Return True if a file may be unreadable only because it is still being written.
+
+        A file that was written before the clock was set back is from the future: so it counts since when its
+        time has been known.
+        """
+        if self._failed is None or self._failed[:2] != (name, written_ns):
+            self._failed = name, written_ns, time.monotonic_ns()
+        age_ns = max(time.time_ns() - written_ns, time.monotonic_ns() - self._failed[2])
+        return age_ns < _GROWING_NS
 
     def _batch(self, taken: list[FilePiece], lost: list[tuple[str, str]]) -> SourceBatch:
         pieces = self._form.parse(taken)

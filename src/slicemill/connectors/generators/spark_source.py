@@ -7,7 +7,6 @@ options).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from pyspark.sql.types import StructType
 
 from slicemill.connectors.generators.generator import Generator, generator_of
 from slicemill.errors import SlicemillError
+from slicemill.time import wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +93,7 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"event": 0, "since_us": time.time_ns() // 1_000}
+        return {"event": 0, "since_us": wall_clock_us()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self._pace.max_per_trigger
@@ -126,7 +126,7 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The number of events that have appeared; None: there is always one more."""
         if not self._pace.limited:
             return self._events
-        elapsed_us = max(0, time.time_ns() // 1_000 - since_us)
+        elapsed_us = max(0, wall_clock_us() - since_us)
         appeared = int(elapsed_us * self._rate / 1_000_000)
         return appeared if self._events is None else min(appeared, self._events)
 

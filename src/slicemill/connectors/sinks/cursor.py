@@ -12,6 +12,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
 from slicemill.connectors.sinks.sink import SinkError
 from slicemill.storage.files import (
@@ -44,7 +46,8 @@ class SinkCursor:
     def advance(self, epoch: int) -> None:
         if self.forgotten:
             return
-        content = json.dumps({"id": self.id, "log": self.log, "epoch": epoch})
+        fields = {"id": self.id, "log": self.log, "epoch": epoch}
+        content = json.dumps({**fields, "crc": _checksum(fields)})
         write_whole(self.files, self.folder / _FILE, content.encode(), self.durable)
         self.epoch = epoch
 
@@ -78,12 +81,19 @@ def stored_cursors(home: Path, kind: str, files: FileSystem = LOCAL) -> list[Sin
     return [cursor for folder in folders if (cursor := _load(folder, files, False)) is not None]
 
 
+def _checksum(fields: dict[str, Any]) -> int:
+    return crc32(json.dumps(fields).encode())
+
+
 def _load(folder: Path, files: FileSystem, durable: bool) -> SinkCursor | None:
     path = folder / _FILE
     try:
         content = json.loads(files.read(path))
+        crc = content.pop("crc", None)  # missing: written by an older version
+        if crc != _checksum(content) and (crc is not None or content.keys() != {"id", "log", "epoch"}):
+            raise ValueError("its checksum differs")
         return SinkCursor(folder, content["id"], content["log"], content["epoch"], files, durable)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise SinkError(f"{path} is damaged ({problem}); remove it to deliver all that is kept") from problem

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as s
@@ -28,13 +28,17 @@ from slicemill.connectors.spark.lines import CSV, EITHER, JSON, LineFormat, line
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Stream, Table
 from slicemill.esl.types.schema import Schema
-from slicemill.secrets import resolved
+from slicemill.secrets import redacted, resolved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Readers of Spark that widen numbers.
 _WIDENING = ("parquet", "orc")
+
+_NO_FILES = "UNABLE_TO_INFER_SCHEMA"
+_CLASS = re.compile(r"^:? ?(?:[a-z][\w$]*\.)+[A-Z][\w$]*: ")
+_LONGEST_REASON = 500
 
 GLOB = re.compile(r"[*?\[\]{}\\]")
 
@@ -119,7 +123,7 @@ def schema_found(
             return found
         return s.StructType([s.StructField(field.name, _widest(field.dataType)) for field in found])
     except AnalysisException as problem:
-        if problem.getCondition() != "UNABLE_TO_INFER_SCHEMA":
+        if problem.getCondition() != _NO_FILES:
             raise
         # No file yet: they will be as declared.
         return s.StructType([s.StructField(column.name, spark_type(column.type)) for column in declared])
@@ -150,7 +154,7 @@ def file_options(origin: SourceOrigin) -> dict[str, str]:
 def loaded(reader: DataFrameReader | DataStreamReader, form: str, options: Mapping[str, str]) -> DataFrame:
     try:
         return reader.format(form).options(**{name: resolved(text) for name, text in options.items()}).load()
-    except (AnalysisException, Py4JJavaError) as problem:
+    except (PySparkException, Py4JJavaError) as problem:
         raise _explained(problem, form, options) from None
 
 
@@ -167,4 +171,17 @@ def _explained(problem: Exception, form: str, options: Mapping[str, str]) -> Exc
         )
     if "PATH_NOT_FOUND" in text:
         return SlicemillError(f"there is no file or folder {options.get('path')}")
-    return problem
+    if isinstance(problem, AnalysisException) and problem.getCondition() == _NO_FILES:
+        return problem
+    reason = _reason(text)
+    for option in options.values():
+        if (secret := resolved(option)) != option:
+            reason = reason.replace(secret, option)
+    return SlicemillError(f"Spark cannot open a source of format {form}: {reason}; correct its options")
+
+
+def _reason(text: str) -> str:
+    """The message of an exception of Java, without its class and its trace."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
+    return redacted(_CLASS.sub("", said))[:_LONGEST_REASON]

@@ -7,6 +7,7 @@ fill their allowance, it stops receiving, and TCP makes the sender wait: memory 
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import threading
 import time
@@ -22,6 +23,7 @@ MAX_LINE_BYTES = 1 << 20
 FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 5.0
 
+_LOGGER = logging.getLogger("slicemill")
 _STATUS = "status.json"
 _CHUNK_BYTES = 1 << 16
 _POLL_S = 0.05
@@ -36,10 +38,10 @@ class TcpStatus:
 
 
 def tcp_status(spool: Path) -> TcpStatus | None:
-    """What the receiving process last said, or None where there never was one."""
+    """Return the last status of the receiving process; None if there is none that can be read."""
     try:
         return TcpStatus(**json.loads((spool / _STATUS).read_text()))
-    except FileNotFoundError:
+    except (OSError, ValueError, TypeError):
         return None
 
 
@@ -121,7 +123,10 @@ class Pump:
             self._problem = problem
             self._changed.notify_all()
         content = json.dumps(asdict(TcpStatus(connected, problem))).encode()
-        write_whole(LOCAL, self._spool.folder / _STATUS, content)
+        try:
+            write_whole(LOCAL, self._spool.folder / _STATUS, content)
+        except OSError as failure:  # the status is for people to look at: lines go on without it
+            _LOGGER.warning("the status of %s is not written: %s", self._thread.name, failure)
 
     def _receive(self, connection: socket.socket) -> bool:
         """Read to the end of the connection; whether anything came."""

@@ -1,30 +1,37 @@
 """The spool of a socket: lines are written to disk before they are read, so that they can be replayed.
 
+    000000000001.lines      what was received
+    000000000001.sums       a line for each append: from which byte to which, and the CRC-32 of these bytes
+
 Lines are appended to one open file; when it is full, the next number begins. A position is a file's number
-and a byte in it, so that a small append costs one write and a read needs no file of its own. Files are
-removed when all their lines are safe elsewhere. A killed process loses at most the unfinished line that no
-sender completes.
+and a byte in it, so that a small append costs two writes and a read needs no file of its own. Files are
+removed when all their lines are safe elsewhere. Checksums are verified when lines are read. An append without
+a checksum, because the process was killed or an older version wrote it, is not verified. A killed process
+loses at most the unfinished line that no sender completes.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import threading
 import time
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
 from slicemill.errors import SlicemillError
 from slicemill.storage.files import LOCAL, ensure_folder, open_private
+from slicemill.storage.lines import frame, unframe
 
 MAX_FILE_BYTES = 4 << 20
 
-_SUFFIX = ".lines"
+_SUFFIX, SUMS_SUFFIX = ".lines", ".sums"
 _POLL_S = 0.05
 _LOCK_PATIENCE_S = 10.0
 
@@ -32,6 +39,14 @@ _LOCK_PATIENCE_S = 10.0
 class SpoolPosition(NamedTuple):
     file: int
     at: int
+
+
+class Stretch(NamedTuple):
+    """One append to a file; `crc` is None if its lines are lost and are left out."""
+
+    begin: int
+    end: int
+    crc: int | None
 
 
 class Received(NamedTuple):
@@ -54,6 +69,43 @@ class Received(NamedTuple):
         return np.array(self.times_us)[np.minimum(which, len(self.times_us) - 1)]
 
 
+def read_stretches(path: Path) -> list[Stretch]:
+    """The appends to a file of lines, in order; a line that is not whole is left out."""
+    try:
+        lines = path.with_suffix(SUMS_SUFFIX).read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    found = {}
+    for line in lines:
+        content = unframe(line)
+        if content is not None:
+            stretch = Stretch(*json.loads(content))
+            found[stretch.begin] = stretch  # a repair adds a line for one that is lost
+    return sorted(found.values())
+
+
+def damaged_stretches(path: Path) -> list[Stretch]:
+    """The appends to a file of lines whose bytes are not those that were received."""
+    data = path.read_bytes()
+    return [one for one in read_stretches(path) if _is_damaged(one, data[one.begin : one.end])]
+
+
+def leave_out(path: Path, stretch: Stretch) -> None:
+    """Note that the lines of an append are lost: readers go on behind them."""
+    with os.fdopen(open_private(path.with_suffix(SUMS_SUFFIX)), "ab") as sums:
+        sums.write(_line_of(stretch._replace(crc=None)))
+
+
+def _line_of(stretch: Stretch) -> bytes:
+    return frame(json.dumps(stretch).encode())
+
+
+def _is_damaged(stretch: Stretch, data: bytes) -> bool:
+    # What a loss of power has cut off is no damage.
+    whole = len(data) == stretch.end - stretch.begin
+    return stretch.crc is not None and whole and crc32(data) != stretch.crc
+
+
 def spool_files(folder: Path) -> dict[int, Path]:
     """Files of lines by number, in order."""
     found = {int(path.stem): path for path in folder.glob(f"*{_SUFFIX}")}
@@ -74,14 +126,16 @@ class Spool:
         # By file: up to where it is written, and when: the last end is its size.
         self._ends: dict[int, list[int]] = {}
         self._times_us: dict[int, list[int]] = {}
+        self._stretches: dict[int, list[Stretch]] = {}
         for number, path in spool_files(folder).items():
+            self._stretches[number] = read_stretches(path)
             status = path.stat()
             self._note(number, status.st_size, status.st_mtime_ns // 1_000)
         last = max(self._ends, default=0)
         if after is not None and (after.file > last or after.at > self._size(after.file)):
             last = max(last, after.file) + 1  # the disk has lost lines that are safe elsewhere
         self._last = max(last, 1)
-        self._file = self._opened()
+        self._file, self._sums = self._opened()
 
     def _note(self, number: int, size: int, arrival_us: int) -> None:
         self._ends.setdefault(number, []).append(size)
@@ -93,7 +147,7 @@ class Spool:
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:012d}{_SUFFIX}"
 
-    def _opened(self) -> BinaryIO:
+    def _opened(self) -> tuple[BinaryIO, BinaryIO]:
         path = self._path(self._last)
         file = os.fdopen(open_private(path), "ab", buffering=0)
         size = self._size(self._last)
@@ -102,7 +156,12 @@ class Spool:
             self._ends[self._last][-1] = size + 1
         self._ends.setdefault(self._last, [0])
         self._times_us.setdefault(self._last, [0])
-        return file
+        self._stretches.setdefault(self._last, [])
+        sums_path = path.with_suffix(SUMS_SUFFIX)
+        sums = os.fdopen(open_private(sums_path), "ab", buffering=0)
+        if (written := sums_path.stat().st_size) and not _ends_whole(sums_path, written):
+            sums.write(b"\n")
+        return file, sums
 
     @property
     def begin(self) -> SpoolPosition:
@@ -138,20 +197,22 @@ class Spool:
         """Add complete lines; all of them or none."""
         with self._guard:
             size = self._size(self._last)
+            stretch = Stretch(size, size + len(lines), crc32(lines))
             try:
-                written = self._file.write(lines)
-                while written < len(lines):
-                    written += self._file.write(memoryview(lines)[written:])
+                _write(self._file, lines)
+                _write(self._sums, _line_of(stretch))
             except OSError as problem:
                 os.ftruncate(self._file.fileno(), size)
                 raise SlicemillError(
                     f"cannot write what came by TCP to {self.folder}: {problem.strerror or problem}"
                 ) from problem
             self._note(self._last, size + len(lines), arrival_us)
+            self._stretches[self._last].append(stretch)
             if size + len(lines) >= self._roll_bytes:
                 self._file.close()
+                self._sums.close()
                 self._last += 1
-                self._file = self._opened()
+                self._file, self._sums = self._opened()
 
     def read(self, position: SpoolPosition, most_bytes: int) -> Received:
         """Whole lines from a position on, of one file: one line at least, if there is one."""
@@ -172,11 +233,29 @@ class Spool:
             last = max(bisect_right(ends, at + most_bytes), first + 1)
             end = ends[last - 1]
             ends, times_us = [n - at for n in ends[first:last]], times_us[first:last]
-        data = _bytes(self._path(number), at, end - at)
+            stretches = [one for one in self._stretches[number] if one.begin < end and one.end > at]
+        lost = next((one for one in stretches if one.crc is None), None)
+        if lost is not None and lost.begin <= at:
+            return Received(b"", SpoolPosition(number, lost.end), [0], [0])
+        data = self._verified(number, at, end if lost is None else lost.begin, stretches)
         if len(data) > most_bytes:
             cut = data.rfind(b"\n", 0, most_bytes) + 1 or data.find(b"\n") + 1
             data = data[:cut]
         return Received(data, SpoolPosition(number, at + len(data)), ends, times_us)
+
+    def _verified(self, number: int, at: int, end: int, stretches: list[Stretch]) -> bytes:
+        """Read bytes of a file, and the whole appends that they are part of; return them if all is well."""
+        inside = [one for one in stretches if one.begin < end]
+        begin = min([at, *(one.begin for one in inside)])
+        data = _bytes(self._path(number), begin, max([end, *(one.end for one in inside)]) - begin)
+        for one in inside:
+            if _is_damaged(one, data[one.begin - begin : one.end - begin]):
+                raise SlicemillError(
+                    f"{self._path(number)} is damaged from byte {one.begin} to {one.end}: lines that were "
+                    "received there are lost; restore it from a copy of the home, or run 'slicemill home "
+                    "repair' to continue without them"
+                )
+        return data[at - begin : end - begin]
 
     def free(self, position: SpoolPosition) -> None:
         """Remove the files before a position: their lines are safe elsewhere."""
@@ -184,13 +263,22 @@ class Spool:
             done = [number for number in self._ends if number < min(position.file, self._last)]
             for number in done:
                 del self._ends[number], self._times_us[number]
+                self._stretches.pop(number, None)
         for number in done:
             self._path(number).unlink(missing_ok=True)
+            self._path(number).with_suffix(SUMS_SUFFIX).unlink(missing_ok=True)
 
     def close(self) -> None:
         with self._guard:
             self._file.close()
+            self._sums.close()
         self._exclusive.close()
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    written = file.write(data)
+    while written < len(data):
+        written += file.write(memoryview(data)[written:])
 
 
 def _bytes(path: Path, at: int, length: int) -> bytes:

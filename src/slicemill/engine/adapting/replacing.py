@@ -44,6 +44,7 @@ class Replacing:
             was = {"placement": before.plain(), "heavy": unit.fields.get("heavy") or []}
             checkpoint = {**was, **unit.fields["checkpoint"]}
             fields = {"placement": placement.plain(), "heavy": None, "checkpoint": checkpoint}
+            fields["checkpoint_before"] = None  # of other cells
             self.home.commit(Change(units={unit.id: fields}))
             again = RunningUnit(unit.plan, self.home, self.mill, by_key_alone=unit.by_key_alone)
             self._run_instead(unit, again)

@@ -8,6 +8,7 @@ from slicemill.engine.changing.compaction import Compactor
 from slicemill.engine.changing.retaining import kept_us
 from slicemill.engine.changing.views import passed_by
 from slicemill.engine.dispatcher import Dispatcher
+from slicemill.engine.unit import BEFORE
 from slicemill.esl.types.catalog import HELD, Catalog
 from slicemill.esl.types.schema import Schema
 from slicemill.plan.reads import views_to_answer
@@ -43,7 +44,12 @@ class Collector:
         running = self._dispatcher.units
         needed = [*(unit.needed_from for unit in running.values()), *readers]
         # Who is not declared now, and comes back, must not have missed a change.
-        away = [fields["checkpoint"]["cursors"] for unit, fields in home.units.items() if unit not in running]
+        away = [
+            fields[checkpoint]["cursors"]
+            for unit, fields in home.units.items()
+            for checkpoint in ("checkpoint", BEFORE)
+            if unit not in running and checkpoint in fields
+        ]
         needed += [
             {log: at for log, at in cursors.items() if log in home.logs and home.logs[log].changes}
             for cursors in away

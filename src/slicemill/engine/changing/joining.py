@@ -48,6 +48,7 @@ def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
         "input_watermarks": {},
         "output_watermarks": {},
         "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
+        "checkpoint_before": None,
     }
 
 
@@ -135,6 +136,8 @@ def joined(
         "joined_on": joined_on(plan.unit, graph, before.fields.get("joined_on")),
         "cursors": cursors,
         "checkpoint": {**checkpoint, "cursors": kept},
+        # Of other queries: a replay from there would need the plan of then.
+        "checkpoint_before": None,
         "input_watermarks": marks,
         # What waited for a log that nobody reads any more waited for somebody who is gone.
         "due": [due for due in before.due if due.keys() <= set(inputs)] or None,
@@ -174,7 +177,8 @@ def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
     heads = {log: home.logs[log].head for log in unit.plan.unit.inputs}
     marks = unit.input_watermarks()
     checkpoint = {"cursors": heads, "input_watermarks": marks, "files": []}
-    return {"cursors": heads, "checkpoint": checkpoint, "due": None, "resumable": None, "newcomers": None}
+    gone = dict.fromkeys(("checkpoint_before", "due", "resumable", "newcomers"))
+    return {"cursors": heads, "checkpoint": checkpoint, **gone}
 
 
 def moved_cells(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ it, also after a crash.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,10 +36,10 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.plan.reads import tables_of
 from slicemill.rows import Row, Timed
 from slicemill.storage.arrow_schema import to_arrow
-from slicemill.storage.files import LOCAL, ensure_folder, exists, folder_name, telling_full, write_whole
+from slicemill.storage.files import LOCAL, ensure_folder, folder_name, telling_full, write_whole
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import TABLES
-from slicemill.storage.table_files import TableFile
+from slicemill.storage.table_files import TableFile, content_digest, is_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -320,9 +319,8 @@ class TableVersions:
 
     def _kept_as(self, table: Table, file: TableFile) -> StoredTable:
         content = file.encoded()
-        digest = hashlib.blake2b(content, digest_size=12).hexdigest()
-        path = self._file(f"{folder_name(table.name)}-{digest}.arrow")
-        if not exists(LOCAL, path):
+        path = self._file(f"{folder_name(table.name)}-{content_digest(content)}.arrow")
+        if not is_whole(LOCAL, path):
             with telling_full(self._home.folder):
                 ensure_folder(LOCAL, path.parent, self._home.durable)
                 write_whole(LOCAL, path, content, self._home.durable)

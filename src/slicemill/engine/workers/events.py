@@ -26,12 +26,14 @@ class WorkerJoined:
 class WorkerLeft:
     """A worker is gone, with the message that it was sent, if there was one.
 
-    The incarnation is -1 if it was never there: its task failed before it could connect.
+    The incarnation is -1 if it was never there: its task failed before it could connect. With
+    `spark_stopped`, Spark runs no tasks any more, and no worker will follow.
     """
 
     worker: int
     incarnation: int
     reason: str
+    spark_stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

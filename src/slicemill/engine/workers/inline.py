@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 from collections import deque
 
 from slicemill.engine.workers.events import (
@@ -23,6 +22,7 @@ from slicemill.engine.workers.events import (
     make_handler,
     writer_name,
 )
+from slicemill.time import wall_clock_us
 
 
 class InlinePool:
@@ -44,7 +44,7 @@ class InlinePool:
         return [self._joined(worker) for worker in range(len(self._handlers))]
 
     def send(self, worker: int, message: object) -> None:
-        sent_us = time.time_ns() // 1000
+        sent_us = wall_clock_us()
         try:
             answer = self._handlers[worker](message)
         except Exception as problem:

@@ -16,7 +16,6 @@ import queue
 import secrets
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -39,8 +38,9 @@ from slicemill.engine.workers.events import (
 )
 from slicemill.engine.workers.interrupt import Interrupts
 from slicemill.engine.workers.retire import retire
-from slicemill.engine.workers.supervisor import why
+from slicemill.engine.workers.supervisor import is_running, why
 from slicemill.engine.workers.worker import answered
+from slicemill.time import wall_clock_us
 
 # Attempts of a task that run its message. A second one may also be a copy of a slow first one.
 _ATTEMPTS = 2
@@ -156,7 +156,7 @@ class JobPool:
         if worker in self._outstanding:
             raise RuntimeError(f"worker {worker} has not answered yet")
         frame = bytes(encode(MESSAGE, message))
-        sent = _SentMessage(worker, self._incarnations[worker], frame, time.time_ns() // 1000)
+        sent = _SentMessage(worker, self._incarnations[worker], frame, wall_clock_us())
         self._outstanding[worker] = sent
         self._collected.append(sent)
 
@@ -214,7 +214,7 @@ class JobPool:
         """Run a job, in a thread of its own."""
         by_worker = {sent.worker: sent for sent in job}
         events: list[Event] = []
-        reason = "the processes of its task ended"
+        reason, stopped = "the processes of its task ended", False
         try:
             self._context.setJobGroup(self.group, "slicemill messages", interruptOnCancel=True)
             pairs = [(sent.worker, sent.message) for sent in job]
@@ -222,10 +222,11 @@ class JobPool:
                 if done.answer is not None:
                     events += _told(by_worker.pop(done.worker), done)
         except Exception as error:
-            reason = why(error)
+            reason, stopped = why(error), not is_running(self._context)
         for sent in by_worker.values():
-            events.append(WorkerLeft(sent.worker, sent.incarnation, reason))
-            events.append(self._joined(sent.worker, sent.incarnation + 1))
+            events.append(WorkerLeft(sent.worker, sent.incarnation, reason, spark_stopped=stopped))
+            if not stopped:
+                events.append(self._joined(sent.worker, sent.incarnation + 1))
         self._events.append(events)
         self._awake.set()
 

@@ -46,6 +46,7 @@ from slicemill.engine.workers.events import Event, Notice, WorkerAnswer, WorkerJ
 from slicemill.engine.workers.interrupt import Interrupts
 from slicemill.engine.workers.supervisor import Supervisor
 from slicemill.engine.workers.worker import Ticket, task_of
+from slicemill.time import wall_clock_us
 
 # What a worker may take to make its handler: it may have to compile what it needs.
 _READY_S = 300.0
@@ -200,7 +201,7 @@ class WorkerPool:
         if connection.sent_us is not None:
             raise RuntimeError(f"worker {worker} has not answered yet")
         frame = encode(MESSAGE, message)
-        connection.sent_us = time.time_ns() // 1000
+        connection.sent_us = wall_clock_us()
         connection.deadline = self._clock() + self._limit_s
         try:
             connection.channel.send(frame)
@@ -368,7 +369,7 @@ class WorkerPool:
             incarnation = -1 if slot.connection is None else slot.connection.hello.incarnation
             if slot.connection is not None:
                 self._leave(slot, _GONE)
-            events.append(WorkerLeft(report.worker, incarnation, "Spark has stopped"))
+            events.append(WorkerLeft(report.worker, incarnation, "Spark has stopped", spark_stopped=True))
         elif not slot.connected:
             events.append(
                 WorkerLeft(report.worker, -1, report.reason or "its task ended before it connected")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from slicemill.errors import did_you_mean
-from slicemill.esl.binder import durations
+from slicemill.esl.binder import durations, sub_queries
 from slicemill.esl.binder.calls import (
     Resolved,
     callable_names,
@@ -23,7 +23,7 @@ from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.model_windows import check_model_over
 from slicemill.esl.binder.problems import Unknowable
-from slicemill.esl.binder.scalar import bind, bind_key
+from slicemill.esl.binder.scalar import bind, bind_key, order_keys
 from slicemill.esl.binder.scope import Scope
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
@@ -33,7 +33,7 @@ from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.expression import ColumnRef, Expr, walk
 from slicemill.esl.types.query import FrameUnit, Rank, Window, WindowCall
-from slicemill.esl.types.relation import AggregateCall
+from slicemill.esl.types.relation import AggregateCall, RelationInput
 from slicemill.esl.types.schema import BIGINT, TIMESTAMP, Column
 from slicemill.scalar.signatures import ELSEWHERE
 
@@ -45,6 +45,8 @@ class SelectEnvironment:
     """Collects the aggregates and window calls of one SELECT while its expressions are bound.
 
     `place` names the clause being bound where aggregates may not stand, and is empty where they may.
+    Sub-queries over tables are computed before aggregates: `queries_allowed` is set where columns of the
+    input are read.
     """
 
     context: Context
@@ -56,7 +58,9 @@ class SelectEnvironment:
     resolved: dict[str, Resolved] = field(default_factory=dict)
     window_calls: dict[str, WindowCall] = field(default_factory=dict)
     rank: Rank | None = None
+    queries_allowed: bool = False
     _columns: dict[str, tuple[Column, ...]] = field(default_factory=dict)
+    _asked: dict[str, RelationInput] = field(default_factory=dict)
 
     @property
     def aggregates(self) -> tuple[AggregateCall, ...]:
@@ -199,7 +203,7 @@ class SelectEnvironment:
             keys = child(node, "ranked") or ()
             if not keys and name != "row_number":
                 raise Mistake(f"{name} says nothing without an order", span_of(node), "add ORDER BY")
-            order = [(bind_key(key.this, self), bool(child(key, "desc"))) for key in keys]
+            order = [one for key in keys for one in order_keys(bind_key(key.this, self), key)]
             self.rank = Rank(ranked_by(name, partition, order, self.time_columns), column)
         return self.rank
 
@@ -217,11 +221,27 @@ class SelectEnvironment:
             hint = f"leave ORDER BY out, or write ORDER BY {known}" if known else "leave ORDER BY out"
             raise Mistake("a window over a stream follows its timestamp", span_of(node), hint)
 
-    def query(self, node: exp.Expression, scalar: bool) -> Expr:
-        del scalar
-        raise Mistake(
-            "a continuous query has no sub-query here", span_of(node), "join the table, or write an aggregate"
-        )
+    def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
+        """Return the column of a table call that computes the sub-query for each row of the stream."""
+        if not self.queries_allowed:
+            raise Mistake(
+                "a sub-query cannot stand here",
+                span_of(node),
+                "select its value in a query inside: FROM (SELECT *, (SELECT …) AS x FROM s) AS t",
+            )
+        text = f"{scalar} {to_esl(node)} {to_esl(member) if member is not None else ''}"
+        if text not in self._asked:
+            value = None if member is None else bind(member, self)
+            alias = f"query {len(self._asked) + 1}"
+            asked = sub_queries.Asked(node, scalar, value, member)
+            self._asked[text] = sub_queries.call_of(asked, self.context, self.scope, alias)
+        call = self._asked[text]
+        return ColumnRef.to(call.schema.columns[0].of(call.alias))
+
+    @property
+    def asked(self) -> list[RelationInput]:
+        """The calls that compute sub-queries over tables."""
+        return list(self._asked.values())
 
 
 def _check_versions(resolved: Resolved, window: Window, node: nodes.Over) -> None:
@@ -302,8 +322,8 @@ class TemporalEnvironment:
     def over(self, node: nodes.Over) -> Expr:
         raise Mistake("a temporal query has its window in FROM", span_of(node))
 
-    def query(self, node: exp.Expression, scalar: bool) -> Expr:
-        del scalar
+    def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
+        del scalar, member
         raise Mistake("a temporal query has no sub-query", span_of(node))
 
 

@@ -96,6 +96,16 @@ def name_of(node: exp.Expression) -> str:
     return to_esl(node.this if isinstance(node, nodes.Over) else node)
 
 
+def item_at(key: exp.Literal, items: Sequence[tuple[SelectItem, exp.Expression]]) -> Expr:
+    """Return what the select list computes at a position, as in ORDER BY 2."""
+    place = int(key.name) if key.name.isdigit() else 0
+    if not 1 <= place <= len(items):
+        raise Mistake(
+            f"there is no column {key.name} in the select list", span_of(key), "name what to order by"
+        )
+    return items[place - 1][0].expr
+
+
 def with_unique_names(items: Sequence[SelectItem]) -> tuple[SelectItem, ...]:
     """SQL lets two columns share a name; a stream's columns cannot, so later ones get a number.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from slicemill.errors import counted
@@ -10,6 +12,7 @@ from slicemill.esl.binder.changing.changelogs import as_changes, refuse_open_ran
 from slicemill.esl.binder.context import Context, is_finite
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.problems import Problems
+from slicemill.esl.binder.spellings import ends
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
@@ -30,14 +33,16 @@ def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQ
     if isinstance(node, exp.Subquery):
         return bind_query(node.this, context)
     if isinstance(node, exp.Union):
-        return _bind_union(node, context)
+        around = ends.around_union(node)
+        return _bind_union(node, context) if around is None else bind_query(around, context)
     assert isinstance(node, exp.Select), "the grammar has no other queries"
     node = respelled(node, context)
     if not isinstance(node, exp.Select):
         return bind_query(node, context)
     if reads_a_stream(node, context):
-        return select.bind_select(node, context)
-    return relations.bind_relation(node, context)
+        around = ends.around_distinct(node)
+        return select.bind_select(node, context) if around is None else bind_query(around, context)
+    return relations.bind_select(node, context)
 
 
 def reads_a_stream(node: exp.Select, context: Context) -> bool:
@@ -54,39 +59,48 @@ def reads_a_stream(node: exp.Select, context: Context) -> bool:
     return streams
 
 
-def _branches(node: exp.Expression) -> list[exp.Expression]:
-    """UNION is associative, so nested ones are one."""
-    if isinstance(node, exp.Subquery) and child(node, "with_") is None:
-        return _branches(node.this)
-    if isinstance(node, exp.Union) and child(node, "with_") is None:
-        return [*_branches(node.this), *_branches(node.expression)]
-    return [node]
-
-
-def _bind_union(node: exp.Union, context: Context) -> UnionQuery:
+def _bind_union(node: exp.Union, context: Context) -> UnionQuery | RelationQuery:
     problems = Problems()
-    bound: list[tuple[SelectQuery, exp.Expression]] = []
-    for branch in (*_branches(node.this), *_branches(node.expression)):
+    branches: list[tuple[Continuous | RelationQuery, exp.Expression]] = []
+    for branch in ends.branches_of(node):
         with problems.noting():
-            query = bind_query(branch, context)
-            if isinstance(query, RelationQuery):
-                raise Mistake("UNION merges streams by timestamp; a table has none", span_of(branch))
-            bound += [(select_, branch) for select_ in _selects(query)]
+            branches.append((bind_query(branch, context), branch))
+    over_tables = [(query, branch) for query, branch in branches if isinstance(query, RelationQuery)]
+    bound: list[tuple[SelectQuery, exp.Expression]] = []
+    for query, branch in branches:
+        with problems.noting():
+            if not isinstance(query, RelationQuery):
+                bound += [(select_, branch) for select_ in _selects(query)]
+            elif len(over_tables) < len(branches):
+                raise Mistake(
+                    "UNION merges streams by timestamp; a table has none",
+                    span_of(branch),
+                    "make a union of streams, or one of tables",
+                )
     problems.raise_any()
+    if over_tables:
+        return relations.union_of(over_tables)
     for branch_query, branch in bound:
         refuse_open_rank(branch_query, branch)
     if any(query.schema.changelog for query, _ in bound):
         bound = [(as_changes(query), branch) for query, branch in bound]
-    first = bound[0][0].schema
+    columns = union_columns([(query.schema, branch) for query, branch in bound])
+    schema = Schema(columns, changelog=bound[0][0].schema.changelog)
+    return UnionQuery(tuple(select.renamed(query, branch_items(query, schema)) for query, _ in bound), schema)
+
+
+def union_columns(branches: Sequence[tuple[Schema, exp.Expression]]) -> tuple[Column, ...]:
+    """The columns of a UNION: named as those of the first branch, of types that hold the values of all."""
+    first = branches[0][0]
     types: list[Type] = [column.type for column in first]
-    for query, branch in bound[1:]:
-        if len(query.schema) != len(first):
+    for schema, branch in branches[1:]:
+        if len(schema) != len(first):
             raise Mistake(
-                f"this branch has {counted(len(query.schema), 'column')}, the first has {len(first)}",
+                f"this branch has {counted(len(schema), 'column')}, the first has {len(first)}",
                 span_of(branch),
                 "select the same columns in each branch",
             )
-        for index, column in enumerate(query.schema):
+        for index, column in enumerate(schema):
             merged = t.common(types[index], column.type)
             if merged is None:
                 raise Mistake(
@@ -95,9 +109,7 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery:
                     "convert one of them with CAST",
                 )
             types[index] = merged
-    columns = tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True))
-    schema = Schema(columns, changelog=first.changelog)
-    return UnionQuery(tuple(_as(query, schema) for query, _ in bound), schema)
+    return tuple(Column(c.name, type_) for c, type_ in zip(first, types, strict=True))
 
 
 def _selects(query: Continuous) -> list[SelectQuery]:
@@ -108,15 +120,15 @@ def _selects(query: Continuous) -> list[SelectQuery]:
     )
 
 
-def _as(query: SelectQuery, schema: Schema) -> SelectQuery:
-    """The branch with the union's column names and types."""
+def branch_items(query: SelectQuery | RelationQuery, schema: Schema) -> tuple[SelectItem, ...]:
+    """The select list of a branch with the union's column names and types."""
     # What is told once (EMIT FINAL) has its changes below, and not in its columns.
     hidden = len(query.items) - len(query.schema)
-    items = tuple(
+    shown = tuple(
         SelectItem(column.name, _cast(item.expr, column.type))
         for item, column in zip(query.items[hidden:], schema, strict=True)
     )
-    return select.renamed(query, (*query.items[:hidden], *items))
+    return (*query.items[:hidden], *shown)
 
 
 def _cast(expr: Expr, type_: Type) -> Expr:

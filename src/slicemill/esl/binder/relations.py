@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from slicemill.esl.binder import queries, sub_queries
 from slicemill.esl.binder.calls import (
     Resolved,
     callable_names,
@@ -16,25 +17,26 @@ from slicemill.esl.binder.calls import (
     single_column,
 )
 from slicemill.esl.binder.changing.body_writes import refuse_written
+from slicemill.esl.binder.changing.changelogs import HIDDEN_COUNT
 from slicemill.esl.binder.context import Context, is_finite, view_of_a_stream
 from slicemill.esl.binder.functions.calls import function_call
 from slicemill.esl.binder.functions.tables import bind_table_call
 from slicemill.esl.binder.inputs import alias_of_call, from_entries
-from slicemill.esl.binder.items import bind_items, read_groups, schema_of_items, with_unique_names
+from slicemill.esl.binder.items import bind_items, item_at, read_groups, schema_of_items, with_unique_names
+from slicemill.esl.binder.joins.asof import is_present
 from slicemill.esl.binder.joins.kinds import using_condition
 from slicemill.esl.binder.problems import Problems
-from slicemill.esl.binder.scalar import as_key, bind, bind_condition, bind_key
+from slicemill.esl.binder.scalar import as_key, bind, bind_condition, bind_key, order_keys
 from slicemill.esl.binder.scope import Scope
+from slicemill.esl.binder.spellings import ends
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.types.expression import (
     ColumnRef,
-    ExistsQuery,
     Expr,
     Oldest,
-    ScalarQuery,
     conjunction,
     walk,
 )
@@ -134,13 +136,10 @@ class RelationEnvironment:
     def over(self, node: nodes.Over) -> Expr:
         raise Mistake("OVER is for streams; a table has no order", span_of(node), "leave OVER out")
 
-    def query(self, node: exp.Expression, scalar: bool) -> Expr:
+    def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
         inner = bind_relation(node, self.context, self.tables, self.inwindow, self.scope)
-        if not scalar:
-            return ExistsQuery(inner)
-        if len(inner.schema) != 1:
-            raise Mistake("a query used as a value selects one column", span_of(node))
-        return ScalarQuery(inner, inner.schema.columns[0].type)
+        value = None if member is None else bind(member, self)
+        return sub_queries.value_of(sub_queries.Asked(node, scalar, value, member), inner)
 
 
 def bind_relation(
@@ -150,12 +149,56 @@ def bind_relation(
     inwindow: Schema | None = None,
     outer: Scope | None = None,
 ) -> RelationQuery:
-    """A SELECT over tables; inside an aggregate, over its local tables."""
-    tables = tables or {}
+    """A SELECT or UNION over tables; inside an aggregate, over its local tables."""
+    from slicemill.esl.binder.spellings.rewrite import respelled  # which binds what it asks about
+
     while isinstance(node, exp.Subquery):
         node = node.this
-    if not isinstance(node, exp.Select):
-        raise Mistake("UNION merges streams; it has no place here", span_of(node), "use two statements")
+    definitions = child(node, "with_")
+    for definition in definitions.expressions if definitions is not None else ():
+        context = context.with_local(
+            definition.args["alias"].name, queries.bind_query(definition.this, context)
+        )
+    around = ends.around_union(node)
+    if around is not None:
+        return bind_relation(around, context, tables, inwindow, outer)
+    if isinstance(node, exp.Select) and not tables and inwindow is None:
+        spelled = respelled(node, context)
+        if not isinstance(spelled, exp.Select):
+            return bind_relation(spelled, context, tables, inwindow, outer)
+        node = spelled
+    if isinstance(node, exp.Union):
+        problems = Problems()
+        bound: list[tuple[RelationQuery, exp.Expression]] = []
+        for branch in ends.branches_of(node):
+            with problems.noting():
+                bound.append((bind_relation(branch, context, tables, inwindow, outer), branch))
+        problems.raise_any()
+        return union_of(bound)
+    assert isinstance(node, exp.Select), "the grammar has no other queries"
+    return bind_select(node, context, tables, inwindow, outer)
+
+
+def union_of(branches: Sequence[tuple[RelationQuery, exp.Expression]]) -> RelationQuery:
+    """All rows of the first branch, then those of the next ones."""
+    schema = Schema(queries.union_columns([(query.schema, branch) for query, branch in branches]))
+    first, *others = [
+        replace(query, items=queries.branch_items(query, schema), schema=schema) for query, _ in branches
+    ]
+    entry = RelationInput("union", "union", schema, first, more=tuple(others))
+    items = tuple(SelectItem(column.name, ColumnRef.to(column.of("union"))) for column in schema)
+    return RelationQuery((entry,), None, (), (), None, items, False, (), None, schema)
+
+
+def bind_select(
+    node: exp.Select,
+    context: Context,
+    tables: Mapping[str, Schema] | None = None,
+    inwindow: Schema | None = None,
+    outer: Scope | None = None,
+) -> RelationQuery:
+    """A SELECT over tables, in ESL's own words."""
+    tables = tables or {}
     problems = Problems()
     inputs, conditions = _bind_inputs(node, context, tables, inwindow, outer, problems)
     problems.raise_any()
@@ -188,10 +231,12 @@ def bind_relation(
     for ordered in child(node, "order").expressions if child(node, "order") is not None else ():
         with problems.noting():
             by = as_key(_bind_order(ordered.this, env, bound), ordered.this)
-            orders.append((by, bool(child(ordered, "desc")), ordered))
+            orders += [(expr, falls, ordered) for expr, falls in order_keys(by, ordered)]
     problems.raise_any()
 
-    grouped = bool(env.resolved or groups)
+    # GROUPING SETS (()) is one group without keys, also where nothing is computed of its rows.
+    one_group = child(node, "group") is not None and not groups
+    grouped = bool(env.resolved or groups or one_group)
     where = conjunction(tuple(parts))
     if orders and _takes_rows_in_order(env, orders):
         inputs, where, orders = [_sorted_input(inputs, where, orders)], None, []
@@ -212,9 +257,9 @@ def bind_relation(
         inputs=tuple(inputs),
         where=where,
         group_by=tuple(groups),
-        aggregates=tuple(
-            AggregateCall(r.name, r.arguments, r.distinct, r.columns) for r in env.resolved.values()
-        ),
+        aggregates=(HIDDEN_COUNT,)
+        if one_group and not env.resolved
+        else tuple(AggregateCall(r.name, r.arguments, r.distinct, r.columns) for r in env.resolved.values()),
         having=having,
         items=items,
         distinct=child(node, "distinct") is not None,
@@ -336,6 +381,13 @@ def _bind_input(
     name = entry.this.name
     alias = alias_node.name if alias_node is not None else name
     local = tables.get(name.lower())
+    version = child(entry, "as_of")
+    if version is not None and not is_present(version):
+        raise Mistake(
+            f"{name} has no earlier versions of its rows",
+            span_of(version),
+            "leave FOR SYSTEM_TIME out: a query over tables reads the rows of now",
+        )
     if local is not None:
         return RelationInput(name, alias, local)
     relation = context.relation(entry.this)
@@ -359,7 +411,9 @@ def _bind_input(
 def _bind_order(
     node: exp.Expression, env: RelationEnvironment, items: list[tuple[SelectItem, exp.Expression]]
 ) -> Expr:
-    """ORDER BY names an output column, or computes from the input."""
+    """ORDER BY names an output column, counts to it, or computes from the input."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return item_at(node, items)
     if isinstance(node, exp.Column) and not node.table:
         for item, _ in items:
             if item.name.lower() == node.name.lower():

@@ -41,7 +41,9 @@ class ScalarEnvironment(Protocol):
 
     def over(self, node: nodes.Over) -> Expr: ...
 
-    def query(self, node: exp.Expression, scalar: bool) -> Expr: ...
+    def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
+        """Bind a sub-query: its value, if rows `EXISTS`, or if one of them is `member` (IN)."""
+        ...
 
     def call_names(self) -> list[str]:
         """Names `call` knows, for hints."""
@@ -242,6 +244,17 @@ def as_key(expr: Expr, node: exp.Expression) -> Expr:
     return expr
 
 
+def order_keys(expr: Expr, ordered: exp.Expression) -> list[tuple[Expr, bool]]:
+    """Return what to order by for `expression [DESC] [NULLS FIRST | LAST]`.
+
+    NULL is the smallest value. Where NULLs are to stand at the other end, `isnull(expression)` decides first.
+    """
+    falls, nulls_first = bool(child(ordered, "desc")), child(ordered, "nulls_first")
+    if nulls_first is None or nulls_first is not falls:
+        return [(expr, falls)]
+    return [(Call("isnull", (expr,), t.BOOLEAN), falls), (expr, falls)]
+
+
 def _comparison(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     left, right = bind(node.this, env), bind(node.expression, env)
     left, right = comparable(left, right, node.this, node.expression)
@@ -305,11 +318,7 @@ def _is(node: exp.Is, env: ScalarEnvironment) -> Expr:
 
 def _in(node: exp.In, env: ScalarEnvironment) -> Expr:
     if child(node, "query") is not None:
-        raise Mistake(
-            "IN with a query is not part of ESL",
-            span_of(node),
-            "use EXISTS in an aggregate, or join the table",
-        )
+        return env.query(child(node, "query").this, scalar=False, member=node.this)
     operand = bind(node.this, env)
     choices = []
     for choice_node in node.expressions:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from slicemill.errors import did_you_mean, one_of
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import span_of
-from slicemill.esl.types.expression import Argument, Call, ColumnRef, Expr
+from slicemill.esl.types.expression import Argument, Call, ColumnRef, Expr, transform
 from slicemill.esl.types.schema import Column, Schema
 from slicemill.scalar.signatures import ELSEWHERE, UNREPEATABLE
 
@@ -31,7 +31,8 @@ class Scope:
 
     If `qualified`, columns are those of several relations, else a column is read by its own name. `arguments`
     are those of the aggregate whose body is being bound; a column of the same name hides them. `merged` are
-    columns that stand for those of several relations, by name.
+    columns that stand for those of several relations, by name. With `as_arguments`, columns are given to a
+    query as arguments of the same names.
     """
 
     relations: tuple[tuple[str, Schema], ...]
@@ -39,6 +40,7 @@ class Scope:
     parent: Scope | None = None
     arguments: Schema = NO_COLUMNS
     merged: Mapping[str, MergedColumn] = field(default_factory=dict)
+    as_arguments: bool = False
 
     def resolve(self, node: exp.Column) -> Expr:
         qualifier, name = node.table, node.name
@@ -46,7 +48,7 @@ class Scope:
         while scope is not None:
             found = scope._own(node, qualifier, name)
             if found is not None:
-                return found
+                return transform(found, _as_argument) if scope.as_arguments else found
             scope = scope.parent
         if not qualifier:
             argument = self.arguments.find(name)
@@ -117,3 +119,7 @@ class Scope:
             chain.append(scope)
             scope = scope.parent
         return chain
+
+
+def _as_argument(expr: Expr) -> Expr | None:
+    return Argument(expr.name, expr.type) if isinstance(expr, ColumnRef) else None

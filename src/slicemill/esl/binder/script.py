@@ -27,6 +27,7 @@ from slicemill.esl.binder.problems import Mistakes, Unknowable
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.errors import Diagnostic, Mistake
 from slicemill.esl.syntax.grammar import statements as grammar
+from slicemill.esl.syntax.nesting import nesting_told, too_deep
 from slicemill.esl.syntax.nodes import child, span_of
 from slicemill.esl.syntax.source import SourceText, TextSpan
 from slicemill.esl.types.catalog import Catalog, DroppedName, Statement
@@ -81,7 +82,8 @@ def bind_script(
     that is `stored` in a home was accepted before: it may contain a password.
     """
     known = catalog.copy() if catalog is not None else Catalog()
-    parsed, diagnostics = grammar.script(source)
+    with nesting_told(source):
+        parsed, diagnostics = grammar.script(source)
     left = cache(lambda: Catalog() if kept is None else kept().copy())
     later = Counter(filter(None, map(_declared_name, parsed)))
     broken = frozenset(name.lower() for name in _DECLARATION.findall(source.text)) - later.keys()
@@ -109,6 +111,8 @@ def bind_script(
             diagnostics.extend(mistakes.diagnostics)
         except Unknowable:
             pass
+        except RecursionError:
+            diagnostics.append(too_deep(source, span_of(node)))
         else:
             if isinstance(node, nodes.CreateMode) and child(node, "mode") == nodes.REPLACE:
                 replacing.add(len(bound))

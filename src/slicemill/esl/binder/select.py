@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from slicemill.esl.binder import durations
 from slicemill.esl.binder.calls import Resolved
-from slicemill.esl.binder.changing.changelogs import refuse_changes, refuse_lasting, refuse_over_changes
+from slicemill.esl.binder.changing.changelogs import (
+    HIDDEN_COUNT,
+    refuse_changes,
+    refuse_lasting,
+    refuse_over_changes,
+)
 from slicemill.esl.binder.changing.first_rows import bind_first_rows
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.environments import SelectEnvironment
@@ -45,8 +51,8 @@ from slicemill.esl.binder.temporal import bind_temporal
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
 from slicemill.esl.syntax.errors import Mistake
-from slicemill.esl.syntax.nodes import child, span_of
-from slicemill.esl.types.changing import joins_changes
+from slicemill.esl.syntax.nodes import at, child, span_of
+from slicemill.esl.types.changing import joins_changes, reads_changes
 from slicemill.esl.types.expression import ColumnRef, Expr, conjunction, walk
 from slicemill.esl.types.query import FrameUnit, JoinKind, QueryInput, SelectQuery, SessionWindow
 from slicemill.esl.types.relation import SelectItem
@@ -66,7 +72,12 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     inputs = _windowed(entries, node)
     merged = merged_columns([(entry.using, entry.input) for entry in entries if entry.using], inputs)
     scope = visible(inputs, merged)
+    asked = _sub_queries(node)
+    if asked:
+        _refuse_queries(asked[0], inputs)
+        scope = replace(scope, qualified=True)  # the calls that compute them are inputs too
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
+    env.queries_allowed = bool(asked)
     problems = Problems()
 
     inputs = _with_calls(entries, inputs, env, problems)
@@ -85,13 +96,21 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     having: Expr | None = None
     with problems.noting():
         if having_node is not None:
-            env.windows_allowed = False
+            env.windows_allowed = env.queries_allowed = False
             having = bind_condition(having_node.this, env)
-            env.windows_allowed = True
+            env.windows_allowed, env.queries_allowed = True, bool(asked)
     problems.raise_any()
     first = bind_first_rows(node, env, bound)
+    for call in env.asked:
+        made = QueryInput(call.alias, call.schema, finite=True, call=call)
+        inputs.append(made)
+        entry = nodes.StreamInput(this=exp.Identifier(this=call.alias))
+        entries.append(BoundInput(made, at(entry, span_of(node))))
 
-    if env.resolved or groups:
+    # GROUPING SETS (()) is one group without keys, also where nothing is computed of its rows.
+    one_group = _grouped_by(node) and not groups
+    grouped = bool(env.resolved or groups or one_group)
+    if grouped:
         bound = [
             (SelectItem(item.name, _read_groups(item.expr, item_node, groups, env)), item_node)
             for item, item_node in bound
@@ -117,7 +136,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         check_windows(inputs, node, aggregates=blocking)
         if blocking:
             refuse_groups(inputs, node)
-    _check_aggregates(node, env, groups, inputs, session)
+    _check_aggregates(node, env, grouped, inputs, session)
     refuse_null_columns(bound, problems)
     problems.raise_any()
     items = with_unique_names([item for item, _ in bound])
@@ -126,7 +145,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         inputs=tuple(inputs),
         where=where,
         group_by=tuple(groups),
-        aggregates=env.aggregates,
+        aggregates=env.aggregates or ((HIDDEN_COUNT,) if one_group else ()),
         running=any(not resolved.blocking for resolved in env.resolved.values()),
         having=having,
         window_calls=tuple(env.window_calls.values()),
@@ -134,16 +153,57 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         items=items,
         schema=schema_of_items(items),
         session=session,
-        changing=session is None and _changing(env, groups, inputs),
+        changing=session is None and grouped and _changing(env, inputs),
     )
+    if query.changing and not _grouped_by(node) and child(node, "emit") is None and not reads_changes(inputs):
+        _warn_of_changes(node, env)
     return first.of(query, node, entries)
 
 
-def _changing(env: SelectEnvironment, groups: list[SelectItem], inputs: list[QueryInput]) -> bool:
-    """Are there groups over all history, whose values change with each tuple?"""
+def _grouped_by(node: exp.Select) -> bool:
+    return child(node, "group") is not None
+
+
+def _warn_of_changes(node: exp.Select, env: SelectEnvironment) -> None:
+    """Warn of an aggregate that would answer at the end of its input, over a stream without a window."""
+    blocking = next((resolved for resolved in env.resolved.values() if resolved.blocking), None)
+    if blocking is not None:
+        env.context.warn(
+            f"{blocking.name} is over all rows so far: its row is updated with each row of the stream",
+            span_of(_find_call(node, blocking)),
+            "write EMIT CHANGES if this is meant; or give the stream a window, [RANGE 1 HOUR SLIDE 1 HOUR]",
+        )
+
+
+def _sub_queries(node: exp.Select) -> list[exp.Expression]:
+    """Return the sub-queries outside FROM; those over streams are joins by now."""
+    keys = ("where", "group", "having", "qualify", "order")
+    clauses = [*node.expressions, *(clause for key in keys if (clause := child(node, key)) is not None)]
+    return [part for clause in clauses for part in clause.find_all(exp.Exists, exp.Subquery)]
+
+
+def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None:
+    """Refuse sub-queries for rows that change, and for windows that count rows: WHERE comes after these."""
+    place = span_of(asked)
+    changing = next((given for given in inputs if given.schema.changelog), None)
+    if changing is not None:
+        raise Mistake(
+            f"{changing.alias} is a table that changes, and what is looked up for it may be another later",
+            place,
+            f"ask for the stream that {changing.alias} is made of",
+        )
+    if any(given.window is not None and given.window.frame is FrameUnit.ROWS for given in inputs):
+        raise Mistake(
+            "a sub-query is computed before rows enter a window, and this window counts rows",
+            place,
+            "select in a stream, CREATE STREAM t AS SELECT … WHERE …, and aggregate FROM t [ROWS …]",
+        )
+
+
+def _changing(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
+    """Return True if groups are over all history, so that their values change with each row."""
     windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
-    blocking = all(resolved.blocking for resolved in env.resolved.values())
-    return bool(env.resolved or groups) and blocking and not windowed
+    return not windowed and all(resolved.blocking for resolved in env.resolved.values())
 
 
 _BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
@@ -228,8 +288,10 @@ def _bind_conditions(
         with problems.noting():
             if entry.on is not None:
                 check_on(inputs, place, entry.on)
+                asking, env.queries_allowed = env.queries_allowed, False
                 with env.seeing(_scope_of_on(env.scope, entries, inputs, place)):
                     condition = bind_condition(entry.on, env)
+                env.queries_allowed = asking
                 if entry.left:
                     bound = replace(bound, left_on=condition)
                 elif entry.is_as_of or bound.kind is not JoinKind.INNER or (in_turn and not bound.finite):
@@ -276,20 +338,20 @@ def _read_groups(expr: Expr, node: exp.Expression, groups: list[SelectItem], env
 def _check_aggregates(
     node: exp.Select,
     env: SelectEnvironment,
-    groups: list[SelectItem],
+    grouped: bool,
     inputs: list[QueryInput],
     session: SessionWindow | None,
 ) -> None:
     windows = [i.window for i in inputs if not i.finite]
     bounded = [w for w in windows if w is not None and w.extent is not None]
-    if env.window_calls and (env.resolved or groups):
+    if env.window_calls and grouped:
         raise Mistake(
             "GROUP BY and OVER do not go together in one query",
             span_of(node),
             "partition with PARTITION BY inside OVER, or make two queries",
         )
     refuse_over_changes(node, inputs, env.window_calls)
-    if not env.resolved and (groups or child(node, "distinct") is not None):
+    if not env.resolved and (grouped or child(node, "distinct") is not None):
         if bounded and all(w.slide is None for w in bounded):
             raise Mistake(
                 "a window that is told at each tuple has no end at which its rows differ",
@@ -333,7 +395,8 @@ def _check_aggregates(
         _check_one(node, resolved, (bool(bounded) and not running) or session is not None or changing)
         if resolved.base is not None and resolved.base.model is not None:
             call = _find_call(node, resolved)
-            check_positions(resolved.base.model, windows, grouped=bool(groups) or joined, node=call)
+            in_groups = _grouped_by(node) or joined
+            check_positions(resolved.base.model, windows, grouped=in_groups, node=call)
 
 
 def _check_one(node: exp.Select, resolved: Resolved, windowed: bool) -> None:

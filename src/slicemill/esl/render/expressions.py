@@ -281,7 +281,7 @@ def _query(query: RelationQuery) -> str:
     words.append(", ".join(render(item.expr) for item in query.items))
     sources = []
     for entry in query.inputs:
-        name = f"({_query(entry.query)})" if entry.query is not None else entry.relation
+        name = f"({' UNION ALL '.join(map(_query, entry.queries))})" if entry.queries else entry.relation
         if entry.arguments is not None:
             values = ", ".join(f"{parameter} = {render(value)}" for parameter, value in entry.arguments)
             name = f"TABLE{name[:-1]} WITH {values})" if values else f"TABLE{name}"

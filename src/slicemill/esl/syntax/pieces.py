@@ -13,6 +13,8 @@ from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.source import SourceText, TextSpan
 from slicemill.esl.syntax.tokens import tokenize
 
+QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
+
 
 @dataclass(frozen=True, slots=True)
 class StatementPiece:
@@ -43,6 +45,8 @@ def pieces(source: SourceText) -> list[StatementPiece]:
 
     >>> [piece.text for piece in pieces(SourceText("SHOW QUERIES; SELECT ';' FROM hot"))]
     ['SHOW QUERIES', "SELECT ';' FROM hot"]
+    >>> [piece.text for piece in pieces(SourceText("SELECT {'a': 1} AS s; SELECT 2"))]
+    ["SELECT {'a': 1} AS s", 'SELECT 2']
     """
     try:
         tokens = tokenize(source.text)
@@ -61,7 +65,10 @@ def pieces(source: SourceText) -> list[StatementPiece]:
         semicolon = word == ";" and depth <= 0 and not between and following not in ("SOURCE", "USING")
         if not semicolon and begin is None:
             begin = place
-        ends = place == len(tokens) - 1 or (word == "}" and depth <= 0 and following != ";")
+        # In a question braces are values.
+        body_ends = word == "}" and depth <= 0 and following != ";"
+        asks = begin is not None and words[begin] in QUESTIONS
+        ends = place == len(tokens) - 1 or (body_ends and not asks)
         if begin is not None and (semicolon or ends):
             last = tokens[place - 1] if semicolon else token
             first_words = (*words[begin : begin + 2], "")[:2]

@@ -157,13 +157,17 @@ class EslGenerator(Generator):
             sql += f"{self.seg('HAVING')} {self.sql(child(e, 'having').this)}"
         if child(e, "qualify"):
             sql += f"{self.seg('QUALIFY')} {self.sql(child(e, 'qualify').this)}"
+        return self._with(e) + sql + self._ends(e)
+
+    def _ends(self, e: exp.Expression) -> str:
+        sql = ""
         if child(e, "order"):
             sql += f"{self.seg('ORDER BY')} {self._listing(child(e, 'order').expressions)}"
         if child(e, "limit"):
             sql += f"{self.seg('LIMIT')} {self.sql(child(e, 'limit').expression)}"
         if child(e, "emit"):
             sql += f"{self.seg('EMIT')} {self.sql(e, 'emit')}"
-        return self._with(e) + sql
+        return sql
 
     def emitpart_sql(self, e: nodes.EmitPart) -> str:
         late = f"LATE {self.sql(e, 'late')}" if child(e, "late") is not None else ""
@@ -173,11 +177,14 @@ class EslGenerator(Generator):
         return f"{child(e, 'kind')} {self.sql(e, 'this')}".strip()
 
     def ordered_sql(self, e: exp.Ordered) -> str:
-        return f"{self.sql(e, 'this')}{' DESC' if child(e, 'desc') else ''}"
+        nulls_first = child(e, "nulls_first")
+        nulls = "" if nulls_first is None else f" NULLS {'FIRST' if nulls_first else 'LAST'}"
+        return f"{self.sql(e, 'this')}{' DESC' if child(e, 'desc') else ''}{nulls}"
 
     def union_sql(self, e: exp.Union) -> str:
         left, right = self.sql(e, "this"), self.sql(e, "expression")
-        return f"{self._with(e)}{left}{self.seg('UNION ALL')}{self.sep()}{right}"
+        word = "UNION DISTINCT" if child(e, "distinct") else "UNION ALL"
+        return f"{self._with(e)}{left}{self.seg(word)}{self.sep()}{right}{self._ends(e)}"
 
     def subquery_sql(self, e: exp.Subquery, sep: str = " AS ") -> str:
         del sep  # an alias belongs to the FROM entry, not to the sub-query

@@ -617,10 +617,12 @@ def queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | Rela
         return
     yield query
     for entry in query.inputs:
-        inner = entry.query
-        if isinstance(entry, QueryInput):
-            inner = entry.query if entry.call is None else entry.call.query
-        if inner is not None:
+        if isinstance(entry, QueryInput) and entry.call is None:
+            if entry.query is not None:
+                yield from queries_in(entry.query)
+            continue
+        below = entry.call if isinstance(entry, QueryInput) else entry
+        for inner in below.queries if below is not None else ():
             yield from queries_in(inner)
     if isinstance(query, RelationQuery):
         values = (item.expr for item in (*query.group_by, *query.items))

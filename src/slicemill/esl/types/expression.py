@@ -165,5 +165,12 @@ def conjunction(parts: tuple[Expr, ...]) -> Expr | None:
     return condition
 
 
+def is_null(expr: Expr) -> bool:
+    """Return True for a NULL that is written, also as CAST(NULL AS …)."""
+    if isinstance(expr, Cast):
+        return is_null(expr.operand)
+    return isinstance(expr, Literal) and expr.value is None
+
+
 def is_null_literal(expr: Expr) -> bool:
     return isinstance(expr, Literal) and expr.type.kind is Kind.NULL

@@ -184,15 +184,24 @@ class RankedBy:
         """Are the first rows of rows that only come told once, and never taken back?"""
         return self.oldest_first or self.of_one_time
 
+    def keyed_by_place(self, limit: int | None, shown: str | None, below: Schema) -> bool:
+        """Return True if a result row stands for a place in its partition, so that another row updates it.
+
+        A changelog's rows keep their own identity where the partition is an expression: no column of the
+        result says then which place of which partition a row has.
+        """
+        if self.function != "row_number" or (shown is None and limit != 1):
+            return False
+        return not below.changelog or all(isinstance(expr, ColumnRef) for expr in self.partition_by)
+
     def key(self, limit: int | None, shown: str | None, below: Schema) -> tuple[str, ...] | None:
-        """The columns that tell the first rows apart; `shown` is that of their rank, if it has one."""
+        """Return the columns that identify a result row; `shown` is the rank's, if the result has one."""
+        if not self.keyed_by_place(limit, shown, below):
+            return below.key
         partition = tuple(expr.name for expr in self.partition_by if isinstance(expr, ColumnRef))
-        if len(partition) == len(self.partition_by) and self.function == "row_number":
-            if limit == 1:
-                return partition
-            if shown is not None:
-                return (*partition, shown)
-        return below.key
+        if len(partition) < len(self.partition_by):
+            return None
+        return partition if shown is None or limit == 1 else (*partition, shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class RelationInput:
 
     With `arguments` it is `TABLE(f(…))`: `query` gives the rows for their values, which it reads as arguments
     by these names. They are computed for each combination of rows of the inputs before it. Without `query`,
-    it is `UNNEST(…)`, and the argument is the list.
+    it is `UNNEST(…)`, and the argument is the list. The rows of `more` follow those of `query`: a UNION ALL.
     """
 
     relation: str
@@ -46,6 +46,12 @@ class RelationInput:
     schema: Schema
     query: RelationQuery | None = None  # a sub-query in place of a table
     arguments: tuple[tuple[str, Expr], ...] | None = None
+    more: tuple[RelationQuery, ...] = ()
+
+    @property
+    def queries(self) -> tuple[RelationQuery, ...]:
+        """Return the queries whose rows the input has, if it has no table's."""
+        return () if self.query is None else (self.query, *self.more)
 
 
 @dataclass(frozen=True, slots=True)

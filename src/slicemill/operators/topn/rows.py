@@ -129,8 +129,7 @@ class TopRows:
         self, key: Row, before: list[tuple[RankedRow, Row]], follows: Mapping[int, int]
     ) -> list[Row]:
         now = self._visible(key)
-        operator = self.operator
-        if operator.by.function == "row_number" and (operator.shown is not None or operator.limit == 1):
+        if self.operator.by_place:
             # A place is a row of the table; it is another's now.
             pairs = zip_longest((row for _, row in before), (row for _, row in now))
             return [change for pair in pairs for change in told(*pair)]

@@ -9,7 +9,7 @@ from slicemill.columns.sequence_bits import SEQ_BITS, fanned_bits, ranked_bits
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import columns_of
 from slicemill.esl.types.query import RankedBy
-from slicemill.esl.types.schema import OP
+from slicemill.esl.types.schema import OP, Schema
 from slicemill.operators.description import Description, Fact, partition
 from slicemill.operators.kind import ColumnsRead, Keys, KeysBelow, OperatorKind, Role, UnitOf
 from slicemill.operators.operator import Operator
@@ -29,6 +29,11 @@ class TopN(Operator):
     limit: int
     shown: str | None = None
     retracts: bool = False
+
+    @property
+    def by_place(self) -> bool:
+        """Return True if a row that takes another's place is an update of that row."""
+        return self.by.keyed_by_place(self.limit, self.shown, Schema((), self.retracts))
 
     @property
     def appends(self) -> bool:

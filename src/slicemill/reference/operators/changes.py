@@ -200,7 +200,7 @@ class TopOperator(Changes):
         if top.appends:
             yield from (row for arrival, row in now.items() if arrival not in before)
             return
-        if top.by.function == "row_number" and (top.shown is not None or top.limit == 1):
+        if top.by_place:
             old, new = list(before.values()), list(now.values())
             for place in range(max(len(old), len(new))):
                 left = old[place] if place < len(old) else None

@@ -540,19 +540,31 @@ ARITHMETIC: dict[str, ScalarFunction] = {
     "/": ScalarFunction(
         row=_divide_row,
         takes=_operands,
+        right_first=True,
         column=_divide_column,
         source=_divide_source,
         duckdb=_divide_in_duckdb,
     ),
     "div": ScalarFunction(
-        row=_div_row, takes=_div_operands, column=_div_column, source=_div_source, duckdb=_div_in_duckdb
+        row=_div_row,
+        takes=_div_operands,
+        right_first=True,
+        column=_div_column,
+        source=_div_source,
+        duckdb=_div_in_duckdb,
     ),
     "%": ScalarFunction(
-        row=_remainder_row, takes=_operands, column=_remainder_column, source=_remainder_source, duckdb=SAME
+        row=_remainder_row,
+        takes=_operands,
+        right_first=True,
+        column=_remainder_column,
+        source=_remainder_source,
+        duckdb=SAME,
     ),
     "pmod": ScalarFunction(
         row=_pmod_row,
         takes=_operands,
+        right_first=True,
         column=_pmod_column,
         duckdb="CASE WHEN {0} % {1} < 0 THEN ({0} % {1} + {1}) % {1} ELSE {0} % {1} END",
     ),

@@ -38,13 +38,14 @@ def _split(text: str, pattern: str, limit: int = -1) -> Values:
         return tuple(text) or ("",)
     parts: list[str] = []
     begin = 0
-    for match in java_pattern(pattern).finditer(text):
+    for match in java_pattern(pattern).matches(text):
+        start, end = match.spans[0]
         if 0 < limit <= len(parts) + 1:
             break
-        if match.end() == 0:
+        if end == 0:
             continue
-        parts.append(text[begin : match.start()])
-        begin = match.end()
+        parts.append(text[begin:start])
+        begin = end
     return (*parts, text[begin:])
 
 

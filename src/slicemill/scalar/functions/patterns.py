@@ -25,11 +25,11 @@ _FIXED = re.compile(r"[^%_]*")
 
 
 def _like_row(text: str, pattern: str, escape: str = "\\") -> bool:
-    return like_pattern(pattern, escape, False).fullmatch(text) is not None
+    return like_pattern(pattern, escape, False).matches(text)
 
 
 def _ilike_row(text: str, pattern: str, escape: str = "\\") -> bool:
-    return like_pattern(pattern, escape, True).fullmatch(text.lower()) is not None
+    return like_pattern(pattern, escape, True).matches(text.lower())
 
 
 def _like_test(pattern: str, escape: str) -> Callable[[pa.Array], Mask] | None:
@@ -69,44 +69,58 @@ _REFERENCE = re.compile(r"\\(.)|\$(?:(\d+)|\{(\w+)\})|([\\$])", re.DOTALL | re.A
 
 
 @lru_cache(maxsize=512)
-def _replacement(template: str, groups: int) -> str:
-    """A replacement text of Java's, with $1 and ${name}, as Python's."""
-
-    def translate(match: re.Match[str]) -> str:
+def _replacement(template: str, pattern: str) -> tuple[str | int, ...]:
+    """Return the parts of a replacement text of Java's, with $1 and ${name}: texts and numbers of groups."""
+    compiled = java_pattern(pattern)
+    parts: list[str | int] = []
+    place = 0
+    for match in _REFERENCE.finditer(template):
+        parts.append(template[place : match.start()])
+        place = match.end()
         escaped, digits, name, stray = match.groups()
         if stray:
             raise ExpressionError(f"in the replacement '{template}', write \\{stray} for a plain {stray}")
         if escaped:
-            return str(escaped.replace("\\", r"\\"))
-        if name:
-            return rf"\g<{name}>"
-        # $12 is group 12 if there is one, else group 1 and the digit 2.
-        length = next((n for n in range(len(digits), 0, -1) if int(digits[:n]) <= groups), None)
-        if length is None:
-            raise ExpressionError(f"the replacement '{template}' names group {digits}, of {groups}")
-        return rf"\g<{digits[:length]}>{digits[length:]}"
-
-    return _REFERENCE.sub(translate, template)
+            parts.append(escaped)
+        elif name:
+            number = int(name) if name.isdigit() else compiled.names.get(name, -1)
+            if not 0 <= number <= compiled.groups:
+                raise ExpressionError(
+                    f"the replacement '{template}' does not fit '{pattern}': there is no group {name}"
+                )
+            parts.append(number)
+        else:
+            # $12 is group 12 if there is one, else group 1 and the digit 2.
+            groups = compiled.groups
+            length = next((n for n in range(len(digits), 0, -1) if int(digits[:n]) <= groups), None)
+            if length is None:
+                raise ExpressionError(f"the replacement '{template}' names group {digits}, of {groups}")
+            parts += [int(digits[:length]), digits[length:]]
+    return (*parts, template[place:])
 
 
 def _regexp_extract(text: str, pattern: str, group: int = 1) -> str:
     compiled = java_pattern(pattern)
     if not 0 <= group <= compiled.groups:
         raise ExpressionError(f"'{pattern}' has {compiled.groups} groups; there is no group {group}")
-    match = compiled.search(text)
-    return (match[group] or "") if match else ""
+    match = next(compiled.matches(text), None)
+    return (match.group(group) or "") if match else ""
 
 
 def _regexp_replace(text: str, pattern: str, template: str) -> str:
-    compiled = java_pattern(pattern)
-    try:
-        return compiled.sub(_replacement(template, compiled.groups), text)
-    except (re.error, IndexError) as error:
-        raise ExpressionError(f"the replacement '{template}' does not fit '{pattern}': {error}") from None
+    replacement = _replacement(template, pattern)
+    parts: list[str] = []
+    place = 0
+    for match in java_pattern(pattern).matches(text):
+        start, end = match.spans[0]
+        parts.append(text[place:start])
+        parts += [part if isinstance(part, str) else match.group(part) or "" for part in replacement]
+        place = end
+    return "".join([*parts, text[place:]])
 
 
 def _regexp_like(text: str, pattern: str) -> bool:
-    return java_pattern(pattern).search(text) is not None
+    return java_pattern(pattern).found_in(text)
 
 
 _matching = ScalarFunction(row=plain(_regexp_like), duckdb="regexp_matches({0}, {1})")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
@@ -15,8 +17,9 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from slicemill import __version__
 from slicemill.connectors.webhook import place_of
 from slicemill.engine.alerts.delivery import AlertStatus
-from slicemill.errors import SlicemillError, counted
+from slicemill.errors import EngineStopped, SlicemillError, counted
 from slicemill.server.access import Access, Denied, UserRole
+from slicemill.server.answer import StatementAnswer
 from slicemill.server.bundle import support_bundle
 from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, json_of_epoch, json_rows
 from slicemill.server.epoch_rows import EpochRows
@@ -33,7 +36,7 @@ from slicemill.server.http.messages import (
     StatementAnswers,
     StatementText,
     VersionEntry,
-    body_of,
+    answers_as_json,
     columns_of_table,
     problems_of,
 )
@@ -48,7 +51,9 @@ from slicemill.server.http.protection import (
 from slicemill.server.http.protocol import chunked
 from slicemill.server.listings import state_of
 from slicemill.server.live import LiveResults, recent_epoch
+from slicemill.server.logs import note_event
 from slicemill.server.pages.stored_slices import SliceWatch
+from slicemill.server.questions.errors import QuestionRefused
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService, NotThere
 from slicemill.server.user_session import UserSession
@@ -67,6 +72,10 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 }
 _FULL: dict[int | str, dict[str, Any]] = {
     507: {"model": RefusedRequest, "description": "The disk is full; nothing was done"}
+}
+_BUSY: dict[int | str, dict[str, Any]] = {
+    429: {"model": RefusedRequest, "description": "The user, or all users, have too many questions"},
+    503: {"model": RefusedRequest, "description": "The engine has stopped"},
 }
 _FORMATS: dict[int | str, dict[str, Any]] = {
     200: {"content": {JSON: {}, ARROW: {}, CSV: {}}, "description": "The results, in the format accepted"}
@@ -99,7 +108,7 @@ def create_app(
     _add_statements(app)
     _add_catalog(app)
     _add_results(app, live)
-    _add_state(app, service, live)
+    _add_state(app, service, live, access)
     add_console_data(app, service, sampler, cuts, access)
     add_console_files(app)
     return app
@@ -108,6 +117,44 @@ def create_app(
 async def _call(function: Callable[[], T]) -> T:
     """What takes time runs beside the loop."""
     return await asyncio.to_thread(function)
+
+
+async def _while_there(request: Request, threads: Executor, function: Callable[[threading.Event], T]) -> T:
+    """Run a function in a thread; set its event if the client goes."""
+    interrupted = threading.Event()
+    running = asyncio.get_running_loop().run_in_executor(threads, function, interrupted)
+    gone = asyncio.create_task(_gone(request))
+    try:
+        waited: set[asyncio.Future[Any]] = {running, gone}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+    finally:  # also where the server ends
+        if not running.done():
+            interrupted.set()
+        gone.cancel()
+    return await running
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _in_threads(
+    parts: Iterator[bytes], first: bytes, threads: Executor, answers: list[StatementAnswer]
+) -> AsyncIterator[bytes]:
+    """Yield parts, each computed in a thread when the client has taken those before it."""
+    loop = asyncio.get_running_loop()
+    try:
+        yield first
+        while (part := await loop.run_in_executor(threads, lambda: next(parts, None))) is not None:
+            yield part
+    except SlicemillError as problem:
+        note_event("question failed", f"a question failed behind its first rows: {problem}", logging.WARNING)
+        raise
+    finally:
+        for answer in answers:
+            if answer.rows is not None:
+                answer.rows.close()
 
 
 def _add_errors(app: FastAPI, service: MillService) -> None:
@@ -123,6 +170,14 @@ def _add_errors(app: FastAPI, service: MillService) -> None:
     @app.exception_handler(NotThere)
     async def not_there(_: Request, error: NotThere) -> JSONResponse:
         return JSONResponse(problems_of(error).model_dump(), 404)
+
+    @app.exception_handler(EngineStopped)
+    async def stopped(_: Request, error: EngineStopped) -> JSONResponse:
+        return JSONResponse(problems_of(error).model_dump(), 503)
+
+    @app.exception_handler(QuestionRefused)
+    async def too_many(_: Request, error: QuestionRefused) -> JSONResponse:
+        return JSONResponse(problems_of(error).model_dump(), 429)
 
     @app.exception_handler(StorageFull)
     async def full(_: Request, error: StorageFull) -> JSONResponse:
@@ -159,18 +214,35 @@ def _add_errors(app: FastAPI, service: MillService) -> None:
         found = RequestProblem(message=message, hint="/openapi.json says what it takes")
         return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 405, error.headers)
 
+    @app.exception_handler(408)
+    @app.exception_handler(413)
+    async def no_body(_: Request, error: HTTPException) -> JSONResponse:
+        found = RequestProblem(message=error.detail)
+        return JSONResponse(RefusedRequest(errors=[found]).model_dump(), error.status_code, error.headers)
+
 
 def _add_statements(app: FastAPI) -> None:
-    @app.post("/v1/statements", responses=_REFUSED | _FULL, tags=["statements"])
-    async def execute(body: StatementText, session: CurrentSession) -> StatementAnswers:
-        """Run statements: declarations, commands such as SHOW QUERIES, and questions (SELECT …)."""
-        answers = await _call(lambda: session.execute(body.text))
-        return StatementAnswers(
-            answers=[
-                body_of(one, None if one.table is None else json.loads(json_rows(one.table)))
-                for one in answers
-            ]
-        )
+    @app.post(
+        "/v1/statements",
+        responses={**_REFUSED, **_BUSY, **_FULL},
+        response_model=StatementAnswers,
+        tags=["statements"],
+    )
+    async def execute(request: Request, body: StatementText, session: CurrentSession) -> Response:
+        """Run statements: declarations, commands such as SHOW QUERIES, and questions (SELECT …).
+
+        A question ends when its client goes. Rows of the last statement are sent as they are computed; a
+        response that breaks off is one whose question has failed.
+        """
+        threads = session.service.threads
+
+        def begin(interrupted: threading.Event) -> tuple[list[StatementAnswer], Iterator[bytes], bytes]:
+            answers = session.execute(body.text, interrupted)
+            parts = answers_as_json(answers)
+            return answers, parts, next(parts)
+
+        answers, parts, first = await _while_there(request, threads, begin)
+        return StreamingResponse(_in_threads(parts, first, threads, answers), media_type=JSON)
 
     @app.post("/v1/check", responses=_REFUSED, tags=["statements"])
     async def check(body: StatementText, session: CurrentSession) -> RefusedRequest:
@@ -384,7 +456,7 @@ def _as_event(rows: EpochRows, epoch: Epoch, version: int) -> bytes:
     return f"id: {epoch.number + 1}\nevent: rows\ndata: {data}\n\n".encode()
 
 
-def _add_state(app: FastAPI, service: MillService, live: LiveResults) -> None:
+def _add_state(app: FastAPI, service: MillService, live: LiveResults, access: Access) -> None:
     @app.get("/v1/metrics", responses=_REFUSED, tags=["state"])
     async def metrics(session: CurrentSession) -> dict[str, Any]:
         """All figures of the mill, its queries and its streams."""
@@ -408,9 +480,11 @@ def _add_state(app: FastAPI, service: MillService, live: LiveResults) -> None:
     @app.get("/health", tags=["state"])
     async def health(response: Response, principal: CurrentPrincipal) -> Health:
         """Whether the server is there and queries run; 503 where they do not. Names are told with a token."""
-        found = service.problems()
+        locked = access.problems()  # without a token that works, nobody could read why
+        found = [one for one in service.problems() if one not in locked]
         if found and (principal is None or principal.names):
             found = [f"{counted(len(found), 'problem')}; who has a token for all names is told which"]
+        found = [*locked, *found]
         ready = service.mill.dispatcher.failure is None
         if not ready:
             response.status_code = 503

@@ -20,7 +20,6 @@ _POLICY = (
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
 _TYPES = {

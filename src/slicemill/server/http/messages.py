@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,13 @@ from pydantic import BaseModel, Field
 
 from slicemill.esl import EslError
 from slicemill.server.answer import StatementAnswer
+from slicemill.server.encoding import json_rows
 from slicemill.server.questions.errors import UnknownName
+from slicemill.server.raw_columns import with_unique_names
+
+_ROWS_AT_ONCE = 10_000
+_ROWS = ',"rows":'
+_NO_ROWS = f"{_ROWS}null}}"
 
 
 class StatementText(BaseModel):
@@ -160,12 +167,28 @@ def problems_of(error: Exception) -> RefusedRequest:
     return RefusedRequest(errors=found)
 
 
-def columns_of_table(table: pa.Table) -> list[ColumnType]:
-    return [ColumnType(name=field.name, type=str(field.type)) for field in table.schema]
+def columns_of_table(table: pa.Table | pa.Schema) -> list[ColumnType]:
+    schema = table if isinstance(table, pa.Schema) else table.schema
+    return [ColumnType(name=field.name, type=str(field.type)) for field in schema]
 
 
-def body_of(answer: StatementAnswer, rows: list[dict[str, Any]] | None) -> AnswerBody:
-    """An answer, with its rows as JSON has them."""
-    columns = columns_of_table(answer.table) if answer.table is not None else None
-    message = f"{answer.message} (warning: {answer.warning})" if answer.warning else answer.message
-    return AnswerBody(tag=answer.tag, message=message, columns=columns, rows=rows)
+def answers_as_json(answers: Sequence[StatementAnswer]) -> Iterator[bytes]:
+    """Yield `StatementAnswers` as JSON, in parts; the rows of a question as they are computed."""
+    begin = '{"answers": ['
+    for place, answer in enumerate(answers):
+        rows = answer.rows
+        names = with_unique_names(rows.schema.empty_table()).schema if rows is not None else None
+        columns = columns_of_table(names) if names is not None else None
+        message = f"{answer.message} (warning: {answer.warning})" if answer.warning else answer.message
+        body = AnswerBody(tag=answer.tag, message=message, columns=columns).model_dump_json()
+        begin += ", " * (place > 0)
+        if answer.rows is None:
+            begin += body
+            continue
+        begin += f"{body.removesuffix(_NO_ROWS)}{_ROWS}["
+        comma = ""
+        while (batch := answer.rows.take(_ROWS_AT_ONCE)) is not None:
+            yield f"{begin}{comma}{json_rows(pa.Table.from_batches([batch]))[1:-1]}".encode()
+            begin, comma = "", ", "
+        begin += "]}"
+    yield f"{begin}]}}".encode()

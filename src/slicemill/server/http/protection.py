@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, HTTPException, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,6 +20,8 @@ from slicemill.server.user_session import UserSession
 
 LARGEST_BODY = 2 << 20
 _BODY_S = 30.0
+_TOO_LARGE, _TOO_MUCH = 413, f"a request has at most {LARGEST_BODY:,} bytes"
+_CLOSE = {"Connection": "close"}  # what is left of a body is not read
 # Requests a second of one address: a burst, and what comes back in a second.
 _BURST, _RATE = 1_000, 500.0
 _ADDRESSES = 10_000
@@ -97,7 +99,8 @@ class RequestLimits:
         if problem is not None:
             status, message = problem
             body = {"errors": [{"message": message, "hint": ""}]}
-            await JSONResponse(body, status)(scope, receive, send)
+            headers = _CLOSE if status == _TOO_LARGE else None
+            await JSONResponse(body, status, headers)(scope, receive, send)
             return
         await self._app(scope, _limited(receive), send)
 
@@ -108,7 +111,7 @@ class RequestLimits:
             return 429, "too many requests; wait a second"
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > LARGEST_BODY:
-            return 413, f"a request has at most {LARGEST_BODY:,} bytes"
+            return _TOO_LARGE, _TOO_MUCH
         host = headers.get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if not self._access.asks and name.lower() not in _HERE:
@@ -117,7 +120,7 @@ class RequestLimits:
 
 
 def _limited(receive: Receive) -> Receive:
-    """A body in parts is counted as it comes, and has to come in time."""
+    """Count the parts of a body as they arrive; HTTPException if they are too many or too late."""
     taken = 0
     ends = time.monotonic() + _BODY_S
     whole = False
@@ -129,9 +132,11 @@ def _limited(receive: Receive) -> Receive:
         try:
             message = await asyncio.wait_for(receive(), max(0.0, ends - time.monotonic()))
         except TimeoutError:
-            return {"type": "http.disconnect"}
+            raise HTTPException(408, f"a request arrives within {_BODY_S:.0f} s", _CLOSE) from None
         taken += len(message.get("body", b""))
         whole = not message.get("more_body", False)
-        return {"type": "http.disconnect"} if taken > LARGEST_BODY else message
+        if taken > LARGEST_BODY:
+            raise HTTPException(_TOO_LARGE, _TOO_MUCH, _CLOSE)
+        return message
 
     return limited

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import h11
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from slicemill.server.client_limits import ClientLimits
+from slicemill.server.http.protection import LARGEST_BODY
 from slicemill.server.logs import note_event
 
 _CONNECTION = "slicemill_connection"
@@ -24,6 +26,7 @@ class BoundedProtocol(H11Protocol):
     limits = ClientLimits()
     _stuck: asyncio.TimerHandle | None = None
     _asking: asyncio.TimerHandle | None = None
+    _passed_over = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -35,6 +38,18 @@ class BoundedProtocol(H11Protocol):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of a request; a body that goes on after its response is read up to a limit."""
+        answered = self.cycle is not None and self.cycle.response_complete
+        if answered and self.conn.their_state is h11.SEND_BODY:
+            self._passed_over += len(data)
+            if self._passed_over > LARGEST_BODY:
+                self._cut_off("its request goes on after the response", told=False)
+                return
+        else:
+            self._passed_over = 0
+        super().data_received(data)
 
     def pause_writing(self) -> None:
         super().pause_writing()

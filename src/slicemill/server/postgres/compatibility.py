@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-import duckdb
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
 from slicemill import __version__
+from slicemill.esl import SourceText
+from slicemill.esl.syntax.nesting import nesting_told
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.parameters import guessed
-from slicemill.server.postgres.system_catalog import system_answer
 from slicemill.server.questions.asking import reads_system_tables
+from slicemill.server.questions.messages import SystemQuestion
 from slicemill.server.service import RelationShape
 
 SERVER_VERSION = "15.0"  # the PostgreSQL whose protocol and types these are
@@ -70,11 +71,13 @@ def answered(
     text: str,
     words: tuple[str, str],
     relations: Callable[[], Iterable[RelationShape]],
+    ask: Callable[[SystemQuestion], pa.Table | None],
     values: Sequence[object] = (),
 ) -> StatementAnswer | None:
-    """The answer to what only clients of PostgreSQL ask; None if it is for the service.
+    """Return the answer to what only clients of PostgreSQL ask; None if it is for the service.
 
-    `relations` are all that a question can name, `values` those of its parameters.
+    `relations` are all that a question can name, `values` those of its parameters. `ask` answers a question
+    about the catalog, or returns None where it is not understood.
     """
     first = words[0]
     if first in _TRANSACTIONS:
@@ -90,8 +93,11 @@ def answered(
     if found := _CALL.match(text.strip()):
         name = found[1].lower()
         return _one(found[2] or name, _FUNCTIONS[name])
-    if first in ("SELECT", "WITH") and reads_system_tables(text):
-        return StatementAnswer("SELECT", table=_system_tables(text, values, list(relations())))
+    if first in ("SELECT", "WITH"):
+        with nesting_told(SourceText(text)):
+            if reads_system_tables(text):
+                found = _system_tables(text, values, list(relations()), ask)
+                return StatementAnswer("SELECT", table=found)
     return None
 
 
@@ -99,17 +105,18 @@ def _one(name: str, value: str | None, tag: str = "SELECT") -> StatementAnswer:
     return StatementAnswer(tag, table=pa.table({name: pa.array([value], pa.string())}))
 
 
-def _system_tables(sql: str, values: Sequence[object], relations: Sequence[RelationShape]) -> pa.Table:
-    """The answer of the catalog; without rows where the question is not understood."""
-    shapes = {found.name: found.rows for found in relations}
-    views = {found.name for found in relations if found.is_view}
-    try:
-        return system_answer(sql, [guessed(value) for value in values], shapes, views, SETTINGS)
-    except (duckdb.Error, sqlglot.errors.SqlglotError):
-        tree = sqlglot.parse_one(sql, read="postgres")
-        names = (
-            [column.alias_or_name or "?column?" for column in tree.selects]
-            if isinstance(tree, exp.Query)
-            else []
-        )
-        return pa.table({name: pa.array([], pa.string()) for name in names})
+def _system_tables(
+    sql: str,
+    values: Sequence[object],
+    relations: Sequence[RelationShape],
+    ask: Callable[[SystemQuestion], pa.Table | None],
+) -> pa.Table:
+    """Return the answer of the catalog; without rows where the question is not understood."""
+    shapes = {found.name: found.rows.schema for found in relations}
+    views = frozenset(found.name for found in relations if found.is_view)
+    found = ask(SystemQuestion(sql, [guessed(value) for value in values], shapes, views, SETTINGS))
+    if found is not None:
+        return found
+    tree = sqlglot.parse_one(sql, read="postgres")
+    selects = tree.selects if isinstance(tree, exp.Query) else []
+    return pa.table({one.alias_or_name or "?column?": pa.array([], pa.string()) for one in selects})

@@ -19,7 +19,6 @@ from slicemill.server.postgres.wire import ProtocolError
 from slicemill.server.service import MillService
 
 _LOGGER = logging.getLogger("slicemill")
-MOST_CLIENTS = 500
 
 
 class PostgresServer:
@@ -59,9 +58,8 @@ class PostgresServer:
             self._service, self._live, self._access, CancelKey(number), (reader, writer), self._limits
         )
         try:
-            if len(self._sessions) >= MOST_CLIENTS:
-                raise ProtocolError("too many clients")
-            cancel = await session.start(self._tls)
+            async with asyncio.timeout(self._limits.start_s):
+                cancel = await session.start(self._tls)
             if cancel is not None:
                 self._cancel(cancel[1])
                 return

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import math
 import re
 import secrets
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 
-from slicemill.errors import SlicemillError
+from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.esl import EslError, SourceText
 from slicemill.esl.syntax.grammar.tables import ROW_CHANGES
 from slicemill.esl.syntax.pieces import StatementPiece, pieces
@@ -32,6 +34,7 @@ from slicemill.server.epoch_rows import EpochRows
 from slicemill.server.live import Encoder, LiveResults
 from slicemill.server.postgres import wire
 from slicemill.server.postgres.compatibility import SETTINGS, answered
+from slicemill.server.postgres.parameter_values import parameter_value
 from slicemill.server.postgres.values import (
     TEXT,
     TEXT_KINDS,
@@ -39,8 +42,10 @@ from slicemill.server.postgres.values import (
     describe_columns,
     encoded_columns,
     encoded_values,
-    parameter_value,
 )
+from slicemill.server.questions.errors import OutOfMemory, QuestionEnded, QuestionRefused
+from slicemill.server.questions.messages import SystemQuestion
+from slicemill.server.questions.pool import AnswerRows
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.arrow_schema import as_results, with_system_columns
@@ -50,17 +55,23 @@ from slicemill.storage.files import StorageFull
 _SUBSCRIBE = re.compile(r'\s*SUBSCRIBE\s+("(?:[^"]|"")+"|\w+)(?:\s+SINCE\s+(\d+))?\s*;?\s*$', re.IGNORECASE)
 _COPY = re.compile(r"\s*COPY\s*\((.*)\)\s*TO\s+STDOUT\b(.*)$", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"\$(\d+)")
-_STARTED_S = 30.0
+T = TypeVar("T")
+
+_LOOK_S = 0.5
 _ROWS_AT_ONCE = 1_000
 _MUCH_WAITS = 32 << 10
 
 
 @dataclass(slots=True)
 class PreparedText:
-    """A statement with parameters, and the types that the client said they have."""
+    """A statement with parameters, and the types that the client said they have.
+
+    `columns` are those that the client was told, before the values of parameters were known.
+    """
 
     text: str
     oids: tuple[int, ...]
+    columns: pa.Schema | None = None
 
 
 @dataclass(slots=True)
@@ -70,8 +81,8 @@ class Portal:
     text: str
     values: tuple[object, ...]
     formats: tuple[int, ...]
+    columns: pa.Schema | None = None
     answer: StatementAnswer | None = None
-    sent: int = 0
 
 
 @dataclass(slots=True)
@@ -111,38 +122,54 @@ class PostgresSession:
     # -- starting --------------------------------------------------------------------------------------
 
     async def start(self, tls: ssl.SSLContext | None) -> tuple[int, bytes] | None:
-        """Greet the client; the process and secret of a request to cancel, which is all that it wanted."""
+        """Greet the client. Returns the process and secret if the client wants to cancel a statement.
+
+        With a certificate a session starts inside TLS only. A request to cancel may come in clear text, as
+        from libpq, since its secret is of use only while that statement runs.
+        """
+        asked: set[int] = set()
         while True:
-            code, content = await asyncio.wait_for(wire.read_startup(self._reader), _STARTED_S)
+            code, content = await wire.read_startup(self._reader)
             if code == wire.CANCEL_REQUEST:
                 return code, content
-            if code == wire.SSL_REQUEST and tls is not None:
-                self._writer.write(b"S")
+            if code in (wire.SSL_REQUEST, wire.GSS_REQUEST) and code not in asked:
+                asked.add(code)
+                encrypts = code == wire.SSL_REQUEST and tls is not None
+                self._writer.write(b"S" if encrypts else b"N")
                 await self._writer.drain()
-                await self._writer.start_tls(tls)
-            elif code in (wire.SSL_REQUEST, wire.GSS_REQUEST):
-                self._writer.write(b"N")
-                await self._writer.drain()
+                if encrypts and tls is not None:
+                    await self._begin_tls(tls)
             elif code >> 16 == wire.PROTOCOL_3:
+                if tls is not None and wire.SSL_REQUEST not in asked:
+                    await self._reject("this server needs TLS; connect with sslmode=require", "28000")
                 await self._authenticate(content)
                 return None
             else:
                 raise wire.ProtocolError("only version 3 of the protocol is spoken here")
+
+    async def _begin_tls(self, tls: ssl.SSLContext) -> None:
+        """Start TLS. Bytes that came before the handshake could be anybody's: they end the connection."""
+        if self._reader._buffer:  # type: ignore[attr-defined]
+            raise wire.ProtocolError("the client sent bytes before the TLS handshake")
+        await self._writer.start_tls(tls)
+
+    async def _reject(self, message: str, code: str) -> NoReturn:
+        self._send(wire.error(message, code))
+        await self._writer.drain()
+        raise wire.ProtocolError(message)
 
     async def _authenticate(self, content: bytes) -> None:
         options = wire.startup_options(content)
         if self._access.asks:
             self._writer.write(wire.ASK_PASSWORD)
             await self._writer.drain()
-            answer = await asyncio.wait_for(wire.read_message(self._reader), _STARTED_S)
+            answer = await wire.read_message(self._reader, wire.LONGEST_START)
             if answer.kind != b"p":
                 raise wire.ProtocolError("a password was expected")
             self._token = wire.ContentReader(answer.content).text()
         principal = self._access.principal(self._token)
         if principal is None:
-            self._writer.write(wire.error("the password is no token of this server", "28P01"))
-            await self._writer.drain()
-            raise wire.ProtocolError("no such token")
+            await self._reject("the password is no token of this server", "28P01")
         self._user.principal = principal
         settings = {**SETTINGS, "application_name": options.get("application_name", "")}
         self._writer.write(
@@ -157,6 +184,14 @@ class PostgresSession:
 
     async def serve(self) -> None:
         """Answer messages until the client leaves."""
+        try:
+            await self._serve()
+        finally:
+            self.interrupted.set()
+            for portal in self._portals.values():
+                _close(portal)
+
+    async def _serve(self) -> None:
         while True:
             message = await wire.read_message(self._reader)
             if message.kind == b"X":
@@ -204,9 +239,9 @@ class PostgresSession:
             await self._subscribe(subscribed)
         else:
             for answer in await self._answers(text, piece.words):
-                if answer.table is not None:
-                    self._send(wire.row_description(describe_columns(answer.table.schema)))
-                    await self._send_rows(answer.table, ())
+                if answer.rows is not None:
+                    self._send(wire.row_description(describe_columns(answer.rows.schema)))
+                    await self._send_rows(answer.rows, ())
                 if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # of which the tag says all
                     self._send(wire.notice(answer.message))
                 if answer.warning:
@@ -216,13 +251,32 @@ class PostgresSession:
     async def _answers(
         self, text: str, words: tuple[str, str], values: Sequence[object] = ()
     ) -> list[StatementAnswer]:
-        compatible = await asyncio.to_thread(answered, text.strip(), words, self._user.relations, values)
+        compatible = await self._while_there(
+            lambda: answered(text.strip(), words, self._user.relations, self._ask_system, values)
+        )
         if compatible is not None:
             self._note_transaction(compatible.tag)
             return [compatible]
-        answers = await asyncio.to_thread(lambda: self._user.execute(text, self.interrupted, values))
+        answers = await self._while_there(lambda: self._user.execute(text, self.interrupted, values))
         self._changed |= words[0] in ROW_CHANGES
         return answers
+
+    def _ask_system(self, question: SystemQuestion) -> pa.Table | None:
+        pool, user = self._user.service.questions, self._user.principal.name or ""
+        return pool.ask_system(question, user, self.interrupted)
+
+    async def _while_there(self, function: Callable[[], T]) -> T:
+        """Run a function in a thread, and interrupt it if the client goes meanwhile."""
+        threads = self._user.service.threads
+        running = asyncio.get_running_loop().run_in_executor(threads, function)
+        try:
+            while not (await asyncio.wait({running}, timeout=_LOOK_S))[0]:
+                if _has_ended(self._reader):
+                    self.interrupted.set()
+        finally:
+            if not running.done():
+                self.interrupted.set()
+        return await running
 
     def _note_transaction(self, tag: str) -> None:
         if tag == "ROLLBACK" and self._changed:
@@ -243,12 +297,12 @@ class PostgresSession:
             self._send(wire.COPY_DONE + wire.complete("COPY"))
             return
         (answer,) = await self._answers(inner, pieces(SourceText(inner))[0].words)
-        table = answer.table if answer.table is not None else pa.table({})
-        self._send(wire.copy_out(table.num_columns) + _header(form, table.column_names))
-        for batch in _batches(table):
+        rows = answer.rows if answer.rows is not None else AnswerRows.of(pa.table({}))
+        self._send(wire.copy_out(len(rows.schema)) + _header(form, rows.schema.names))
+        async for batch in self._batches(rows):
             self._send(b"".join(wire.copy_data(form.line(row)) for row in _rows(batch, ())))
             await self._drain()
-        self._send(wire.COPY_DONE + wire.complete(f"COPY {table.num_rows}"))
+        self._send(wire.COPY_DONE + wire.complete(f"COPY {rows.taken}"))
 
     async def _subscribe(self, subscribed: re.Match[str]) -> None:
         async for rows in self._follow(subscribed, _as_rows):
@@ -277,10 +331,24 @@ class PostgresSession:
             if epoch.content:
                 yield epoch.content
 
-    async def _send_rows(self, table: pa.Table, formats: Sequence[int]) -> None:
-        for batch in _batches(table):
+    async def _send_rows(self, rows: AnswerRows, formats: Sequence[int], most: float = math.inf) -> None:
+        async for batch in self._batches(rows, most):
             self._send(b"".join(wire.data_row(row) for row in _rows(batch, formats)))
             await self._drain()
+
+    async def _batches(self, rows: AnswerRows, most: float = math.inf) -> AsyncIterator[pa.Table]:
+        """Yield the next rows, as many as are wanted; what is not taken is given up if the client goes."""
+        upto = rows.taken + most
+        try:
+            while rows.taken < upto:
+                wanted = min(_ROWS_AT_ONCE, upto - rows.taken)
+                batch = await self._while_there(partial(rows.take, wanted))
+                if batch is None:
+                    return
+                yield pa.Table.from_batches([batch])
+        except BaseException:
+            rows.close()
+            raise
 
     # -- one statement with parameters -----------------------------------------------------------------
 
@@ -299,7 +367,9 @@ class PostgresSession:
             await self._execute(self._portal(content.text()), content.int32())
         elif message.kind == b"C":
             kind, name = content.byte(), content.text()
-            (self._prepared if kind == b"S" else self._portals).pop(name, None)
+            closed = (self._prepared if kind == b"S" else self._portals).pop(name, None)
+            if isinstance(closed, Portal):
+                _close(closed)
             self._send(wire.CLOSED)
         elif message.kind != b"H":
             raise SlicemillError(f"a message of type {message.kind!r} is not understood here")
@@ -315,7 +385,9 @@ class PostgresSession:
             form = forms[0] if len(forms) == 1 else forms[place] if place < len(forms) else 0
             oid = prepared.oids[place] if place < len(prepared.oids) else 0
             values.append(parameter_value(value, oid, form == 1))
-        self._portals[portal] = Portal(prepared.text, tuple(values), formats)
+        if (before := self._portals.get(portal)) is not None:
+            _close(before)
+        self._portals[portal] = Portal(prepared.text, tuple(values), formats, prepared.columns)
 
     def _statement(self, name: str) -> PreparedText:
         found = self._prepared.get(name)
@@ -336,6 +408,9 @@ class PostgresSession:
             oids = [(*prepared.oids, *[0] * count)[place] or TEXT for place in range(count)]
             self._send(wire.parameter_description(oids))
             answer = await self._shape_of(prepared.text, count)
+            prepared.columns = (
+                answer.table.schema if answer is not None and answer.table is not None else None
+            )
             formats: tuple[int, ...] = ()
         else:
             portal = self._portal(name)
@@ -343,10 +418,10 @@ class PostgresSession:
         text = self._statement(name).text if kind == b"S" else self._portal(name).text
         if subscribed := _SUBSCRIBE.match(text):
             self._send(wire.row_description(describe_columns(self._result_schema(subscribed))))
-        elif answer is None or answer.table is None:
+        elif answer is None or answer.rows is None:
             self._send(wire.NO_DATA)
         else:
-            self._send(wire.row_description(describe_columns(answer.table.schema), formats))
+            self._send(wire.row_description(describe_columns(answer.rows.schema), formats))
 
     async def _shape_of(self, text: str, parameters: int) -> StatementAnswer | None:
         """The columns that a statement will give: of a question, without its rows; else None."""
@@ -369,7 +444,7 @@ class PostgresSession:
             if len(found) > 1:
                 raise SlicemillError("a statement with parameters stands alone; send others by themselves")
             answers = await self._answers(found[0].text, found[0].words, portal.values)
-            portal.answer = answers[-1]
+            portal.answer = _as_described(answers[-1], portal.columns)
         return portal.answer
 
     async def _execute(self, portal: Portal, most: int) -> None:
@@ -380,17 +455,16 @@ class PostgresSession:
         if answer is None:
             self._send(wire.EMPTY)
             return
-        if answer.table is None:
+        if answer.rows is None:
             if answer.message:
                 self._send(wire.notice(answer.message))
             self._send(wire.complete(_tag(answer)))
             return
-        if answer.message and not portal.sent:
+        rows, wanted = answer.rows, most if most > 0 else math.inf
+        if answer.message and not rows.taken:
             self._send(wire.notice(answer.message))
-        rest = answer.table.slice(portal.sent, most if most > 0 else None)
-        await self._send_rows(rest, _expanded(portal.formats, answer.table.num_columns))
-        portal.sent += rest.num_rows
-        more = portal.sent < answer.table.num_rows
+        await self._send_rows(rows, _expanded(portal.formats, len(rows.schema)), wanted)
+        more = most > 0 and await self._while_there(lambda: rows.has_more)
         self._send(wire.SUSPENDED if more else wire.complete(_tag(answer)))
 
     # -- writing ---------------------------------------------------------------------------------------
@@ -418,7 +492,7 @@ def _name(subscribed: re.Match[str]) -> str:
 
 
 def _formats(portal: Portal) -> tuple[int, ...]:
-    columns = portal.answer.table.num_columns if portal.answer and portal.answer.table is not None else 0
+    columns = len(portal.answer.rows.schema) if portal.answer and portal.answer.rows is not None else 0
     return _expanded(portal.formats, columns)
 
 
@@ -427,8 +501,42 @@ def _expanded(formats: tuple[int, ...], columns: int) -> tuple[int, ...]:
     return formats * columns if len(formats) == 1 else formats
 
 
-def _batches(table: pa.Table) -> list[pa.Table]:
-    return [table.slice(start, _ROWS_AT_ONCE) for start in range(0, table.num_rows, _ROWS_AT_ONCE)]
+def _close(portal: Portal) -> None:
+    """Give up the rows that were not fetched."""
+    if portal.answer is not None and portal.answer.rows is not None:
+        portal.answer.rows.close()
+
+
+def _has_ended(reader: asyncio.StreamReader) -> bool:
+    """Return True if the client has closed its side, though messages before that may wait to be read."""
+    return bool(reader._eof) or reader.exception() is not None  # type: ignore[attr-defined]
+
+
+def _as_described(answer: StatementAnswer, columns: pa.Schema | None) -> StatementAnswer:
+    """Return an answer with the types that its client was told: it reads the bytes of rows by them."""
+    rows = answer.rows
+    if rows is None or columns is None or len(columns) != len(rows.schema):
+        return answer
+    described, found = describe_columns(columns), describe_columns(rows.schema)
+    fields = {
+        place: column.with_type(pa.string() if described[place].oid == TEXT else column.type)
+        for place, column in enumerate(columns)
+        if described[place].oid != found[place].oid
+    }
+    schema = pa.schema([fields.get(place, field) for place, field in enumerate(rows.schema)])
+    return StatementAnswer(answer.tag, answer.message, rows=rows.mapped(schema, partial(_cast, fields)))
+
+
+def _cast(fields: Mapping[int, pa.Field], batch: pa.RecordBatch) -> pa.RecordBatch:
+    for place, column in fields.items():
+        try:
+            batch = batch.set_column(place, column, batch.column(place).cast(column.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise SlicemillError(
+                f"column {column.name} was described as {column.type}, but has values of type "
+                f"{batch.schema.field(place).type}; give it a type with CAST"
+            ) from None
+    return batch
 
 
 def _rows(table: pa.Table, formats: Sequence[int]) -> list[tuple[bytes | None, ...]]:
@@ -477,18 +585,24 @@ class _DirectRows:
 
 
 def _tag(answer: StatementAnswer) -> str:
-    if answer.tag != "SELECT" or answer.table is None:
+    if answer.tag != "SELECT" or answer.rows is None:
         return answer.tag
-    return f"SELECT {answer.table.num_rows}"
+    return f"SELECT {answer.rows.taken}"
 
 
 def _error(problem: SlicemillError) -> bytes:
-    if isinstance(problem, Interrupted):
+    if isinstance(problem, Interrupted | QuestionEnded):
         return wire.error(str(problem), "57014")
+    if isinstance(problem, QuestionRefused):
+        return wire.error(str(problem), "53300")
+    if isinstance(problem, OutOfMemory):
+        return wire.error(str(problem), "53200")
     if isinstance(problem, Denied):
         return wire.error(str(problem), "42501")
     if isinstance(problem, StorageFull):
         return wire.error(str(problem), "53100")
+    if isinstance(problem, EngineStopped):
+        return wire.error(str(problem), "57P01")
     if not isinstance(problem, EslError):
         return wire.error(str(problem), "42000")
     first, *others = problem.diagnostics

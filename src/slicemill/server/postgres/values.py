@@ -1,4 +1,4 @@
-"""Values as PostgreSQL writes them, in text and, for numbers and times, in binary; parameters back."""
+"""Values of results as PostgreSQL writes them, in text and in binary."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Context, Decimal, InvalidOperation, localcontext
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import cast
 
 import pyarrow as pa
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.schema import Kind
-from slicemill.scalar.vectors import list_values
-from slicemill.server.parameters import UntypedText
 from slicemill.server.postgres.wire import ColumnDescription
+from slicemill.server.raw_columns import (
+    interval_text,
+    is_interval,
+    is_list,
+    json_values,
+    lists_of,
+    raw_values,
+)
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, JSON = 16, 17, 20, 21, 23, 25, 114
 FLOAT4, FLOAT8, VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = (
@@ -66,8 +72,11 @@ def _oid(kind: pa.DataType) -> int:
         (pa.types.is_duration, INTERVAL),
         (pa.types.is_binary, BYTEA),
         (pa.types.is_large_binary, BYTEA),
-        (lambda one: pa.types.is_list(one) and _oid(one.value_type) in ARRAYS, 0),
+        (is_interval, INTERVAL),
+        (lambda one: is_list(one) and _oid(one.value_type) in ARRAYS, 0),
         (pa.types.is_nested, JSON),
+        (pa.types.is_uint64, NUMERIC),
+        (pa.types.is_dictionary, TEXT),
     )
     for matches, oid in tests:
         if matches(kind):
@@ -82,10 +91,22 @@ def encoded_columns(table: pa.Table, formats: Sequence[int] = ()) -> list[list[b
     found: list[list[bytes | None]] = []
     for place, column in enumerate(table.columns):
         binary = place < len(formats) and formats[place] == 1
-        encode = _encoder_of(column.type, binary)
-        values = _plain(column)
-        found.append([None if value is None else encode(value) for value in values])
+        found.append([value for chunk in column.chunks for value in _encoded(chunk, binary)])
     return found
+
+
+def _encoded(array: pa.Array, binary: bool) -> list[bytes | None]:
+    oid = _oid(array.type)
+    if oid == JSON:
+        return [None if value is None else _json(value) for value in json_values(array)]
+    if is_list(array.type):
+        element = _oid(array.type.value_type)
+        lists = lists_of(array, lambda elements: _encoded(elements, binary))
+        if binary:
+            return [None if one is None else _array_bytes(one, element) for one in lists]
+        return [None if one is None else _array_text(one) for one in lists]
+    encode = _encoder(oid, binary)
+    return [None if value is None else encode(value) for value in raw_values(array)]
 
 
 def encoded_values(columns: Sequence[Sequence[object]], kinds: Sequence[Kind]) -> list[list[bytes | None]]:
@@ -97,63 +118,119 @@ def encoded_values(columns: Sequence[Sequence[object]], kinds: Sequence[Kind]) -
     return found
 
 
-def _encoder_of(kind: pa.DataType, binary: bool) -> Encode:
-    if not pa.types.is_list(kind) or _oid(kind) == JSON:
-        return _encoder(_oid(kind), binary)
-    oid = _oid(kind.value_type)
-    element = _encoder(oid, binary)
-    if not binary:
-        return lambda value: _array_text([element(one) for one in cast(list[object], value)])
-    return lambda value: _array_bytes([element(one) for one in cast(list[object], value)], oid)
+def _array_text(elements: Sequence[bytes | None]) -> bytes:
+    """A list as PostgreSQL writes it, each value but NULL in quotes: `{"1",NULL}`."""
+    written = (b"NULL" if one is None else b'"' + _quoted(one) + b'"' for one in elements)
+    return b"{" + b",".join(written) + b"}"
 
 
-def _array_text(elements: Sequence[bytes]) -> bytes:
-    """A list as PostgreSQL writes it, each value in quotes: `{"1","2"}`."""
-    quoted = (one.replace(b"\\", b"\\\\").replace(b'"', b'\\"') for one in elements)
-    return b"{" + b",".join(b'"' + one + b'"' for one in quoted) + b"}"
+def _quoted(element: bytes) -> bytes:
+    return element.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
-def _array_bytes(elements: Sequence[bytes], oid: int) -> bytes:
+def _array_bytes(elements: Sequence[bytes | None], oid: int) -> bytes:
+    has_null = any(one is None for one in elements)
     if not elements:
-        return struct.pack("!iii", 0, 0, oid)
-    head = struct.pack("!iiiii", 1, 0, oid, len(elements), 1)
-    return head + b"".join(struct.pack("!i", len(one)) + one for one in elements)
+        return struct.pack("!iiI", 0, 0, oid)
+    parts = [struct.pack("!iiIii", 1, has_null, oid, len(elements), 1)]
+    parts += [_NULL if one is None else struct.pack("!i", len(one)) + one for one in elements]
+    return b"".join(parts)
 
 
-def _plain(column: pa.ChunkedArray) -> list[object]:
-    if pa.types.is_timestamp(column.type):
-        # As microseconds: a calendar of Python does not have every year.
-        column = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
-    elif pa.types.is_duration(column.type):
-        column = column.cast(pa.duration("us")).cast(pa.int64())
-    elif pa.types.is_list(column.type):
-        return list_values(column)
-    return cast(list[object], column.to_pylist())
+_NULL = struct.pack("!i", -1)
 
 
 def _encoder(oid: int, binary: bool) -> Encode:
     if not binary:
-        return _TEXTS.get(oid, lambda value: str(value).encode())
+        return _TEXTS.get(oid, _text)
     encode = _BINARIES.get(oid)
     if encode is None:
         raise SlicemillError("a column of this type is sent as text only; ask for text results")
     return encode
 
 
+_DAY_US = 86_400_000_000
+_INFINITE_US, _INFINITE_DAY = (1 << 63) - 1, (1 << 31) - 1
+
+
 def _instant(value: object) -> bytes:
-    try:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=cast(int, value))
-    except OverflowError:
-        return b"infinity" if cast(int, value) > 0 else b"-infinity"
-    return moment.strftime("%Y-%m-%d %H:%M:%S.%f+00").encode()
+    """A time from its microseconds: `2026-01-31 10:00:00.000000+00`."""
+    us = cast(int, value)
+    if abs(us) == _INFINITE_US:
+        return b"infinity" if us > 0 else b"-infinity"
+    days, rest = divmod(us, _DAY_US)
+    day, era = _calendar_day(days)
+    seconds, micros = divmod(rest, 1_000_000)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{micros:06d}+00"
+    return f"{day} {clock}{era}".encode()
+
+
+def _date(value: object) -> bytes:
+    """A date from its day since 1970."""
+    days = cast(int, value)
+    if abs(days) == _INFINITE_DAY:
+        return b"infinity" if days > 0 else b"-infinity"
+    return "".join(_calendar_day(days)).encode()
+
+
+def _calendar_day(days: int) -> tuple[str, str]:
+    """A day since 1970 of the proleptic Gregorian calendar, and ` BC` for years before the first.
+
+    >>> _calendar_day(0), _calendar_day(-735_160), _calendar_day(20_000_000)
+    (('1970-01-01', ''), ('0044-03-15', ' BC'), ('56728-02-22', ''))
+    """
+    # The calendar repeats itself after 400 years, which have 146 097 days.
+    rounds, day = divmod(days + 719_162, 146_097)
+    found = date.fromordinal(day + 1)
+    year = found.year + 400 * rounds
+    shown, era = (year, "") if year > 0 else (1 - year, " BC")
+    return f"{shown:04d}-{found.month:02d}-{found.day:02d}", era
 
 
 def _interval(value: object) -> bytes:
+    """An interval, of ESL in microseconds or of DuckDB with months and days."""
+    if isinstance(value, tuple):
+        return interval_text(value).encode()
     seconds, micros = divmod(abs(cast(int, value)), 1_000_000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     sign = "-" if cast(int, value) < 0 else ""
     return f"{sign}{hours:02d}:{minutes:02d}:{seconds:02d}.{micros:06d}".encode()
+
+
+def _interval_bytes(value: object) -> bytes:
+    if isinstance(value, tuple):
+        months, days, nanoseconds = value
+        return struct.pack("!qii", nanoseconds // 1_000, days, months)
+    return struct.pack("!qii", value, 0, 0)
+
+
+def _instant_bytes(value: object) -> bytes:
+    """Microseconds since 2000; infinities are the largest and the smallest integer."""
+    us = cast(int, value)
+    if abs(us) == _INFINITE_US:
+        return struct.pack("!q", us if us > 0 else us - 1)
+    if us - _PG_EPOCH_US < -_INFINITE_US:
+        raise SlicemillError("a time before 290 000 BC is sent as text only; ask for text results")
+    return struct.pack("!q", us - _PG_EPOCH_US)
+
+
+def _date_bytes(value: object) -> bytes:
+    days = cast(int, value)
+    if abs(days) == _INFINITE_DAY:
+        return struct.pack("!i", days if days > 0 else days - 1)
+    if days - _PG_EPOCH_DAY < -_INFINITE_DAY:
+        raise SlicemillError("a date so long ago is sent as text only; ask for text results")
+    return struct.pack("!i", days - _PG_EPOCH_DAY)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _text(value: object) -> bytes:
+    """A text; of types that clients of PostgreSQL do not have, as they are written."""
+    return (value if isinstance(value, str) else str(value)).encode()
 
 
 def _float(value: object) -> bytes:
@@ -169,8 +246,8 @@ _TEXTS: dict[int, Encode] = {
     FLOAT8: _float,
     TIMESTAMPTZ: _instant,
     INTERVAL: _interval,
-    NUMERIC: lambda value: f"{value:f}".encode(),
-    JSON: lambda value: json.dumps(value, default=str, ensure_ascii=False).encode(),
+    DATE: _date,
+    NUMERIC: lambda value: f"{Decimal(cast(Decimal, value)):f}".encode(),
 }
 _OF_KINDS: dict[Kind, Encode] = {
     Kind.BOOLEAN: _TEXTS[BOOL],
@@ -186,6 +263,7 @@ _OF_KINDS: dict[Kind, Encode] = {
 }
 TEXT_KINDS = frozenset(_OF_KINDS)
 _PG_EPOCH_US = int(_PG_EPOCH.timestamp()) * 1_000_000
+_PG_EPOCH_DAY = _PG_EPOCH_US // _DAY_US
 _BINARIES: dict[int, Encode] = {
     BOOL: lambda value: b"\x01" if value else b"\x00",
     BYTEA: lambda value: cast(bytes, value),
@@ -193,136 +271,34 @@ _BINARIES: dict[int, Encode] = {
     INT4: lambda value: struct.pack("!i", value),
     INT8: lambda value: struct.pack("!q", value),
     FLOAT8: lambda value: struct.pack("!d", value),
-    TEXT: lambda value: str(value).encode(),
-    NUMERIC: lambda value: _numeric_bytes(value),
-    DATE: lambda value: struct.pack("!i", (cast(date, value) - _PG_EPOCH.date()).days),
-    TIMESTAMPTZ: lambda value: struct.pack("!q", cast(int, value) - _PG_EPOCH_US),
+    TEXT: _text,
+    NUMERIC: lambda value: numeric_bytes(value),
+    DATE: _date_bytes,
+    TIMESTAMPTZ: _instant_bytes,
+    INTERVAL: _interval_bytes,
 }
 
 
-def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
-    """A parameter as Python has it; what has no type is told apart where it is used."""
-    if content is None:
-        return None
-    try:
-        if binary:
-            return _FROM_BINARY[oid](content)
-        if (element := _ELEMENTS.get(oid)) is not None:
-            return _array_values(content.decode(), _FROM_TEXT.get(element, str))
-        return _FROM_TEXT.get(oid, UntypedText)(content.decode())
-    except KeyError:
-        raise SlicemillError(f"parameters of type {oid} are not taken in binary; send them as text") from None
-    except (ValueError, struct.error, InvalidOperation, UnicodeDecodeError) as problem:
-        raise SlicemillError(f"a parameter cannot be read: {problem}") from None
+NEGATIVE, NOT_A_NUMBER, INFINITE = 0x4000, 0xC000, (0xD000, 0xF000)
+DIGITS = 4  # decimal ones, in each digit of NUMERIC
 
 
-_ZONED_DATE = re.compile(r"(\d{4}-\d\d-\d\d) [+-]\d\d(?::\d\d)?")
-
-
-def _without_zone(text: str) -> str:
-    """A date as it is: pgJDBC writes the zone behind it.
-
-    >>> _without_zone("2026-01-31 +00")
-    '2026-01-31'
-    """
-    found = _ZONED_DATE.fullmatch(text)
-    return text if found is None else found[1]
-
-
-_FROM_TEXT: dict[int, Callable[[str], object]] = {
-    BOOL: lambda text: text.lower() in ("t", "true", "on", "1"),
-    INT2: int,
-    INT4: int,
-    INT8: int,
-    FLOAT4: float,
-    FLOAT8: float,
-    NUMERIC: Decimal,
-    TEXT: str,
-    VARCHAR: str,
-    0: lambda text: UntypedText(_without_zone(text)),
-    DATE: lambda text: date.fromisoformat(_without_zone(text)),
-    TIMESTAMP: datetime.fromisoformat,
-    TIMESTAMPTZ: datetime.fromisoformat,
-    BYTEA: lambda text: bytes.fromhex(text.removeprefix("\\x")),
-}
-_ELEMENTS = {array: element for element, array in ARRAYS.items()}
-_ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"]+)')
-
-
-def _array_values(text: str, value_of: Callable[[str], object]) -> list[object]:
-    """The values of a list with one dimension, as PostgreSQL writes it: `{1,"a, b",NULL}`.
-
-    >>> _array_values('{1,NULL,"3"}', int)
-    [1, None, 3]
-    """
-    found: list[object] = []
-    for element in _ELEMENT.finditer(text):
-        if element[1] is not None:
-            found.append(value_of(re.sub(r"\\(.)", r"\1", element[1])))
-        else:
-            found.append(None if element[2].upper() == "NULL" else value_of(element[2]))
-    return found
-
-
-_NEGATIVE, _NOT_A_NUMBER, _INFINITE = 0x4000, 0xC000, (0xD000, 0xF000)
-_DIGITS = 4  # decimal ones, in each digit of NUMERIC
-
-
-def _numeric_bytes(value: object) -> bytes:
+def numeric_bytes(value: object) -> bytes:
     """A number in PostgreSQL's digits to the base of 10 000: count, weight of the first, sign, decimals.
 
-    >>> _numeric_bytes(Decimal("-12.25")).hex()
+    >>> numeric_bytes(Decimal("-12.25")).hex()
     '0002000040000002000c09c4'
     """
-    number = cast(Decimal, value)
+    number = Decimal(cast(Decimal, value))
     scale = max(0, -cast(int, number.as_tuple().exponent))
-    whole, _, part = f"{abs(number):f}".partition(".")
-    whole = whole.rjust(-(-len(whole) // _DIGITS) * _DIGITS, "0")
-    part = part.ljust(-(-len(part) // _DIGITS) * _DIGITS, "0")
+    whole, _, part = f"{number.copy_abs():f}".partition(".")
+    whole = whole.rjust(-(-len(whole) // DIGITS) * DIGITS, "0")
+    part = part.ljust(-(-len(part) // DIGITS) * DIGITS, "0")
     written = whole + part
-    digits = [int(written[place : place + _DIGITS]) for place in range(0, len(written), _DIGITS)]
-    sign = _NEGATIVE if number < 0 else 0
-    head = struct.pack("!hhHH", len(digits), len(whole) // _DIGITS - 1, sign, scale)
+    digits = [int(written[place : place + DIGITS]) for place in range(0, len(written), DIGITS)]
+    sign = NEGATIVE if number < 0 else 0
+    head = struct.pack("!hhHH", len(digits), len(whole) // DIGITS - 1, sign, scale)
     return head + struct.pack(f"!{len(digits)}h", *digits)
-
-
-def _numeric_value(content: bytes) -> Decimal:
-    """Such a number as Python has it.
-
-    >>> _numeric_value(_numeric_bytes(Decimal("1200000.05")))
-    Decimal('1200000.05')
-    """
-    count, weight, sign, scale = struct.unpack("!hhHH", content[:8])
-    if sign == _NOT_A_NUMBER or sign in _INFINITE:
-        raise ValueError("a decimal is a finite number")
-    if sign not in (0, _NEGATIVE) or count < 0 or scale > _MOST_DECIMALS or abs(weight) > _MOST_DECIMALS:
-        raise ValueError("these bytes are no NUMERIC")
-    number = 0
-    for digit in struct.unpack(f"!{count}H", content[8:]):
-        number = number * 10**_DIGITS + int(digit)
-    written = Decimal(-number if sign else number)
-    with localcontext(Context(prec=_MOST_DECIMALS)):
-        return written.scaleb(_DIGITS * (weight + 1 - count)).quantize(Decimal(1).scaleb(-scale))
-
-
-_MOST_DECIMALS = 1000
-_FROM_BINARY: dict[int, Callable[[bytes], object]] = {
-    BOOL: lambda content: content != b"\0",
-    INT2: lambda content: struct.unpack("!h", content)[0],
-    INT4: lambda content: struct.unpack("!i", content)[0],
-    INT8: lambda content: struct.unpack("!q", content)[0],
-    FLOAT4: lambda content: struct.unpack("!f", content)[0],
-    FLOAT8: lambda content: struct.unpack("!d", content)[0],
-    TEXT: lambda content: content.decode(),
-    VARCHAR: lambda content: content.decode(),
-    UNKNOWN: lambda content: content.decode(),
-    0: lambda content: UntypedText(content.decode()),  # we have told that it is text
-    BYTEA: lambda content: content,
-    DATE: lambda content: _PG_EPOCH.date() + timedelta(days=struct.unpack("!i", content)[0]),
-    TIMESTAMP: lambda content: _PG_EPOCH + timedelta(microseconds=struct.unpack("!q", content)[0]),
-    TIMESTAMPTZ: lambda content: _PG_EPOCH + timedelta(microseconds=struct.unpack("!q", content)[0]),
-    NUMERIC: _numeric_value,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST, PROTOCOL_3 = 80877103, 80877104, 80877102, 3
 LONGEST_MESSAGE = 16 << 20
-_LONGEST_STARTUP = 10_000
+LONGEST_START = 10_000  # of each message before a client is known
 
 
 class ProtocolError(Exception):
@@ -36,17 +36,18 @@ class ColumnDescription(NamedTuple):
 async def read_startup(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     """The first message: a code and what follows it."""
     (length,) = struct.unpack("!i", await reader.readexactly(4))
-    if not 8 <= length <= _LONGEST_STARTUP:
+    if not 8 <= length <= LONGEST_START:
         raise ProtocolError("the first message has no sensible length")
     content = await reader.readexactly(length - 4)
     (code,) = struct.unpack("!i", content[:4])
     return code, content[4:]
 
 
-async def read_message(reader: asyncio.StreamReader) -> ClientMessage:
+async def read_message(reader: asyncio.StreamReader, longest: int = LONGEST_MESSAGE) -> ClientMessage:
+    """Read the type and the content of a message."""
     kind = await reader.readexactly(1)
     (length,) = struct.unpack("!i", await reader.readexactly(4))
-    if not 4 <= length <= LONGEST_MESSAGE:
+    if not 4 <= length <= longest:
         raise ProtocolError(f"a message of {length} bytes is not taken")
     return ClientMessage(kind, await reader.readexactly(length - 4))
 
@@ -159,6 +160,10 @@ def error(text: str, code: str = "XX000", extra: Mapping[bytes, str] | None = No
     """An error with PostgreSQL's code; `extra` has its further fields: hint (H), position (P)."""
     fields = {b"S": "ERROR", b"V": "ERROR", b"C": code, b"M": text, **(extra or {})}
     return message(b"E", b"".join(name + text_of(value) for name, value in fields.items()) + b"\0")
+
+
+def too_many_clients() -> bytes:
+    return error("sorry, too many clients already", "53300")
 
 
 def notice(text: str) -> bytes:

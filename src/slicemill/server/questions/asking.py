@@ -2,13 +2,14 @@
 
 A question may name tables, views, streams and queries. Of a stream or a query it sees the rows that are
 retained, with their timestamp in `_ts`; what it does not need of them is not read. DuckDB gets Arrow tables
-and nothing else: no files, no network, no settings.
+and nothing else: no files, no network, no settings. All of this runs in a process of its own (`process`).
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import duckdb
@@ -16,23 +17,39 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from slicemill.server.questions.errors import UnknownName, refused, unknown_in
+from slicemill.errors import SlicemillError
+from slicemill.server.questions.errors import OutOfMemory, UnknownName, refused, unknown_in
+from slicemill.server.questions.messages import ProcessLimits
 from slicemill.server.questions.needs import Limit, RelationNeed, Wanted, is_system, needs_of, parsed
 from slicemill.server.questions.rows import AskedRelation
 
-_MEMORY = "1GB"
+_BATCH_ROWS = 8_192
+# An answer of no more bytes is whole before its types are decided.
+_DECIDED_BYTES = 1 << 20
+# A batch on its way to a client has about so many bytes.
+_PIECE_BYTES = 1 << 20
+_SYSTEM = re.compile("pg_|information_schema", re.IGNORECASE)
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
 
 
-def ask(
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of an answer: the first ones, and the batches behind them, which are computed when read."""
+
+    first: pa.Table
+    rest: Iterator[pa.RecordBatch]
+
+
+@contextmanager
+def answering(
     sql: str,
     relation_of: Callable[[str], AskedRelation],
-    interrupted: threading.Event | None = None,
     parameters: Sequence[object] = (),
-) -> pa.Table:
-    """The answer to a question; `relation_of` gives a relation by its name, or raises if there is none.
+    limits: ProcessLimits = ProcessLimits(),  # noqa: B008
+) -> Iterator[Answer]:
+    """Answer a question; `relation_of` gives a relation by its name, or raises if there is none.
 
-    `parameters` are for $1, $2, … in it. Who sets `interrupted` from another thread ends it.
+    `parameters` are for $1, $2, … in it. Rows are read in the context only.
     """
     needs = needs_of(parsed(sql), parameters)
     relations: dict[str, AskedRelation] = {}
@@ -41,38 +58,37 @@ def ask(
             relations[name] = relation_of(name)
         except UnknownName as problem:
             raise unknown_in(sql, name, problem) from None
-    connection = connected()
+    connection = connected(limits)
     try:
-        shapes = {name: relation.shape() for name, relation in relations.items()}
-        for name, rows in shapes.items():
+        for name, relation in relations.items():
+            connection.register(name, _without_zones(relation.shape()))
+        connection.begin()  # in which it is one time for all
+        question = _Question(connection, sql, parameters)
+        if relations:
+            question.check()  # a mistake is told before anything is read
+        for name, relation in relations.items():
+            rows = relation.read(needs[name], _bounds(question, name, needs[name]))
             connection.register(name, _without_zones(rows))
-        done = threading.Event()
-        if interrupted is not None:
-            _interrupt_when(interrupted, done, connection)
-        try:
-            connection.begin()  # in which it is one time for all
-            question = _Question(connection, sql, parameters)
-            question.answer()  # a mistake is told before anything is read
-            for name, relation in relations.items():
-                rows = relation.read(needs[name], _bounds(question, name, needs[name]))
-                connection.register(name, _without_zones(rows))
-            answer = question.answer()
-        finally:
-            done.set()
-        return _in_our_types(answer)
+        yield _in_our_types(question.batches())
+    except duckdb.OutOfMemoryException:
+        raise OutOfMemory(limits.memory_bytes) from None
     except duckdb.Error as problem:
         raise refused(sql, problem) from None
     finally:
         connection.close()
 
 
-def connected() -> duckdb.DuckDBPyConnection:
-    """A database in memory that reaches nothing outside of it."""
+def connected(
+    limits: ProcessLimits = ProcessLimits(),  # noqa: B008
+) -> duckdb.DuckDBPyConnection:
+    """Open a database in memory that reaches nothing outside of it."""
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
             "python_enable_replacements": "false",
-            "memory_limit": _MEMORY,
+            "memory_limit": f"{limits.memory_bytes}B",
+            "threads": str(limits.threads),
+            "temp_directory": "",
         }
     )
     connection.execute("SET TimeZone = 'UTC'")  # as all times here are
@@ -89,10 +105,20 @@ class _Question:
     sql: str
     parameters: Sequence[object]
 
-    def answer(self) -> pa.Table:
+    def check(self) -> None:
+        """Raise the mistakes that can be found without rows."""
         values = list(self.parameters) or None
         try:
-            return self.connection.sql(self.sql, params=values).to_arrow_table()
+            self.connection.execute(f"EXPLAIN {self.sql}", values)
+        except duckdb.Error:
+            self.batches()
+            raise
+
+    def batches(self) -> pa.RecordBatchReader:
+        """Begin to answer; the rows are computed when they are read."""
+        values = list(self.parameters) or None
+        try:
+            return self.connection.sql(self.sql, params=values).to_arrow_reader(_BATCH_ROWS)
         except (duckdb.BinderException, duckdb.CatalogException):
             self.connection.execute(self.sql, values)  # which fails as well, and tells the place
             raise
@@ -150,7 +176,9 @@ def _bounds(question: _Question, name: str, need: RelationNeed) -> Callable[[], 
 
 
 def reads_system_tables(sql: str) -> bool:
-    """Is it a question about the catalog, by the tables and functions that PostgreSQL has for it?"""
+    """Return True if a question names tables or functions that PostgreSQL has for its catalog."""
+    if not _SYSTEM.search(sql):
+        return False
     try:
         tree = sqlglot.parse_one(sql, read="postgres")
     except sqlglot.errors.SqlglotError:
@@ -159,30 +187,53 @@ def reads_system_tables(sql: str) -> bool:
     return next(calls, None) is not None or any(is_system(table) for table in tree.find_all(exp.Table))
 
 
-def _interrupt_when(
-    wanted: threading.Event, done: threading.Event, connection: duckdb.DuckDBPyConnection
-) -> None:
-    def watch() -> None:
-        while not done.wait(0.05):
-            if wanted.is_set():
-                connection.interrupt()
-                return
-
-    threading.Thread(target=watch, name="question", daemon=True).start()
-
-
 def _without_zones(table: pa.Table) -> pa.Table:
     """Times as DuckDB can compute with them without its calendar extension; all of them are UTC."""
     return _retyped(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
 
 
-def _in_our_types(table: pa.Table) -> pa.Table:
-    """Times in UTC, and sums of integers, for which DuckDB has 128 bits, as integers where they fit."""
-    shown = _retyped(table, lambda kind: _UTC if pa.types.is_timestamp(kind) else kind)
-    try:
-        return _retyped(shown, lambda kind: pa.int64() if kind == _HUGE else kind)
-    except pa.ArrowInvalid:
-        return shown
+def _in_our_types(batches: pa.RecordBatchReader) -> Answer:
+    """Return times in UTC, and sums of integers, for which DuckDB has 128 bits, as integers where they fit.
+
+    Whether they fit is decided by the first rows.
+    """
+    begun: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        begun.append(batch)
+        size += batch.nbytes
+        if size > _DECIDED_BYTES:
+            break
+    first = _retyped(pa.Table.from_batches(begun, batches.schema), _shown_type)
+    with suppress(pa.ArrowInvalid):
+        first = _retyped(first, lambda kind: pa.int64() if kind == _HUGE else kind)
+    return Answer(first, _rest(batches, first.schema))
+
+
+def _rest(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        shown = _retyped(pa.Table.from_batches([batch]), _shown_type)
+        try:
+            yield from shown.cast(schema).to_batches()
+        except pa.ArrowInvalid as problem:
+            raise SlicemillError(
+                f"a whole number does not fit in 64 bits, as the first ones did: {problem}; "
+                "CAST the column to DECIMAL(38, 0) or DOUBLE"
+            ) from None
+
+
+def pieces_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a table as batches that are not large."""
+    for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
+        rows = max(1, batch.num_rows * _PIECE_BYTES // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _shown_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return _UTC
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _retyped(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) -> pa.Table:

@@ -16,6 +16,24 @@ from slicemill.esl.syntax.source import TextSpan
 _HINT = 300
 
 
+class QuestionRefused(SlicemillError):
+    """There are too many questions now; a later one may be taken."""
+
+
+class QuestionEnded(SlicemillError):
+    """A question was ended before its answer was whole: by a user, or by a limit of time."""
+
+
+class OutOfMemory(SlicemillError):
+    """A question needed more memory than it may have."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        super().__init__(
+            f"the question needs more than {memory_bytes >> 20:,} MB of memory; read fewer rows or columns, "
+            "or start the server with a larger --question-memory"
+        )
+
+
 class UnknownName(SlicemillError):
     """Nothing has this name; `hint` says what has."""
 

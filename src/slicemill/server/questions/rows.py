@@ -10,7 +10,8 @@ leave, all are read, or, where the question has a LIMIT, so many as have its row
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,11 +21,14 @@ from numpy.typing import NDArray
 
 from slicemill.server.questions.needs import Limit, RelationNeed, Wanted
 from slicemill.storage.arrow_schema import as_results, is_system_column, with_system_columns
-from slicemill.storage.log import EpochSpans, Log
+from slicemill.storage.epochs import Epoch
+from slicemill.storage.log import EpochSpans
+from slicemill.storage.segments import ExtentGone
 
 # A first look at a question with a LIMIT reads about so many rows; each further one four times as many.
 _FIRST_ROWS = 4_096
 _MORE = 4
+_TRIES = 3
 
 Places = NDArray[np.int64]
 
@@ -39,6 +43,16 @@ class Bounds(Protocol):
 
     def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
         """The timestamps of the rows that a LIMIT leaves of some, in its order; None if that is not known."""
+
+
+class AskedLog(Protocol):
+    """What is asked of a log: `storage.log.Log` has it."""
+
+    @property
+    def columns_shown(self) -> pa.Schema: ...
+    def spans(self) -> EpochSpans: ...
+    def epochs(self, after: int, upto: int) -> list[Epoch]: ...
+    def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table: ...
 
 
 class AskedRelation(Protocol):
@@ -69,7 +83,7 @@ class HeldRows:
 class LogRows:
     """The rows of a stream or query that are retained, of those that came after an epoch."""
 
-    log: Log
+    log: AskedLog
     after: int = -1
 
     def shape(self) -> pa.Table:
@@ -78,6 +92,12 @@ class LogRows:
     def read(self, need: RelationNeed, bounds: Callable[[], Bounds], /) -> pa.Table:
         if not need.rows:
             return self.shape()
+        for _ in range(_TRIES - 1):
+            with suppress(ExtentGone):  # rows were freed meanwhile
+                return self._read_needed(need, bounds)
+        return self._read_needed(need, bounds)
+
+    def _read_needed(self, need: RelationNeed, bounds: Callable[[], Bounds]) -> pa.Table:
         spans = self.log.spans()
         places = np.flatnonzero(spans.numbers > self.after)
         if need.first or need.last:

@@ -66,7 +66,8 @@ THIRTEEN: Mapping[str, str] = {
     "offers_by_category": "SELECT A.sent, A.id, C.name AS category, A.initial_bid "
     "FROM auction AS A LEFT JOIN category AS C ON C.id = A.category",
     "activity": "SELECT sent, 'person' AS what, id FROM person "
-    "UNION SELECT sent, 'auction', id FROM auction UNION SELECT sent, 'big bid', auction FROM big_bid",
+    "UNION ALL SELECT sent, 'auction', id FROM auction "
+    "UNION ALL SELECT sent, 'big bid', auction FROM big_bid",
     "price_level": "SELECT channel, decayed(price) AS level, newest(sent) AS sent FROM bid GROUP BY channel",
     "steady_bidders": "SELECT S.bidder, S.channel, VALID(S) "
     "FROM bid (channel) AS S RANGE 60 SECONDS SLIDES 10 SECONDS PARTITION BY bidder "

@@ -22,7 +22,8 @@ from slicemill.esl.binder.changing.changelogs import (
 )
 from slicemill.esl.binder.environments import SelectEnvironment
 from slicemill.esl.binder.inputs import BoundInput
-from slicemill.esl.binder.scalar import as_key, bind, bind_condition
+from slicemill.esl.binder.items import item_at
+from slicemill.esl.binder.scalar import as_key, bind, bind_condition, order_keys
 from slicemill.esl.binder.spellings.time_columns import timestamps_of
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.nodes import child, span_of
@@ -190,10 +191,12 @@ def bind_first_rows(
         key = ordered.this
         expr = named.get(key.name.lower()) if isinstance(key, exp.Column) and not key.table else None
         if isinstance(key, exp.Literal) and not key.is_string:
-            expr = _at_position(key, items)
+            expr = item_at(key, items)
         by = as_key(bind(key, env) if expr is None else expr, key)
-        order.append((by, bool(child(ordered, "desc"))))
-        places.append(key)
+        timed = isinstance(by, ColumnRef) and by.name in env.time_columns  # these are never NULL
+        keys = [(by, bool(child(ordered, "desc")))] if timed else order_keys(by, ordered)
+        order += keys
+        places += [key] * len(keys)
     limit_node = child(node, "limit")
     limit = None if limit_node is None else int(limit_node.expression.name)
     catalog = env.context.catalog
@@ -228,15 +231,6 @@ def _with_items(
         return part
 
     return node.transform(change)
-
-
-def _at_position(key: exp.Literal, items: Sequence[tuple[SelectItem, exp.Expression]]) -> Expr:
-    place = int(key.name) if key.name.isdigit() else 0
-    if not 1 <= place <= len(items):
-        raise Mistake(
-            f"there is no column {key.name} in the select list", span_of(key), "name what to order by"
-        )
-    return items[place - 1][0].expr
 
 
 def _check_limit(limit: int, node: exp.Expression) -> None:

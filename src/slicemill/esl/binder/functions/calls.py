@@ -76,8 +76,8 @@ class FunctionEnvironment:
             "a function works on one row", span_of(node), "give it the value of the window as an argument"
         )
 
-    def query(self, node: exp.Expression, scalar: bool) -> Expr:
-        del scalar
+    def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
+        del scalar, member
         raise Mistake("a function has no sub-query", span_of(node), "join the table, or write an aggregate")
 
 

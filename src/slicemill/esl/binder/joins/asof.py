@@ -22,6 +22,11 @@ _NUMBERS = {Kind.INT, Kind.BIGINT, Kind.DOUBLE}
 _FORM = "write ON a.k = b.k AND b.ts <= a.ts"
 
 
+def is_present(asked: exp.Expression) -> bool:
+    """Return True for PROCTIME(), the time at which a row is processed."""
+    return isinstance(asked, exp.Anonymous) and asked.name.lower() == "proctime"
+
+
 def bind_as_of(
     entries: Sequence[BoundInput], inputs: list[QueryInput], env: SelectEnvironment
 ) -> list[QueryInput]:
@@ -29,11 +34,10 @@ def bind_as_of(
     for place, entry in enumerate(entries):
         asked = child(entry.node, "as_of")
         if asked is not None:
-            ours = isinstance(asked, exp.Anonymous) and asked.name.lower() == "proctime"
-            if ours and inputs[place].finite:
+            if inputs[place].finite and is_present(asked):
                 continue  # a tuple meets the rows that a table has when it arrives, whatever is written
             moment: Expr | None = None
-            if not ours:
+            if not is_present(asked):
                 with env.seeing(with_all(env.scope, inputs)):
                     moment = bind(asked, env)
             times = places_of_time(inputs, with_all(env.scope, inputs), env.context.catalog)

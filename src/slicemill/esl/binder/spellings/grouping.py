@@ -13,6 +13,7 @@ from slicemill.esl.binder.calls import is_aggregate
 from slicemill.esl.binder.context import Context
 from slicemill.esl.binder.inputs import from_entries
 from slicemill.esl.binder.spellings.clauses import bare_call, changed
+from slicemill.esl.binder.spellings.ends import ENDS, has_windows, order_by_items
 from slicemill.esl.binder.spellings.parsed import parsed_expression
 from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.dialect import to_esl
@@ -90,7 +91,10 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
                     "group by ROLLUP (…), CUBE (…) or GROUPING SETS (…)",
                 )
         return select
-    for key, words in (("order", "ordered"), ("limit", "limited"), ("qualify", "ranked")):
+    refused = {"qualify": "ranked"}
+    if has_windows(select):
+        refused |= {"order": "ordered", "limit": "limited"}
+    for key, words in refused.items():
         if child(select, key) is not None:
             raise Mistake(
                 f"each set of keys is a query of its own, so their rows are not {words} together",
@@ -105,10 +109,20 @@ def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
         )
     keys = {_text(key): key for one in sets for key in one}
     types = _types(select, list(keys.values()), context)
-    branches = [_branch(select, one, keys, types, context) for one in sets]
+    each = select
+    if len(sets) > 1 and not has_windows(select):
+        each = select.copy()
+        for key in ENDS:
+            each.set(key, None)
+    branches = [_branch(each, one, keys, types, context) for one in sets]
     whole: exp.Expression = branches[0]
     for branch in branches[1:]:
         whole = at(exp.Union(this=whole, expression=branch, distinct=False), span_of(select))
+    if each is not select:
+        for key in ENDS:
+            clause = child(select, key)
+            whole.set(key, clause.copy() if clause is not None else None)
+        order_by_items(whole, select)
     return whole
 
 
@@ -137,7 +151,8 @@ def _types(select: exp.Select, keys: list[exp.Expression], context: Context) -> 
     aliased = [exp.Alias(this=key.copy(), alias=_name(place)) for place, key in enumerate(keys)]
     probe.set("expressions", [*aliased, at(bare_call("count", exp.Star()), span_of(select))])
     probe.set("group", exp.Group(expressions=[key.copy() for key in keys]))
-    probe.set("having", None)
+    for key in ("having", *ENDS):
+        probe.set(key, None)
     schema = queries.bind_query(probe, context).schema
     types = {column.name: str(column.type) for column in schema}
     return {_text(key): types[_name(place).name] for place, key in enumerate(keys)}
@@ -158,7 +173,7 @@ def _branch(
     branch = select.copy()
     own = {_text(key) for key in keys}
     unique = list({_text(key): key for key in keys}.values())
-    branch.set("group", exp.Group(expressions=[key.copy() for key in unique]) if unique else None)
+    branch.set("group", exp.Group(expressions=[key.copy() for key in unique]))
 
     def change(node: exp.Expression) -> exp.Expression | None:
         if isinstance(node, exp.Anonymous) and node.name.lower() in _GROUPING:

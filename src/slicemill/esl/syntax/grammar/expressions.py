@@ -53,6 +53,9 @@ _PATTERNS: dict[str, type[exp.Expression]] = {"LIKE": exp.Like, "ILIKE": exp.ILi
 _MEMBERSHIPS = ("IN", "BETWEEN", *_PATTERNS)
 _NESTED, _SINGLE = "there are no lists of lists", "let the elements be single values"
 
+# Each one makes the tree of an expression a level higher.
+_MOST_OPERANDS, _IN_PARTS = 500, "put parts of it in parentheses"
+
 # Operators and how tightly they bind.
 _OPERATORS: dict[str, tuple[int, type[exp.Expression]]] = {
     "&": (1, exp.BitwiseAnd),
@@ -97,8 +100,9 @@ def _balanced(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp
 
 
 def _not(c: Cursor) -> exp.Expression:
-    starts = []
+    starts: list[TextSpan] = []
     while c.looking_at("NOT"):
+        c.check_depth(len(starts) + 1)
         starts.append(c.span())
         c.advance()
     node = _predicate(c)
@@ -228,14 +232,16 @@ def _membership(c: Cursor, left: exp.Expression) -> exp.Expression:
 
 def _operators(c: Cursor, weakest: int = 1) -> exp.Expression:
     """Operands joined by operators that bind at least as tightly as `weakest`, the tighter ones first."""
-    left = _unary(c)
+    left, operands = _unary(c), 1
     while c.word() in _OPERATORS:
         _reject_foreign_operator(c)
         strength, kind = _OPERATORS[c.word()]
         if strength < weakest:
             break
+        if operands == _MOST_OPERANDS:
+            raise Mistake(f"more than {_MOST_OPERANDS} operands follow each other", c.span(), _IN_PARTS)
         c.advance()
-        left = _binary(kind, left, _operators(c, strength + 1))
+        left, operands = _binary(kind, left, _operators(c, strength + 1)), operands + 1
     return left
 
 
@@ -256,8 +262,9 @@ _SIGNS: dict[str, type[exp.Expression]] = {"-": exp.Neg, "~": exp.BitwiseNot}
 
 
 def _unary(c: Cursor) -> exp.Expression:
-    signs = []
+    signs: list[tuple[str, TextSpan]] = []
     while c.word() in ("-", "~", "+"):
+        c.check_depth(len(signs) + 1)
         signs.append((c.word(), c.span()))
         c.advance()
     node = _postfix(c)
@@ -503,9 +510,15 @@ def type_name(c: Cursor) -> nodes.TypeName:
 
 
 def ordered(c: Cursor) -> exp.Expression:
-    """An expression to order by, `DESC` or not."""
+    """Parse `expression [ASC | DESC] [NULLS FIRST | LAST]`."""
     node = expression(c)
     descending = c.accept("DESC")
     if not descending:
         c.take("ASC")
-    return at(exp.Ordered(this=node, desc=descending), c.span_from(span_of(node)))
+    nulls_first = None
+    if c.take("NULLS"):
+        nulls_first = c.accept("FIRST")
+        if not nulls_first:
+            c.expect("LAST")
+    written = exp.Ordered(this=node, desc=descending, nulls_first=nulls_first)
+    return at(written, c.span_from(span_of(node)))

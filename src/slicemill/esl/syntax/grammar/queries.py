@@ -8,7 +8,7 @@ from slicemill.esl.syntax import nodes
 from slicemill.esl.syntax.cursor import Cursor
 from slicemill.esl.syntax.errors import Mistake
 from slicemill.esl.syntax.grammar import expressions, foreign, joins, over, window_functions, windows
-from slicemill.esl.syntax.nodes import at
+from slicemill.esl.syntax.nodes import at, child, span_of
 from slicemill.esl.syntax.source import TextSpan
 from slicemill.esl.syntax.tokens import NOT_AN_ALIAS, RESERVED
 
@@ -27,21 +27,66 @@ _CLAUSE_ORDER = f"clauses stand in this order: {', '.join(CLAUSES.values())}"
 
 
 def query(c: Cursor) -> exp.Expression:
-    """`[WITH …] SELECT … [UNION [ALL] SELECT …]`."""
+    """`[WITH …] SELECT … [UNION [ALL | DISTINCT] SELECT …] [ORDER BY …] [LIMIT …] [EMIT …]`."""
     start = c.span()
     definitions: list[exp.Expression] = []
     if c.accept("WITH"):
         definitions = c.listing(lambda: _definition(c))
     node = _select_or_parenthesis(c)
-    while c.accept("UNION"):
-        if c.looking_at("DISTINCT"):
-            raise Mistake("UNION of streams keeps every tuple", c.span(), "write UNION, or UNION ALL")
-        c.take("ALL")
+    while c.looking_at("UNION"):
+        _warn_of_ends(c, node)
+        union = c.span()
+        c.expect("UNION")
+        distinct = c.accept("DISTINCT")
+        if not distinct and not c.take("ALL"):
+            c.warn(
+                "UNION keeps equal rows, as UNION ALL does",
+                union,
+                "write UNION ALL; or UNION DISTINCT, which drops equal rows",
+            )
         right = _select_or_parenthesis(c)
-        node = at(exp.Union(this=node, expression=right, distinct=False), c.span_from(start))
+        node = at(exp.Union(this=node, expression=right, distinct=distinct), c.span_from(start))
+        if isinstance(right, exp.Select):
+            _move_ends(right, node)
+        else:
+            _ends(c, node)
+            foreign.refuse(c, foreign.BEHIND_A_SELECT)
     if definitions:
         node.set("with_", exp.With(expressions=definitions))
     return node
+
+
+_ENDS = {"order": "ORDER BY", "limit": "LIMIT", "emit": "EMIT"}
+
+
+def _ends(c: Cursor, node: exp.Expression) -> None:
+    """Parse the clauses that end a query: `[ORDER BY …] [LIMIT n] [EMIT …]`."""
+    if c.accept("ORDER", "BY"):
+        node.set("order", exp.Order(expressions=c.listing(lambda: expressions.ordered(c))))
+    if c.accept("LIMIT"):
+        limit = c.span()
+        node.set("limit", at(exp.Limit(expression=c.count()), limit))
+    if c.looking_at("EMIT"):
+        node.set("emit", _emit(c))
+
+
+def _move_ends(last: exp.Select, union: exp.Union) -> None:
+    """Move the clauses that end the last SELECT of a UNION to the UNION, as in SQL."""
+    for key in _ENDS:
+        union.set(key, child(last, key))
+        last.set(key, None)
+
+
+def _warn_of_ends(c: Cursor, node: exp.Expression) -> None:
+    """Warn of a clause in front of UNION: SQL wants parentheses around such a SELECT."""
+    for key, words in _ENDS.items():
+        clause = child(node, key)
+        if clause is not None:
+            c.warn(
+                f"this {words} applies to what stands before the UNION",
+                span_of(clause),
+                "put that in parentheses: (SELECT …) UNION ALL SELECT …",
+            )
 
 
 def _definition(c: Cursor) -> exp.Expression:
@@ -107,13 +152,7 @@ def select(c: Cursor) -> exp.Select:
     if c.accept("QUALIFY"):
         node.set("qualify", exp.Qualify(this=expressions.expression(c)))
     named += _window_clauses(c, node)
-    if c.accept("ORDER", "BY"):
-        node.set("order", exp.Order(expressions=c.listing(lambda: expressions.ordered(c))))
-    if c.accept("LIMIT"):
-        limit = c.span()
-        node.set("limit", at(exp.Limit(expression=c.count()), limit))
-    if c.looking_at("EMIT"):
-        node.set("emit", _emit(c))
+    _ends(c, node)
     over.put_windows(node, named)
     if c.word() in CLAUSES:
         c.fail(_CLAUSE_ORDER)
@@ -172,9 +211,7 @@ def _item(c: Cursor) -> exp.Expression:
         alias = c.name("a name")
         if isinstance(node, exp.Anonymous) and c.looking_at("OVER"):
             # So the theses print it once.
-            c.warn(
-                "a name stands behind the whole call", nodes.span_of(alias), f"write OVER (…) AS {alias.name}"
-            )
+            c.warn("a name stands behind the whole call", span_of(alias), f"write OVER (…) AS {alias.name}")
             c.advance()
             node = at(over.over(c, node), c.span_from(start))
         return at(exp.Alias(this=node, alias=alias), c.span_from(start))

@@ -1,0 +1,220 @@
+"""A process that answers questions, one after another, for the server that has started it.
+
+    python -m slicemill.server.questions.process FD MEMORY_BYTES THREADS
+
+DuckDB has a limit of memory, and so has the process as a whole. The server kills the process where a question
+takes too long or its client is gone, so that nothing has to be cleaned up. The process ends with the server.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import resource
+import select
+import socket
+import sys
+import threading
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+
+from slicemill.errors import SlicemillError
+from slicemill.esl import EslError
+from slicemill.server.postgres.system_catalog import system_answer
+from slicemill.server.questions.asking import answering, pieces_of
+from slicemill.server.questions.errors import OutOfMemory
+from slicemill.server.questions.messages import (
+    BATCH,
+    END,
+    EPOCHS,
+    FAILED,
+    FIRST,
+    NAMED,
+    READY,
+    ROWS,
+    SPANS,
+    SYSTEM,
+    WHOLE,
+    NamedLog,
+    ProcessLimits,
+    Question,
+    SystemQuestion,
+)
+from slicemill.server.questions.rows import AskedRelation, HeldRows, LogRows
+from slicemill.storage.epochs import Epoch
+from slicemill.storage.log import EpochSpans, Log
+
+# Beside DuckDB: Arrow, rows on their way, stacks of threads.
+_BESIDE_BYTES = 512 << 20
+_NICE = 5
+# The kernel ends this process first when memory is short, and not the server or Spark.
+_KILLED_FIRST = 900
+
+
+class Abandoned(Exception):
+    """The server does not want the answer any more."""
+
+
+class _Server:
+    """The server, as the process that answers sees it."""
+
+    def __init__(self, fd: int) -> None:
+        self.connection: Connection[Any, Any] = Connection(fd)
+        self._socket = socket.socket(fileno=os.dup(fd))
+        threading.Thread(target=self._watch, name="server", daemon=True).start()
+
+    def _watch(self) -> None:
+        """End the process when the server is gone, even while DuckDB computes."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLHUP | select.POLLRDHUP)
+        poll.poll()
+        os._exit(1)
+
+    def send(self, kind: bytes, content: bytes | pa.Buffer = b"") -> None:
+        self.connection.send_bytes(kind + memoryview(content))
+
+    def asked(self, kind: bytes, **words: object) -> Any:
+        """Ask the server for something."""
+        self.send(kind, json.dumps(words).encode())
+        answer = self.connection.recv()
+        if answer is None:
+            raise Abandoned
+        return answer
+
+    def rows(self, name: str) -> pa.Table:
+        """Map the rows of a table or view that the server has."""
+        size = self.asked(ROWS, name=name)
+        _, files, _, _ = socket.recv_fds(self._socket, 1, 1)
+        try:
+            content = pa.py_buffer(mmap.mmap(files[0], size, prot=mmap.PROT_READ))
+        finally:
+            os.close(files[0])
+        return pa.ipc.open_stream(content).read_all()
+
+    def relation(self, name: str) -> AskedRelation:
+        named = self.asked(NAMED, name=name)
+        if isinstance(named, NamedLog):
+            return LogRows(_RemoteLog(name, self, Log.outlined(named.outline)), named.after)
+        return HeldRows(named.columns, lambda: self.rows(name))
+
+
+@dataclass(frozen=True, slots=True)
+class _RemoteLog:
+    """A log whose index is in the server, and whose segments are read here."""
+
+    name: str
+    server: _Server
+    log: Log
+
+    @property
+    def columns_shown(self) -> pa.Schema:
+        return self.log.columns_shown
+
+    def spans(self) -> EpochSpans:
+        found: EpochSpans = self.server.asked(SPANS, name=self.name)
+        return found
+
+    def epochs(self, after: int, upto: int) -> list[Epoch]:
+        found: list[Epoch] = self.server.asked(EPOCHS, name=self.name, after=after, upto=upto)
+        return found
+
+    def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table:
+        return self.log.scan(epochs, columns)
+
+
+def serve(fd: int, limits: ProcessLimits) -> None:
+    """Answer questions until the server is gone."""
+    server = _Server(fd)
+    _limit(limits)
+    server.send(READY)
+    while True:
+        try:
+            question = server.connection.recv()
+        except EOFError:
+            return
+        with suppress(Abandoned):
+            if isinstance(question, SystemQuestion):
+                _answer_system(server, question)
+            else:
+                _answer(server, question, limits)
+
+
+def _answer(server: _Server, question: Question, limits: ProcessLimits) -> None:
+    try:
+        with answering(question.sql, server.relation, question.parameters, limits) as answer:
+            batch = next(answer.rest, None)
+            if batch is None:
+                server.send(WHOLE, _stream(answer.first))
+                return
+            server.send(FIRST, answer.first.schema.serialize())
+            for piece in pieces_of(answer.first):
+                server.send(BATCH, piece.serialize())
+            while batch is not None:
+                for piece in pieces_of(pa.Table.from_batches([batch])):
+                    server.send(BATCH, piece.serialize())
+                batch = next(answer.rest, None)
+            server.send(END)
+    except Abandoned:
+        raise
+    except Exception as problem:
+        server.send(FAILED, json.dumps(_words(problem, limits)).encode())
+
+
+def _words(problem: Exception, limits: ProcessLimits) -> dict[str, object]:
+    if isinstance(problem, EslError):
+        return {
+            "mistakes": [(one.message, one.span.start, one.span.end, one.hint) for one in problem.diagnostics]
+        }
+    if isinstance(problem, MemoryError):  # Arrow's, too
+        problem = OutOfMemory(limits.memory_bytes)
+    if isinstance(problem, RecursionError):
+        problem = SlicemillError("the question is nested too deeply; write parts of it as WITH")
+    if not isinstance(problem, SlicemillError):
+        problem = SlicemillError(f"the question cannot be answered: {type(problem).__name__}: {problem}")
+    return {"message": str(problem), "memory": isinstance(problem, OutOfMemory)}
+
+
+def _answer_system(server: _Server, question: SystemQuestion) -> None:
+    shapes = {name: schema.empty_table() for name, schema in question.shapes.items()}
+    try:
+        found = system_answer(question.sql, question.parameters, shapes, question.views, question.settings)
+    except (duckdb.Error, sqlglot.errors.SqlglotError):
+        server.send(SYSTEM)
+        return
+    server.send(SYSTEM, _stream(found))
+
+
+def _stream(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def _limit(limits: ProcessLimits) -> None:
+    """Bound the memory of this process, and let the engine go first."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # Mapped files do not count, as long as they are read only.
+        (data_kb,) = (
+            line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmData")
+        )
+        most = int(data_kb) * 1024 + limits.memory_bytes + _BESIDE_BYTES
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(str(_KILLED_FIRST))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(_NICE)
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), ProcessLimits(int(sys.argv[2]), int(sys.argv[3])))

@@ -1,0 +1,47 @@
+"""Options that Spark refuses are mistakes of the user: a message, and no trace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slicemill.connectors.spark.open import loaded
+from slicemill.errors import SlicemillError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+URL = "jdbc:derby:memory:x;create=true"
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "reason"),
+    [
+        ("jdbc", {"url": URL}, "Option 'dbtable' or 'query' is required"),
+        ("jdbc", {"dbtable": "t"}, "Option 'url' is required"),
+        ("jdbc", {"url": "nothing", "dbtable": "t"}, "No suitable driver"),
+        ("jdbc", {"url": URL, "dbtable": "t", "driver": "no.such"}, "no.such"),
+        ("jdbc", {"url": URL, "dbtable": "t", "fetchsize": "x"}, 'For input string: "x"'),
+        ("jdbc", {"url": URL, "dbtable": "t", "isolationLevel": "x"}, "isolationLevel"),
+        ("rate", {"rowsPerSecond": "x"}, 'For input string: "x"'),
+    ],
+)
+def test_the_reason_is_told(spark: SparkSession, form: str, options: dict[str, str], reason: str) -> None:
+    with pytest.raises(SlicemillError) as caught:
+        loaded(spark.read, form, options)
+    assert reason in str(caught.value)
+    assert str(caught.value).endswith("; correct its options")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_stream_needs_a_source_of_streams(spark: SparkSession) -> None:
+    with pytest.raises(SlicemillError, match="jdbc does not support streamed reading"):
+        loaded(spark.readStream, "jdbc", {"url": URL, "dbtable": "t"})
+
+
+def test_a_secret_is_not_told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLICEMILL_SECRET_SIZE", "hush")
+    with pytest.raises(SlicemillError) as caught:
+        loaded(spark.read, "jdbc", {"url": URL, "dbtable": "t", "fetchsize": "${SLICEMILL_SECRET_SIZE}"})
+    assert "hush" not in str(caught.value)

@@ -1,0 +1,333 @@
+"""Questions cannot stop a server: they have limits, end with their clients, and their rows are streamed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import httpx
+import psutil
+import psycopg
+import pyarrow as pa
+import pytest
+
+from server.conftest import bid
+from slicemill.engine.mill import Mill
+from slicemill.errors import SlicemillError
+from slicemill.server.network import Listening, serving
+from slicemill.server.questions.errors import OutOfMemory, QuestionEnded, QuestionRefused
+from slicemill.server.questions.pool import AnswerRows, QuestionLimits, QuestionPool
+from slicemill.server.questions.rows import AskedRelation, HeldRows
+from slicemill.server.service import MillService
+
+_LIMITS = QuestionLimits(memory_bytes=128 << 20, at_once=3, per_user=2, wait_s=0.3, ready=1)
+_PATIENCE_S = 30
+# It would take days, and gives no row before its end.
+_ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
+_MANY_ROWS = "SELECT range AS n, 'some text' AS word FROM range(10000000000000)"
+
+
+def _nothing(name: str) -> AskedRelation:
+    raise AssertionError(name)
+
+
+def _relation(relation: AskedRelation, name: str) -> AskedRelation:
+    return relation
+
+
+def _same(table: pa.Table) -> pa.Table:
+    return table
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + _PATIENCE_S
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[QuestionPool]:
+    made = QuestionPool(_LIMITS)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def limited(mill: Mill, pool: QuestionPool, service: MillService) -> MillService:
+    service.questions = pool
+    return service
+
+
+@pytest.fixture
+def listening(limited: MillService) -> Iterator[Listening]:
+    made = Listening(postgres_port=0)
+    with serving(limited, made):
+        yield made
+
+
+def _in_background(pool: QuestionPool, user: str) -> tuple[threading.Event, threading.Thread, list[object]]:
+    interrupted, outcome = threading.Event(), list[object]()
+
+    def ask() -> None:
+        try:
+            outcome.append(pool.ask(_ENDLESS, _nothing, user, interrupted=interrupted))
+        except SlicemillError as problem:
+            outcome.append(problem)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return interrupted, thread, outcome
+
+
+def _running(pool: QuestionPool) -> int:
+    return len(pool._asked)
+
+
+def test_a_question_that_is_interrupted_ends_its_process(pool: QuestionPool) -> None:
+    interrupted, thread, outcome = _in_background(pool, "ann")
+    _until(lambda: _running(pool) == 1)
+    (asked,) = pool._asked
+    pid = asked.process.pid
+    interrupted.set()
+    thread.join(_PATIENCE_S)
+    assert isinstance(outcome[0], QuestionEnded)
+    assert not psutil.pid_exists(pid)
+    assert _running(pool) == 0
+
+
+def test_a_question_has_a_limit_of_time() -> None:
+    pool = QuestionPool(replace(_LIMITS, seconds=0.2))
+    try:
+        with pytest.raises(QuestionEnded, match=r"took more than 0\.2 s.*--question-seconds"):
+            pool.ask(_ENDLESS, _nothing)
+        assert _running(pool) == 0
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT list(range) AS all_of_them FROM range(1000000000)",
+        "SELECT repeat('x', 900000000) AS long, repeat('y', 900000000) AS longer",
+        "SELECT DISTINCT range * 7 FROM range(100000000)",
+    ],
+)
+def test_a_question_has_a_limit_of_memory(pool: QuestionPool, sql: str) -> None:
+    with pytest.raises(OutOfMemory, match=r"more than 128 MB.*--question-memory"):
+        pool.ask(sql, _nothing).whole()
+    # Those after it are answered.
+    assert pool.ask("SELECT 1 AS one", _nothing).whole().to_pylist() == [{"one": 1}]
+
+
+def test_a_user_has_some_questions_at_once_and_others_have_theirs(pool: QuestionPool) -> None:
+    running = [_in_background(pool, "ann") for _ in range(_LIMITS.per_user)]
+    try:
+        _until(lambda: _running(pool) == _LIMITS.per_user)
+        with pytest.raises(QuestionRefused, match=r"2 questions that run.*--questions-per-user"):
+            pool.ask("SELECT 1", _nothing, "ann")
+        assert pool.ask("SELECT 1 AS one", _nothing, "bob").whole().num_rows == 1
+        running.append(_in_background(pool, "bob"))
+        _until(lambda: _running(pool) == _LIMITS.at_once)
+        with pytest.raises(QuestionRefused, match="3 questions run, and 3 may"):
+            pool.ask("SELECT 1", _nothing, "cid")
+    finally:
+        for interrupted, thread, _ in running:
+            interrupted.set()
+            thread.join(_PATIENCE_S)
+    assert _running(pool) == 0
+
+
+def test_rows_are_computed_as_they_are_taken(pool: QuestionPool) -> None:
+    rows = pool.ask(_MANY_ROWS, _nothing)
+    first = rows.take()
+    assert first is not None and first.column("n")[0].as_py() == 0
+    assert first.nbytes < 4 << 20
+    (asked,) = pool._asked
+    process = psutil.Process(asked.process.pid)
+    for _ in range(20):
+        assert rows.take() is not None
+    assert process.memory_info().rss < 500 << 20
+    rows.close()
+    assert not psutil.pid_exists(process.pid)
+    with pytest.raises(QuestionEnded):
+        while rows.take() is not None:
+            pass
+
+
+def test_rows_that_are_forgotten_end_their_question(pool: QuestionPool) -> None:
+    rows: AnswerRows | None = pool.ask(_MANY_ROWS, _nothing)
+    assert _running(pool) == 1
+    assert rows is not None
+    rows = None
+    assert _running(pool) == 0
+
+
+def test_rows_that_nobody_fetches_make_room_for_others() -> None:
+    pool = QuestionPool(replace(_LIMITS, at_once=1, per_user=1, idle_s=0.0, wait_s=30.0))
+    try:
+        forgotten = pool.ask(_MANY_ROWS, _nothing)
+        assert pool.ask("SELECT 1 AS one", _nothing).whole().num_rows == 1
+        with pytest.raises(QuestionEnded, match="no rows were fetched for 0 s"):
+            forgotten.whole()
+    finally:
+        pool.close()
+
+
+def test_rows_of_a_table_are_handed_over_once_as_long_as_they_stay(pool: QuestionPool) -> None:
+    table = pa.table({"n": list(range(1_000))})
+    relation = HeldRows(table.schema, partial(_same, table))
+    for _ in range(2):
+        assert pool.ask("SELECT sum(n) AS n FROM t", partial(_relation, relation)).whole().to_pylist() == [
+            {"n": 499500}
+        ]
+        assert len(pool._handed._files) == 1
+    del relation, table
+    assert pool._handed._files == {}
+
+
+def test_a_sum_that_outgrows_64_bits_behind_the_first_rows_is_told(pool: QuestionPool) -> None:
+    sql = "SELECT range::HUGEINT * 1000000000000 AS n FROM range(20000000)"
+    with pytest.raises(SlicemillError, match=r"does not fit in 64 bits.*CAST"):
+        rows = pool.ask(sql, _nothing)
+        while rows.take() is not None:
+            pass
+
+
+def test_a_pool_that_is_closed_ends_its_processes() -> None:
+    pool = QuestionPool(_LIMITS)
+    _, thread, outcome = _in_background(pool, "ann")
+    _until(lambda: _running(pool) == 1)
+    pids = [asked.process.pid for asked in pool._asked]
+    pool.close()
+    thread.join(_PATIENCE_S)
+    assert isinstance(outcome[0], QuestionEnded)
+    assert not any(map(psutil.pid_exists, pids))
+
+
+def _send(listening: Listening, sql: str) -> socket.socket:
+    """Send statements over HTTP, and read nothing."""
+    body = json.dumps({"text": sql}).encode()
+    made = socket.create_connection(listening.http.getsockname())
+    head = f"POST /v1/statements HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    made.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+    return made
+
+
+def test_clients_that_go_end_their_questions_and_others_are_served(
+    limited: MillService, listening: Listening
+) -> None:
+    bid(limited, (1, 20, 1))
+    for _ in range(4):  # two run, two wait
+        clients = [_send(listening, _ENDLESS) for _ in range(4)]
+        _until(lambda: _running(limited.questions) == _LIMITS.per_user)
+        with httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client:
+            assert client.get("/health").json()["ready"]
+            assert client.get("/v1/queries").status_code == 200
+            said = client.post("/v1/statements", json={"text": "SELECT * FROM dear"})
+            assert said.status_code == 429, said.text
+        for each in clients:
+            each.close()
+        _until(lambda: _running(limited.questions) == 0)
+    with httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client:
+        said = client.post("/v1/statements", json={"text": "SELECT price FROM dear"})
+        assert said.json()["answers"][0]["rows"] == [{"price": 20}]
+
+
+def test_an_answer_without_end_streams_over_http(limited: MillService, listening: Listening) -> None:
+    with (
+        httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client,
+        client.stream("POST", "/v1/statements", json={"text": _MANY_ROWS}) as response,
+    ):
+        assert response.status_code == 200
+        received = b""
+        for chunk in response.iter_bytes():
+            received += chunk
+            if len(received) > 5_000_000:
+                break
+    begin = received[received.index(b'"rows":[') + 8 : received.rindex(b"}, {")] + b"}"
+    numbers = [row["n"] for row in json.loads(b"[" + begin + b"]")]
+    assert numbers == list(range(len(numbers)))
+    _until(lambda: _running(limited.questions) == 0)
+
+
+def test_a_mistake_behind_the_first_rows_breaks_the_response_off(
+    limited: MillService, listening: Listening
+) -> None:
+    sql = "SELECT CAST(CASE WHEN i < 900000 THEN '1' ELSE 'x' END AS INT) AS n FROM range(1000000) t(i)"
+    with (
+        httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client,
+        pytest.raises(httpx.RemoteProtocolError),
+    ):
+        client.post("/v1/statements", json={"text": sql})
+    _until(lambda: _running(limited.questions) == 0)
+
+
+def test_a_question_before_other_statements_keeps_few_rows(
+    limited: MillService, listening: Listening
+) -> None:
+    with httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client:
+        said = client.post("/v1/statements", json={"text": "SELECT 1 AS one; SELECT 2 AS two; SHOW QUERIES"})
+        assert [answer["rows"] for answer in said.json()["answers"]][:2] == [[{"one": 1}], [{"two": 2}]]
+        said = client.post("/v1/statements", json={"text": f"{_MANY_ROWS}; SHOW QUERIES"})
+        assert said.status_code == 400
+        assert "send the question by itself" in said.json()["errors"][0]["message"]
+    assert _running(limited.questions) == 0
+
+
+def test_clients_of_postgresql_that_go_end_their_questions(
+    limited: MillService, listening: Listening
+) -> None:
+    url = listening.postgres_url
+    assert url is not None and listening.postgres is not None
+    for _ in range(2):
+        clients = []
+        for _ in range(3):
+            made = socket.create_connection(listening.postgres.getsockname())
+            made.sendall(struct.pack("!ii", 9, 196608) + b"\0")
+            while b"Z\0\0\0\5" not in made.recv(65536):
+                pass
+            query = _ENDLESS.encode() + b"\0"
+            # It says good bye at once: the server must not wait for its turn to read that.
+            made.sendall(b"Q" + struct.pack("!i", len(query) + 4) + query + b"X\0\0\0\4")
+            clients.append(made)
+        _until(lambda: _running(limited.questions) == _LIMITS.per_user)
+        for made in clients:
+            made.close()
+        _until(lambda: _running(limited.questions) == 0)
+
+
+def test_postgresql_streams_rows_and_cancels(limited: MillService, listening: Listening) -> None:
+    url = listening.postgres_url
+    assert url is not None
+    with psycopg.connect(url, autocommit=True) as connection:
+        with connection.cursor() as cursor:
+            found = []
+            for row in cursor.stream(_MANY_ROWS):
+                found.append(row[0])
+                if len(found) == 50_000:
+                    break
+            assert found == list(range(50_000))
+        _until(lambda: _running(limited.questions) == 0)
+
+        def cancel() -> None:
+            _until(lambda: _running(limited.questions) == 1)
+            connection.cancel_safe()
+
+        # The catalog is asked in the same processes.
+        for sql in ("SELECT count(*) FROM pg_class a, generate_series(1, 1000000000000) b", _ENDLESS):
+            thread = threading.Thread(target=cancel)
+            thread.start()
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                connection.execute(sql)
+            thread.join()
+        with connection.cursor() as cursor, cursor.copy("COPY (SELECT 1) TO STDOUT") as copy:
+            assert [bytes(one) for one in copy] == [b"1\n"]
+    _until(lambda: _running(limited.questions) == 0)

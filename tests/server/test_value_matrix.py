@@ -1,0 +1,332 @@
+"""Every type of value, alone, in a list and beside NULL, in every form that clients read and send."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import psycopg
+import psycopg2
+import pyarrow as pa
+import pytest
+
+from slicemill.server.encoding import arrow_stream, csv_text, json_rows
+from slicemill.server.network import Listening, serving
+from slicemill.server.service import MillService
+
+LONG = Decimal("-1234567890123456789012345678.9012345678")
+MOMENT = datetime(2026, 1, 31, 10, 20, 30, 123456, UTC)
+
+
+@dataclass(frozen=True)
+class Example:
+    """A value as SQL writes it, as Python has it, as JSON has it, and its type for asyncpg."""
+
+    sql: str
+    value: Any
+    json: Any
+    type: str
+
+
+EXAMPLES = {
+    "boolean": Example("true", True, True, "bool"),
+    "int": Example("-7::int", -7, -7, "int4"),
+    "bigint": Example("9007199254740993::bigint", 9007199254740993, 9007199254740993, "int8"),
+    "double": Example("0.1::double", 0.1, 0.1, "float8"),
+    "infinite double": Example("'-inf'::double", float("-inf"), "-Infinity", "float8"),
+    "decimal": Example("12.50::decimal(10, 2)", Decimal("12.50"), "12.50", "numeric"),
+    "long decimal": Example(f"{LONG}::decimal(38, 10)", LONG, str(LONG), "numeric"),
+    "hugeint": Example(
+        "170141183460469231731687303715884105::hugeint",
+        Decimal(170141183460469231731687303715884105),
+        "170141183460469231731687303715884105",
+        "numeric",
+    ),
+    "unsigned": Example(
+        "18446744073709551615::ubigint", Decimal(18446744073709551615), 18446744073709551615, "numeric"
+    ),
+    "text": Example("'a \"b\\c'',{}é NULL'", "a \"b\\c',{}é NULL", "a \"b\\c',{}é NULL", "text"),
+    "word null": Example("'NULL'", "NULL", "NULL", "text"),
+    "empty text": Example("''", "", "", "text"),
+    "binary": Example("'\\xDE\\x00'::blob", b"\xde\0", "3gA=", "bytea"),
+    "date": Example("DATE '2026-01-31'", date(2026, 1, 31), "2026-01-31", "date"),
+    "timestamp": Example(
+        "TIMESTAMP '2026-01-31 10:20:30.123456'", MOMENT, "2026-01-31T10:20:30.123456Z", "timestamptz"
+    ),
+    "interval": Example(
+        "INTERVAL '26 hours 3.5 seconds'", timedelta(hours=26, seconds=3.5), 93603500000, "interval"
+    ),
+    "negative interval": Example("-INTERVAL '3.5 seconds'", timedelta(seconds=-3.5), -3500000, "interval"),
+}
+OTHERS = {  # of a question only: Python has no value, or drivers differ in it
+    "months": ("INTERVAL '14 months'", "1 year 2 mons"),
+    "infinite timestamp": ("'infinity'::timestamp", "infinity"),
+    "infinite date": ("'-infinity'::date", "-infinity"),
+    "struct": ("{'a': DATE '2026-01-31', 'b': NULL}", {"a": "2026-01-31", "b": None}),
+    "map": ("map {'a': 1.5::decimal(3, 1)}", {"a": "1.5"}),
+    "lists": ("[[1], NULL, [2, NULL]]", [[1], None, [2, None]]),
+    "list of structs": ("[{'a': 'nan'::double}, NULL]", [{"a": "NaN"}, None]),
+    "time": ("TIME '10:20:30.5'", "10:20:30.500000"),
+    "enum": ("'x'::ENUM('x', 'y')", "x"),
+    "nulls": ("[NULL]", [None]),
+}
+
+
+def positions(example: Example) -> Iterator[tuple[str, Any, Any]]:
+    """SQL, value and JSON: alone, in lists, and NULL."""
+    yield example.sql, example.value, example.json
+    yield f"[{example.sql}]", [example.value], [example.json]
+    yield f"[NULL, {example.sql}, NULL]", [None, example.value, None], [None, example.json, None]
+
+
+def question(sqls: list[str]) -> str:
+    return f"SELECT {', '.join(f'{sql} AS c{place}' for place, sql in enumerate(sqls))}"
+
+
+CASES = [case for example in EXAMPLES.values() for case in positions(example)]
+SQL = question([sql for sql, _, _ in CASES])
+VALUES = [value for _, value, _ in CASES]
+
+
+@pytest.fixture
+def listening(service: MillService) -> Iterator[Listening]:
+    made = Listening(postgres_port=0)
+    with serving(service, made):
+        yield made
+
+
+@pytest.fixture
+def connection(listening: Listening) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(f"{listening.postgres_url}/mill", user="me", autocommit=True) as made:
+        yield made
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("prepared", [False, True])
+def test_psycopg_reads_every_value(connection: psycopg.Connection, binary: bool, prepared: bool) -> None:
+    row = connection.execute(SQL, binary=binary, prepare=prepared).fetchone()
+    assert row is not None
+    assert list(row) == VALUES
+    assert [type(one) for one in row] == [type(one) for one in VALUES]
+
+
+def test_psycopg2_reads_every_value(listening: Listening) -> None:
+    connection = psycopg2.connect(f"{listening.postgres_url}/mill", user="me")
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(SQL)
+            row = cursor.fetchone()
+    finally:
+        connection.close()
+    assert row is not None
+    found = [one.tobytes() if isinstance(one, memoryview) else one for one in row]
+    blobs = [
+        place for place, value in enumerate(VALUES) if "blob" in CASES[place][0] and isinstance(value, list)
+    ]
+    for place in blobs:  # psycopg2 leaves them as PostgreSQL writes them
+        found[place] = VALUES[place]
+    assert found == VALUES
+
+
+def test_asyncpg_reads_and_sends_every_value(listening: Listening) -> None:
+    """In binary alone. It reads the catalog of a real PostgreSQL before it reads lists."""
+    asyncpg = pytest.importorskip("asyncpg")
+    examples = [example for name, example in EXAMPLES.items() if name != "hugeint"]
+
+    async def run() -> tuple[list[Any], list[Any]]:
+        assert listening.postgres is not None
+        host, port = listening.postgres.getsockname()
+        connection = await asyncpg.connect(host=host, port=port, user="me", database="mill", ssl=False)
+        try:
+            read = await connection.fetchrow(question([example.sql for example in examples]))
+            sent = await connection.fetchrow("SELECT $1 AS x, $2 + 1 AS y", "a", "1")
+            with pytest.raises(asyncpg.PostgresError, match=r"described as int64.*give it a type with CAST"):
+                await connection.fetchrow(f"SELECT {EXAMPLES['hugeint'].sql} AS huge")
+            return list(read), list(sent)
+        finally:
+            await connection.close()
+
+    read, sent = asyncio.run(run())
+    assert read == [example.value for example in examples]
+    assert sent[0] == "a" and int(sent[1]) == 2
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_value_is_taken_as_a_parameter(connection: psycopg.Connection, name: str, binary: bool) -> None:
+    mark = "%b" if binary else "%t"
+    example = EXAMPLES[name]
+    for sql, value, _ in positions(example):
+        if not binary and isinstance(value, list) and example.type == "text":
+            continue  # psycopg does not say that it is a list
+        row = connection.execute(f"SELECT {sql} IS NOT DISTINCT FROM {mark} AS same", [value]).fetchone()
+        assert row == (True,), sql
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_what_python_has_no_value_for_is_text(connection: psycopg.Connection, binary: bool) -> None:
+    for name, (sql, wanted) in OTHERS.items():
+        try:
+            row = connection.execute(f"SELECT {sql} AS x", binary=binary).fetchone()
+        except psycopg.DataError as problem:  # the driver's own
+            assert name.startswith("infinite"), problem
+            continue
+        assert row is not None
+        assert row[0] in (wanted, timedelta(days=14 * 30 + 5)), name
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("text", ["infinity", "-infinity"])
+@pytest.mark.parametrize("kind", ["timestamptz", "timestamp", "date"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_infinite_times_go_both_ways(listening: Listening, text: str, kind: str, binary: bool) -> None:
+    from psycopg.adapt import Dumper, Loader
+    from psycopg.pq import Format
+
+    sent: dict[tuple[str, bool], bytes] = {
+        ("date", True): (2**31 - 1 if text == "infinity" else -(2**31)).to_bytes(4, "big", signed=True)
+    }
+    number = 2**63 - 1 if text == "infinity" else -(2**63)
+    raw = sent.get((kind, binary), number.to_bytes(8, "big", signed=True)) if binary else text.encode()
+
+    class Raw(Loader):
+        format = Format.BINARY if binary else Format.TEXT
+
+        def load(self, data: Any) -> bytes:
+            return bytes(data)
+
+    class Infinite(Dumper):
+        format = Format.BINARY if binary else Format.TEXT
+        oid = psycopg.adapters.types[kind].oid
+
+        def dump(self, _: Any) -> bytes:
+            return raw
+
+    with psycopg.connect(f"{listening.postgres_url}/mill", user="me", autocommit=True) as connection:
+        connection.adapters.register_dumper(date, Infinite)
+        for one in ("timestamptz", "date"):
+            connection.adapters.register_loader(one, Raw)
+        mark = "%b" if binary else "%t"
+        shown = "date" if kind == "date" else "timestamp"
+        row = connection.execute(
+            f"SELECT '{text}'::{shown} AS a, '{text}'::{shown} = {mark}::{shown} AS b",
+            [date(1, 1, 1)],
+            binary=binary,
+        ).fetchone()
+        assert row == (raw, True)
+
+
+def test_lists_with_more_dimensions_are_refused(connection: psycopg.Connection) -> None:
+    for mark in ("%t", "%b"):
+        with pytest.raises(psycopg.Error, match="one dimension"):
+            connection.execute(f"SELECT {mark} AS x", [[[1], [2]]])
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_json_has_every_value(listening: Listening) -> None:
+    wanted = {f"c{place}": shown for place, (_, _, shown) in enumerate(CASES)}
+    wanted |= {f"o{place}": shown for place, (_, shown) in enumerate(OTHERS.values())}
+    others = ", ".join(f"{sql} AS o{place}" for place, (sql, _) in enumerate(OTHERS.values()))
+    answer = httpx.post(f"{listening.url}/v1/statements", json={"text": f"{SQL}, {others}"}, timeout=60)
+    assert answer.status_code == 200, answer.text
+    (row,) = answer.json()["answers"][0]["rows"]
+    assert row == wanted
+
+
+def test_columns_with_one_name_stay_apart(listening: Listening, connection: psycopg.Connection) -> None:
+    sql = "SELECT 1 AS n, 2 AS n, 3 AS n_1, 4 AS n"
+    (answer,) = httpx.post(f"{listening.url}/v1/statements", json={"text": sql}).json()["answers"]
+    assert answer["rows"] == [{"n": 1, "n_2": 2, "n_1": 3, "n_3": 4}]
+    assert [column["name"] for column in answer["columns"]] == ["n", "n_2", "n_1", "n_3"]
+    cursor = connection.execute(sql)
+    assert [column.name for column in cursor.description or ()] == ["n", "n", "n_1", "n"]
+    assert cursor.fetchone() == (1, 2, 3, 4)
+
+
+def table_of_all() -> pa.Table:
+    """Every type of the engine, alone and in lists, beside NULL."""
+    kinds: dict[str, tuple[pa.DataType, Any]] = {
+        "boolean": (pa.bool_(), True),
+        "int": (pa.int32(), -7),
+        "bigint": (pa.int64(), 1 << 60),
+        "double": (pa.float64(), float("nan")),
+        "decimal": (pa.decimal128(38, 10), LONG),
+        "varchar": (pa.string(), 'a, "b"'),
+        "binary": (pa.binary(), b"\xde\0"),
+        "timestamp": (pa.timestamp("us", tz="UTC"), MOMENT),
+        "date": (pa.date32(), date(2026, 1, 31)),
+        "interval": (pa.duration("us"), timedelta(seconds=3.5)),
+    }
+    columns: dict[str, pa.Array] = {}
+    for name, (kind, value) in kinds.items():
+        columns[name] = pa.array([value, None], kind)
+        columns[f"{name}s"] = pa.array([[value, None], None], pa.list_(kind))
+    columns["period"] = pa.array(
+        [{"begin": MOMENT, "end": MOMENT}, None],
+        pa.struct([("begin", pa.timestamp("us", tz="UTC")), ("end", pa.timestamp("us", tz="UTC"))]),
+    )
+    return pa.table(columns)
+
+
+SHOWN = {
+    "boolean": True,
+    "int": -7,
+    "bigint": 1 << 60,
+    "double": "NaN",
+    "decimal": str(LONG),
+    "varchar": 'a, "b"',
+    "binary": "3gA=",
+    "timestamp": "2026-01-31T10:20:30.123456Z",
+    "date": "2026-01-31",
+    "interval": 3_500_000,
+}
+
+
+def test_results_have_every_value_in_json_csv_and_arrow() -> None:
+    table = table_of_all()
+    first, second = json.loads(json_rows(table))
+    instant = SHOWN["timestamp"]
+    wanted = SHOWN | {f"{name}s": [value, None] for name, value in SHOWN.items()}
+    assert first == wanted | {"period": {"begin": instant, "end": instant}}
+    assert set(second.values()) == {None}
+
+    for sliced in (table, table.slice(0, 1)):
+        lines = list(csv.DictReader(io.StringIO(csv_text(sliced).decode())))
+        for name, value in first.items():
+            shown = lines[0][name]
+            if isinstance(value, (list, dict)):
+                assert json.loads(shown) == value, name
+            elif isinstance(value, bool):
+                assert shown == "true"
+            else:
+                assert shown.lower() == str(value).lower(), name
+    assert set(lines[0]) == set(first)
+    assert (
+        pa.ipc.open_stream(arrow_stream(table)).read_all().equals(table.cast(table.schema))
+        or table.num_rows == 2
+    )
+
+
+def test_slices_of_lists_keep_their_rows() -> None:
+    table = pa.table({"n": pa.array([[1], None, [2, None], [], [3]], pa.list_(pa.int32()))})
+    for start in range(5):
+        found = [row["n"] for row in json.loads(json_rows(table.slice(start)))]
+        assert found == table.column("n").to_pylist()[start:]
+
+
+def test_the_shell_writes_lists_as_json(listening: Listening) -> None:
+    from typer.testing import CliRunner
+
+    from slicemill.cli import app
+
+    arguments = ["sql", listening.url, "--format", "csv", "-c", "SELECT ['a', NULL] AS l, true AS b"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.output == 'l,b\n"[""a"", null]",true\n'

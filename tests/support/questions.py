@@ -1,0 +1,16 @@
+"""Questions answered in this process, over relations that a test makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from slicemill.server.questions.asking import answering
+from slicemill.server.questions.rows import AskedRelation
+
+
+def ask(sql: str, relation_of: Callable[[str], AskedRelation], parameters: Sequence[object] = ()) -> pa.Table:
+    """Return the whole answer to a question."""
+    with answering(sql, relation_of, parameters) as answer:
+        return pa.concat_tables([answer.first, *(pa.Table.from_batches([batch]) for batch in answer.rest)])
