@@ -50,6 +50,7 @@ VALUES: dict[str, tuple[Type, list[Any]]] = {
     "boolean": (t.BOOLEAN, [True, False, None]),
     "time": (t.TIMESTAMP, [0, -(2**62), 2**62, None]),
     "timestamp": (t.TIMESTAMP, [0, -(2**62), 2**62, None]),
+    "moment": (t.DATE, [0, -(2**31), 2**31 - 1, None]),
     "period": (t.PERIOD, [None]),
     "list": (t.list_of(t.DOUBLE), [(), (1.0, float("nan")), None]),
     "any": (t.DOUBLE, NUMBERS),

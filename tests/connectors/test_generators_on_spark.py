@@ -115,7 +115,7 @@ def reader(**options: object) -> GeneratorStreamReader:
 
 def test_an_event_appears_when_the_clock_has_come_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     now_us = 1_000_000
-    monkeypatch.setattr(spark_source.time, "time_ns", lambda: now_us * 1_000)
+    monkeypatch.setattr(spark_source, "wall_clock_us", lambda: now_us)
     source = reader(rate=10, events=35)
     start = source.initialOffset()
     assert source.latestOffset(start, ReadAllAvailable()) == start
@@ -129,7 +129,7 @@ def test_an_event_appears_when_the_clock_has_come_to_it(monkeypatch: pytest.Monk
 
 def test_a_drain_stops_at_what_there_was_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
     now_us = 5_000_000
-    monkeypatch.setattr(spark_source.time, "time_ns", lambda: now_us * 1_000)
+    monkeypatch.setattr(spark_source, "wall_clock_us", lambda: now_us)
     source = reader(rate=10)
     start = {"event": 0, "since_us": 0}
     source.prepareForTriggerAvailableNow()

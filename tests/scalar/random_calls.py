@@ -133,6 +133,7 @@ class Maker:
             "boolean": {Kind.BOOLEAN},
             "time": {Kind.TIMESTAMP, Kind.DATE},
             "timestamp": {Kind.TIMESTAMP},
+            "moment": {Kind.TIMESTAMP, Kind.DATE},
             "period": {Kind.PERIOD},
         }.get(parameter)
         if kinds is None:
