@@ -10,6 +10,7 @@ from typing import Any, cast
 from slicemill.server.access import Access
 from slicemill.server.http.app import create_app
 from slicemill.server.live import LiveResults
+from slicemill.server.pages.stored_slices import SliceWatch
 from slicemill.server.sampling import Sampler
 from slicemill.server.service import MillService
 
@@ -17,7 +18,9 @@ from slicemill.server.service import MillService
 def described() -> dict[str, Any]:
     """The description of an application over no mill: routes need none until they are called."""
     service = cast(MillService, type("NoService", (), {"mill": None})())
-    app = create_app(service, LiveResults(service), Sampler(cast(Any, None)), Access())
+    app = create_app(
+        service, LiveResults(service), Sampler(cast(Any, None)), SliceWatch(cast(Any, None)), Access()
+    )
     return app.openapi()
 
 
