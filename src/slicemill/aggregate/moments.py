@@ -1,4 +1,4 @@
-"""sum, avg, variances and deviations: exact sums of numbers and their squares, rounded once (M32).
+"""sum, avg, variances, skewness and kurtosis: exact sums of powers, rounded once (M32).
 
 A window that adds and subtracts floats would drift, and its result would depend on how the tuples were
 grouped into panes (M35). Row by row, sums are rational numbers; over columns, see `exact.limbs`.
@@ -50,7 +50,7 @@ def _nearest_float(exact: int | Fraction) -> float:
 
 
 class Moments:
-    """Exact count, sum and, to the second degree, sum of squares; states add and subtract.
+    """Exact count, and sums of powers up to a degree; states add and subtract.
 
     Infinities and NaNs are counted apart, since a sum cannot get rid of them again.
     """
@@ -182,6 +182,59 @@ def _root(variance: float | None) -> float | None:
     return None if variance is None else math.sqrt(variance)
 
 
+def skewness(moments: Moments) -> float | None:
+    """Return the skewness of the population, as in Spark: NULL if the variance is 0.
+
+    With n numbers and a_k = n^(k-1) * sum((x - mean)^k), the skewness is a_3 / a_2^1.5.
+    """
+    if not moments.count:
+        return None
+    if +moments.nonfinite:
+        return math.nan
+    n = moments.count
+    s1, s2, s3 = moments.sums
+    a2 = n * s2 - s1 * s1
+    if not a2:
+        return None
+    a3 = n * n * s3 - 3 * n * s1 * s2 + 2 * s1 * s1 * s1
+    root = _nearest_root(a3 * a3, a2 * a2 * a2)
+    return root if a3 > 0 else -root
+
+
+def kurtosis(moments: Moments) -> float | None:
+    """Return the excess kurtosis of the population, as in Spark: NULL if the variance is 0.
+
+    It is a_4 / a_2^2 - 3, with a_k as in `skewness`.
+    """
+    if not moments.count:
+        return None
+    if +moments.nonfinite:
+        return math.nan
+    n = moments.count
+    s1, s2, s3, s4 = moments.sums
+    a2 = n * s2 - s1 * s1
+    if not a2:
+        return None
+    square = s1 * s1
+    a4 = n * n * (n * s4 - 4 * s1 * s3) + 6 * n * square * s2 - 3 * square * square
+    return _nearest_quotient(a4 - 3 * a2 * a2, a2 * a2)
+
+
+def _nearest_quotient(dividend: int | Fraction, divisor: int | Fraction) -> float:
+    """Divide exact numbers and round once; faster than with a Fraction, which needs its lowest terms."""
+    return (dividend.numerator * divisor.denominator) / (dividend.denominator * divisor.numerator)
+
+
+def _nearest_root(dividend: int | Fraction, divisor: int | Fraction) -> float:
+    """Return the square root of a quotient of exact numbers, rounded once."""
+    over, under = dividend.numerator * divisor.denominator, dividend.denominator * divisor.numerator
+    # The integer root has 64 bits or more. An odd last bit stands for what follows it.
+    shift = max(0, (under.bit_length() - over.bit_length() + 130) // 2)
+    whole, rest = divmod(over << 2 * shift, under)
+    root = math.isqrt(whole)
+    return ((root << 1) | (rest != 0 or root * root != whole)) / (1 << shift + 1)
+
+
 # -- over columns ------------------------------------------------------------------------------------------
 
 
@@ -199,7 +252,13 @@ STATISTICS: dict[str, Callable[[Moments], object]] = {
     "stddev": sample_deviation,
     "stddev_samp": sample_deviation,
     "stddev_pop": population_deviation,
+    "mean": average,
+    "skewness": skewness,
+    "kurtosis": kurtosis,
 }
+MEANS = ("avg", "mean")
+DEGREES = dict.fromkeys(STATISTICS, 2) | dict.fromkeys(("sum", *MEANS), 1) | {"skewness": 3, "kurtosis": 4}
+LIMB_DEGREE = 2  # sums of higher powers are Python's integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +309,12 @@ class ColumnMoments:
         """
         if self.name == "sum" and self.argument.kind is not Kind.DOUBLE:
             return self._whole_sums(sums, windows, counts)
-        if self.name == "avg" and self.argument.kind is Kind.DECIMAL:
+        if self.name in MEANS and self.argument.kind is Kind.DECIMAL:
             factor = 10 ** ((self.column.scale or 0) - self._scale)
             means = limbs.decimal_means(sums, windows.starts, windows.ends, counts, factor)
             return _decimals(means, counts > 0, self.column)
-        if self.name in ("sum", "avg"):
-            divisors = np.maximum(counts, 1) if self.name == "avg" else np.ones(len(windows), np.int64)
+        if self.degree == 1:
+            divisors = np.maximum(counts, 1) if self.name in MEANS else np.ones(len(windows), np.int64)
             out = limbs.quotients(sums, windows.starts, windows.ends, divisors, exponent)
             valid = counts > 0
         else:
@@ -273,10 +332,12 @@ class ColumnMoments:
 
     @property
     def in_limbs(self) -> bool:
-        """Return True if figures of decimals are computed without Python's numbers."""
+        """Return True if figures are computed without Python's numbers."""
+        if self.degree > LIMB_DEGREE:
+            return False
         if self.argument.kind is not Kind.DECIMAL or self.name == "sum":
             return True
-        if self.name != "avg":
+        if self.name not in MEANS:
             return bool(5 ** (2 * self._scale) < MANY)
         more = (self.column.scale or 0) - self._scale
         whole, wanted = (
@@ -288,7 +349,7 @@ class ColumnMoments:
         """Sums and means of integers whose sums are doubles without a loss, whatever the window."""
         if (
             self.argument.kind not in (Kind.INT, Kind.BIGINT)
-            or self.degree == 2
+            or self.degree > 1
             or rows.summaries is not None
         ):
             return None
@@ -317,7 +378,7 @@ class ColumnMoments:
 
     @property
     def degree(self) -> int:
-        return 1 if self.name in ("sum", "avg") else 2
+        return DEGREES[self.name]
 
     @property
     def _scale(self) -> int:
@@ -356,7 +417,7 @@ class ColumnMoments:
         return Prepared(rows, counts, finite, odd, exponent, bits)
 
     def _units(self, value: int | Fraction, degree: int, exponent: int) -> int | Fraction:
-        """A sum of numbers, or of their squares, in multiples of the unit."""
+        """A sum of numbers, or of powers of them, in multiples of the unit."""
         if not exponent and not self._scale:
             return value
         return Fraction(value) * Fraction(10) ** (self._scale * degree) / Fraction(2) ** (exponent * degree)
@@ -458,10 +519,10 @@ class ColumnMoments:
         return out
 
     def _totals(self, prepared: Prepared, windows: Windows, counts: Places) -> list[list[int]]:
-        """The sum of each window in units, and the sum of squares."""
+        """Return the sums of each window in units, for each power up to the degree."""
         most = int(counts.max(initial=1))
-        if most >= MANY:
-            units = self._unit_values(prepared)
+        if most >= MANY or self.degree > LIMB_DEGREE:
+            units = self._unit_values(prepared, most)
             sums = [list(accumulate((u[d] for u in units), initial=0)) for d in range(self.degree)]
             bounds = list(zip(windows.starts.tolist(), windows.ends.tolist(), strict=True))
             return [[total_[end] - total_[start] for start, end in bounds] for total_ in sums]
@@ -472,13 +533,10 @@ class ColumnMoments:
             for power in powers
         ]
 
-    def _unit_values(self, prepared: Prepared) -> list[tuple[int, ...]]:
-        array = prepared.rows.arguments[0]
-        finite = prepared.finite.tolist()
-        units: list[tuple[int, ...]] = []
-        for value, counts in zip(array.to_pylist(), finite, strict=True):
-            whole = int(self._units(Fraction(value), 1, prepared.exponent)) if counts else 0
-            units.append((whole, whole * whole))
+    def _unit_values(self, prepared: Prepared, most: int) -> list[tuple[int, ...]]:
+        """Return the powers of each number, up to the degree, in units."""
+        numbers_ = limbs.ints_of(self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most)))
+        units = [tuple(whole**degree for degree in range(1, self.degree + 1)) for whole in numbers_]
         for place, summary in _summaries(prepared.rows):
             units[place] = tuple(
                 int(self._units(value, degree + 1, prepared.exponent))

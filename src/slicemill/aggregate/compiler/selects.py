@@ -22,6 +22,7 @@ from slicemill.scalar.functions.comparison import less_source
 Take: TypeAlias = Callable[[list[Code]], None]  # writes what happens to a row of a query's result
 
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE)
+_MEANS = ("avg", "mean")
 _ORDERED = (*_NUMBERS, Kind.BOOLEAN, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL)
 
 
@@ -263,13 +264,13 @@ class LocalAggregate:
         self._out = out
         self._in = out.fresh(f"{self._name}_")
         kind = types[0].kind if types else None
-        of_numbers = self._name in ("sum", "avg") and kind in _NUMBERS
+        of_numbers = self._name in ("sum", *_MEANS) and kind in _NUMBERS
         ordered = self._name in ("min", "max") and (kind in _ORDERED or form != MACHINE)
         if call.distinct or not (of_numbers or ordered or self._name in ("count", "first", "last")):
             raise NoCompiledForm(
                 f"{call.name} of {' and '.join(map(str, types))} has no form in generated code"
             )
-        self._exact = of_numbers and (self._name == "avg" or kind is Kind.DOUBLE)
+        self._exact = of_numbers and (self._name in _MEANS or kind is Kind.DOUBLE)
 
     def begin(self) -> None:
         out, name = self._out, self._in
@@ -322,7 +323,7 @@ class LocalAggregate:
         if self._name in ("first", "last"):
             return Code(name, f"{name}_null")
         if self._exact:
-            by = f"{name}_count" if self._name == "avg" else "1"
+            by = f"{name}_count" if self._name in _MEANS else "1"
             return Code(f"exact.quotient({name}, max({by}, 1))", f"({name}_count == 0)")
         return Code(name, f"({name}_count == 0)")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slicemill.aggregate.definition import RowAggregate, align, base_of, comparable, evaluate, shown
+from slicemill.aggregate.moments import STATISTICS
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.operators.context import StepContext
@@ -20,8 +21,8 @@ from slicemill.operators.row_operator import row_of_expressions, row_of_items
 from slicemill.rows import Row, Timed
 
 _KEPT_UP = frozenset(
-    ("count", "sum", "avg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
-) | {"median", "percentile", "quantile"}
+    ("count", "median", "percentile", "quantile", *STATISTICS)
+)
 
 NOTHING = object()
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from slicemill.aggregate.columns import Rows, bigints, doubles, weights_of, whole_numbers
 from slicemill.aggregate.definition import declared
-from slicemill.aggregate.moments import STATISTICS
+from slicemill.aggregate.moments import DEGREES, LIMB_DEGREE, MEANS
 from slicemill.columns.keys import Keys, distinct_keys, first_rows
 from slicemill.columns.numbered import grown
 from slicemill.esl.types.expression import Case, ColumnRef, Expr, Literal
@@ -239,9 +239,9 @@ def running_figure(call: Call) -> RunningFigure | None:
     name, kinds = call.name.lower(), [argument.type.kind for argument in call.arguments]
     if name == "count":
         return RunningDistinct() if call.distinct else RunningCount()
-    if name in ("sum", "avg") and kinds[0] in _INTEGERS:
+    if name in ("sum", *MEANS) and kinds[0] in _INTEGERS:
         return RunningSum()
-    if name in STATISTICS and kinds[0] in _NUMBERS:
+    if name in DEGREES and DEGREES[name] <= LIMB_DEGREE and kinds[0] in _NUMBERS:
         return RunningMoments()
     if name in ("min", "max") and kinds[0] in _ORDERED:
         return RunningExtreme()

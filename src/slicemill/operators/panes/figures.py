@@ -63,7 +63,7 @@ def figure_of(call: Call) -> Figure | None:
         return None
     if call.name == "sum":
         return _total(known, Sum(argument), call, type_)
-    if call.name == "avg" and argument.type.kind is not Kind.DECIMAL:
+    if call.name in ("avg", "mean") and argument.type.kind is not Kind.DECIMAL:
         return _mean(known, Sum(argument))
     if call.name in _BIAS:
         return _variance(argument, known, _BIAS[call.name], call.name.startswith("stddev"))

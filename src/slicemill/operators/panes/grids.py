@@ -28,6 +28,7 @@ KEPT: dict[str, tuple[str, ...]] = {
     "count": ("count",),
     "sum": ("count", "sum"),
     "avg": ("count", "sum"),
+    "mean": ("count", "sum"),
     "min": ("least",),
     "max": ("greatest",),
     "first": ("first",),
@@ -61,6 +62,6 @@ def kept_in_panes(call: Call, catalog: Catalog) -> bool:
     kinds = [argument.type.kind for argument in call.arguments]
     if call.name == "count":
         return True
-    if call.name == "avg":
+    if call.name in ("avg", "mean"):
         return kinds[0] not in (Kind.DECIMAL, Kind.NULL, Kind.ANY)
     return kinds[0] not in _NO_ORDER

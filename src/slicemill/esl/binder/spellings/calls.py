@@ -37,9 +37,9 @@ CHANGED = frozenset({*_OTHER_NAMES, "count_if", "lag", "lead"})
 _SKIPS = {
     **dict.fromkeys(
         (
-            *("count", "sum", "avg", "min", "max", "median", "percentile", "quantile", "listagg"),
+            *("count", "sum", "avg", "mean", "min", "max", "median", "percentile", "quantile", "listagg"),
             *("string_agg", "variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop"),
-            *("collect_list", "array_agg", "collect_set"),
+            *("skewness", "kurtosis", "collect_list", "array_agg", "collect_set"),
         ),
         0,
     ),
