@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from slicemill.esl import bind
 from slicemill.rows import Timed
-from test_oracle_windows import CALLS, FRAMES, SECOND, by_units, like
+from test_oracle_windows import CALLS, CATALOGS, FRAMES, SECOND, by_reference, by_units, like
 
 # Where Spark has other words for it, or none in a window.
 SPARK = {
     "count(DISTINCT v)": "size(collect_set(v) OVER {w})",
+    "skewness(v)": "skewness(v) OVER {w}",
+    "kurtosis(i)": "kurtosis(i) OVER {w}",
     "min_by(t, n)": "min_by(t, n) OVER {w}",
     "max_by(v, n)": "max_by(v, n) OVER {w}",
     "median(v)": "percentile(v, 0.5) OVER {w}",
@@ -28,10 +34,14 @@ SPARK = {
 }
 
 
+def bounds(frame: str) -> str:
+    """A frame in Spark's words, over timestamps that are integers."""
+    unit, extent = frame.replace("3 SECONDS", str(3 * SECOND)).removesuffix(" PRECEDING").split(" ", 1)
+    return f"{unit} BETWEEN {extent} PRECEDING AND CURRENT ROW"
+
+
 def by_spark(spark: SparkSession, tuples: list[Timed], frame: str) -> list[tuple[Any, ...]]:
-    bounds = frame.replace("3 SECONDS", str(3 * SECOND)).replace(" PRECEDING", "")
-    unit, extent = bounds.split(" ", 1)
-    window = f"(PARTITION BY k ORDER BY ts {unit} BETWEEN {extent} PRECEDING AND CURRENT ROW)"
+    window = f"(PARTITION BY k ORDER BY ts {bounds(frame)})"
     words = [SPARK.get(call, theirs) for call, theirs in CALLS.items()]
     items = ", ".join(f"{word.format(w=window)} AS c{n}" for n, word in enumerate(words) if word is not None)
     frame_of_rows = spark.createDataFrame(
@@ -53,5 +63,62 @@ def test_windows_give_what_sparks_batch_functions_give(spark: SparkSession, fram
         row = (number, key, value, chosen.choice([None, -2, 0, 3]), chosen.choice([None, "", "x", "yy"]))
         tuples.append(Timed(ts, row))
     kept = [0, *(n + 1 for n, call in enumerate(CALLS) if SPARK.get(call, "same") is not None)]
-    ours = [tuple(row[place] for place in kept) for row in by_units(tuples, frame, border=33)]
+    ours = [tuple(row[place] for place in kept) for row in by_units(tuples, CATALOGS[frame], border=33)]
     assert ours == [like(row) for row in by_spark(spark, tuples, frame)]
+
+
+NUMERIC = (
+    *("count", "sum", "avg", "mean", "min", "max", "variance", "var_samp", "var_pop", "stddev"),
+    *("stddev_samp", "stddev_pop", "skewness", "kurtosis"),
+)
+VALUES: dict[str, list[Any]] = {
+    "v": [None, 0.0, -0.0, 1.25, 1.25, -3.0, 7.5],
+    "x": [None, 0.0, -0.0, 2.5, 2.5, math.nan, math.inf, -math.inf],
+    "d": [None, *map(Decimal, ("0.00", "1.50", "1.50", "-2.25", "9.99"))],
+    "i": [None, 0, 4, 4, -7],
+}
+DECLARED = "n int, v double, x double, d decimal(5, 2), i int"
+ITEMS = ", ".join(f"{name}({column}){{over}} AS {name}_{column}" for name in NUMERIC for column in VALUES)
+
+
+def on_both_engines(query: str, tuples: list[Timed]) -> list[tuple[Any, ...]]:
+    """The rows of a query, which the reference and the operators agree on."""
+    catalog = bind(f"CREATE STREAM S ({DECLARED}) ORDER BY current_time; CREATE QUERY q AS {query}").catalog
+    found = by_reference(tuples, catalog)
+    assert repr(by_units(tuples, catalog, border=len(tuples) // 3)) == repr(found)
+    return found
+
+
+def close(row: Sequence[Any]) -> list[Any]:
+    return [pytest.approx(v, abs=1e-9, nan_ok=True) if isinstance(v, float) else v for v in row]
+
+
+def drawn(spark: SparkSession, seed: str) -> list[Timed]:
+    """Tuples of each second, also as the view S; four of each sixteen have no values."""
+    chosen = random.Random(seed)
+    tuples = []
+    for n in range(120):
+        values = [None if n % 16 < 4 else chosen.choice(pool) for pool in VALUES.values()]
+        tuples.append(Timed(n * SECOND, (n, *values)))
+    rows = [(timed.ts, *timed.row) for timed in tuples]
+    spark.createDataFrame(rows, f"ts BIGINT, {DECLARED}").createOrReplaceTempView("S")
+    return tuples
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_numbers_that_are_not_finite_give_what_they_give_in_spark(spark: SparkSession, frame: str) -> None:
+    tuples = drawn(spark, frame)
+    # A NaN at the start would be in all later windows without a beginning.
+    theirs = f" OVER (PARTITION BY n DIV 12 ORDER BY ts {bounds(frame)})"
+    expected = spark.sql(f"SELECT n, {ITEMS.format(over=theirs)} FROM S ORDER BY n").collect()
+    ours = f" OVER (PARTITION BY n DIV 12 {frame})"
+    found = on_both_engines(f"SELECT n, {ITEMS.format(over=ours)} FROM S", tuples)
+    assert found == [tuple(close(row)) for row in expected]
+
+
+def test_groups_with_numbers_that_are_not_finite_give_what_they_give_in_spark(spark: SparkSession) -> None:
+    tuples, items = drawn(spark, "groups"), ITEMS.format(over="")
+    slot = f"ts DIV {4 * SECOND}"
+    expected = spark.sql(f"SELECT {items} FROM S GROUP BY {slot} ORDER BY {slot}").collect()
+    found = on_both_engines(f"SELECT {items} FROM S [RANGE 4 SECONDS SLIDE 4 SECONDS]", tuples)
+    assert found == [tuple(close(row)) for row in expected]

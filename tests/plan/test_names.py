@@ -37,6 +37,7 @@ CREATE TABLE shop(item int, name varchar) SOURCE 'x.csv';
 CREATE STREAM dear AS SELECT item, price FROM bid WHERE price > 9;
 CREATE STREAM same AS SELECT item, price FROM bid WHERE price > 9;
 CREATE VIEW lately AS SELECT item, price FROM ask [RANGE 1 MINUTE];
+CREATE MODEL centre(x REAL) AS mean(x);
 CREATE AGGREGATE spread(x real) : real
 { TABLE t(low real, high real);
   INITIALIZE : { INSERT INTO t VALUES (x, x); }
@@ -60,7 +61,7 @@ SELECTS = [
     "SELECT item, sum(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS s FROM bid WHERE price > 9",
     "SELECT item, sum(price) OVER (PARTITION BY item RANGE 9 SECONDS PRECEDING) AS s FROM bid",
     "SELECT item, spread(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS s FROM bid",
-    "SELECT item, mean(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS s FROM bid",
+    "SELECT item, centre(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS s FROM bid",
     """SELECT i, max(p) OVER (PARTITION BY i ROWS 3 PRECEDING) AS m
     FROM (SELECT item AS i, price AS p FROM bid WHERE price > 9) AS x""",
     "SELECT item, avg(price) AS m FROM bid [RANGE 9 SECONDS SLIDE 1 SECOND] WHERE price > 9 GROUP BY item",

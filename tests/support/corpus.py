@@ -180,7 +180,8 @@ _ARRIVAL = re.compile(r"(?P<stream>\w+)(?P<colon>:| +punctuation *(?:#.*)?$)")
 _MISTAKE = re.compile(r"(\d+):(\d+) +(\S.*)")
 _VALUE = re.compile(
     r"(?P<null>NULL)\b|(?P<boolean>TRUE|FALSE)\b|'(?P<text>(?:[^']|'')*)'"
-    r"|(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])",
+    r"|(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])"
+    r"|(?P<nonfinite>NaN|[+-]?Infinity)\b",
     re.IGNORECASE,
 )
 
@@ -491,6 +492,8 @@ def _typed(literal: Literal, type_: Type) -> Value:
         value = parse_date(literal.text)
         if value is not None:
             return value
+    elif literal.kind == "nonfinite" and kind in (Kind.DOUBLE, Kind.ANY):
+        return float(literal.text)
     elif literal.kind == "boolean" and kind in (Kind.BOOLEAN, Kind.ANY):
         return literal.text == "TRUE"
     elif literal.kind == "text" and kind in (Kind.VARCHAR, Kind.CHANGE, Kind.ANY):

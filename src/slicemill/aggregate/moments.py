@@ -198,7 +198,7 @@ def skewness(moments: Moments) -> float | None:
         return None
     a3 = n * n * s3 - 3 * n * s1 * s2 + 2 * s1 * s1 * s1
     root = _nearest_root(a3 * a3, a2 * a2 * a2)
-    return root if a3 > 0 else -root
+    return root if a3 >= 0 else -root
 
 
 def kurtosis(moments: Moments) -> float | None:

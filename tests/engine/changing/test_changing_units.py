@@ -24,6 +24,7 @@ from support.units import exchanges_of, run_cells
 
 DECLARED = """
 CREATE STREAM s (k int, v bigint, name varchar) ORDER BY current_time;
+CREATE MODEL centre(x REAL) AS mean(x);
 CREATE AGGREGATE seen(x bigint) : bigint
 { TABLE t(n bigint);
   INITIALIZE : { INSERT INTO t VALUES (x); INSERT INTO RETURN VALUES (x); }
@@ -38,7 +39,7 @@ SELECTS = {
     "latest": "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS m FROM s",
     "timed": "SELECT k, max(v) OVER (PARTITION BY k RANGE 3 SECONDS PRECEDING) AS m FROM s WHERE v > 2",
     "mine": "SELECT k, seen(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS m FROM s",
-    "model": "SELECT k, mean(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS m FROM s",
+    "model": "SELECT k, centre(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS m FROM s",
     "pane": "SELECT k, avg(v) AS m FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY k",
     "grouped": "SELECT k, seen(v) AS m FROM s GROUP BY k",
     "arrival": "SELECT k, count(*) AS m FROM s [RANGE 3 SECONDS] GROUP BY k",

@@ -25,6 +25,7 @@ SECOND = 1_000_000
 MODELS = {
     "line": "slope(x, y)",
     "fading": "sum(x*0.5^age)",
+    "centre": "mean(x)",
     "far": "let m = mean(x) in sum(abs(x - m))",
 }
 STREAM = "CREATE STREAM S(at timestamp, k int, a real, b real) ORDER BY at;"
@@ -33,7 +34,7 @@ CREATE QUERY q1 AS SELECT at, k, line(a, b) OVER (PARTITION BY k ROWS 3 PRECEDIN
   far(a) OVER (PARTITION BY k ROWS 3 PRECEDING) AS f FROM S;
 CREATE QUERY q2 AS SELECT at, k, fading(a, at) OVER (PARTITION BY k RANGE 5 SECONDS PRECEDING) AS f FROM S;"""
 ALSO = """
-CREATE QUERY q3 AS SELECT at, k, mean(a) OVER (PARTITION BY k ROWS 3 PRECEDING) AS m FROM S;"""
+CREATE QUERY q3 AS SELECT at, k, centre(a) OVER (PARTITION BY k ROWS 3 PRECEDING) AS m FROM S;"""
 ROWS = [
     (second * SECOND, second % 2, None if second % 5 == 0 else float(second * 7 % 11), float(second % 4))
     for second in range(1, 25)

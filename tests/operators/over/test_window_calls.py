@@ -36,6 +36,7 @@ from slicemill.time import END
 from support.units import exchanges_of, run_cells
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;
+CREATE MODEL centre(x REAL) AS mean(x);
 CREATE MODEL spread(x REAL) AS let m = mean(x) in sum((x - m)^2)/n;
 CREATE MODEL far(x REAL) AS let m = mean(x) in sum(abs(x - m)) + max(x);
 CREATE MODEL fading(x REAL) AS sum(x * 0.5^age);
@@ -43,7 +44,7 @@ CREATE MODEL ratio(x REAL, y REAL) AS sum(x/y);
 """
 SCHEMA = bind(STREAM).catalog.relation("s").schema  # type: ignore[union-attr]
 CALLS = [
-    "mean(x)", "mean(y)", "spread(x)", "spread(y + 1)", "slope(x, y)", "dot(y, x)", "far(x)", "ratio(x, y)",
+    "centre(x)", "centre(y)", "spread(x)", "spread(y + 1)", "slope(x, y)", "dot(y, x)", "far(x)", "ratio(x, y)",
     "fading(x, at)", "count(x)",
 ]  # fmt: skip
 WINDOWS = [
@@ -188,9 +189,9 @@ def kept(state: CallsState) -> list[tuple[int, int]]:
 def test_cores_are_kept_once_for_all_who_began_together() -> None:
     """n is counted in any case; then there are the sums of x, x², y and xy."""
     texts = {
-        "a": f"CREATE QUERY a AS SELECT mean(x) {OVER} AS m, spread(x) {OVER} AS s FROM s;",
-        "b": f"CREATE QUERY b AS SELECT slope(x, y) {OVER} AS l, mean(x) {OVER} AS m FROM s;",
-        "c": f"CREATE QUERY c AS SELECT mean(x) {OVER} AS m FROM s;",
+        "a": f"CREATE QUERY a AS SELECT centre(x) {OVER} AS m, spread(x) {OVER} AS s FROM s;",
+        "b": f"CREATE QUERY b AS SELECT slope(x, y) {OVER} AS l, centre(x) {OVER} AS m FROM s;",
+        "c": f"CREATE QUERY c AS SELECT centre(x) {OVER} AS m FROM s;",
     }
     seen: list[CallsState] = []
     with as_python():
@@ -204,7 +205,7 @@ def test_cores_are_kept_once_for_all_who_began_together() -> None:
 def test_a_query_whose_argument_fails_stops_alone() -> None:
     texts = {
         "good": f"CREATE QUERY good AS SELECT spread(x) {OVER} AS m FROM s;",
-        "bad": f"CREATE QUERY bad AS SELECT mean(x) {OVER} AS m, mean(10 / k) {OVER} AS z FROM s;",
+        "bad": f"CREATE QUERY bad AS SELECT centre(x) {OVER} AS m, centre(10 / k) {OVER} AS z FROM s;",
     }
     with as_python():
         found, failed = run(texts, {"good": range(3), "bad": range(3)}, ROWS, 1)

@@ -29,7 +29,7 @@ def aggregate(name: str, values: Sequence[Any]) -> Any:
     if broken:
         return math.nan if name in BIAS else sum(map(float, broken))
     total = sum(map(Fraction, known), Fraction(0))
-    if name in ("sum", "avg"):
+    if name in ("sum", "avg", "mean"):
         return nearest(total if name == "sum" else total / len(known))
     squares = sum((Fraction(value) ** 2 for value in known), Fraction(0))
     n = len(known)

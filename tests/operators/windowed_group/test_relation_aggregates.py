@@ -21,6 +21,7 @@ STREAMS = """
 CREATE STREAM A (k double, g varchar, v double, i int, s varchar, ts timestamp) ORDER BY ts;
 CREATE STREAM B (k double, g varchar, v double, i int, s varchar, ts timestamp) ORDER BY ts;
 CREATE TABLE T (g varchar, w int);
+CREATE MODEL centre(x REAL) AS mean(x);
 CREATE AGGREGATE whole(x int) : int {
   TABLE state(total int);
   INITIALIZE: { INSERT INTO state VALUES (x); }
@@ -75,7 +76,7 @@ EACH = {
     "rows of a user's own with two versions": "SELECT g, twice(i) AS t, bounds(i) FROM A [ROWS 4] "
     "WHERE i > 0 GROUP BY g",
     "rows of a user's own": "SELECT g, whole(i) AS w, count(*) AS n FROM A [ROWS 4] WHERE i > 0 GROUP BY g",
-    "models": "SELECT g, mean(v) AS m, count(*) AS n FROM A [RANGE 3 SECONDS] GROUP BY g",
+    "models": "SELECT g, centre(v) AS m, count(*) AS n FROM A [RANGE 3 SECONDS] GROUP BY g",
     "names that meet": "SELECT g, sum(n) AS x FROM (SELECT g, count(*) AS n FROM A [ROWS 4] GROUP BY g) AS D "
     "[RANGE 2 SECONDS] GROUP BY g",
     "each, over a look-up": "SELECT A.g, sum(T.w) AS s FROM A [RANGE 3 SECONDS], T WHERE A.g = T.g "
@@ -112,7 +113,7 @@ LIVING = {
     "a user's own of a join that slides": "SELECT A.g, steps(A.i) AS t, whole(B.i) AS w "
     "FROM A [RANGE 3 SECONDS SLIDE 2 SECONDS], B [RANGE 5 SECONDS SLIDE 2 SECONDS] "
     "WHERE A.g = B.g AND A.i <> 3 AND B.i <> 3 GROUP BY A.g",
-    "rows of a user's own that slide": "SELECT g, bounds(i), steps(i) AS t, mean(v) AS m "
+    "rows of a user's own that slide": "SELECT g, bounds(i), steps(i) AS t, centre(v) AS m "
     "FROM A [ROWS 5 SLIDE 2] WHERE i <> 3 GROUP BY g",
     "rows that slide": f"SELECT k, {FIGURES}, window_start() AS b, window_end() AS e "
     "FROM A [ROWS 5 SLIDE 2] GROUP BY k",

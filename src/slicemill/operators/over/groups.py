@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from slicemill.aggregate.columns import Rows, Windows
 from slicemill.aggregate.functions import counts_ones, function_of, is_numbered
+from slicemill.aggregate.moments import ColumnMoments
 from slicemill.aggregate.synopses import is_one
 from slicemill.columns.intervals import (
     FOREVER,
@@ -134,7 +135,10 @@ class Group:
         # Whether windows end with each tuple, and see nothing but the past of their partition.
         plain = window.extent is None and window.slide is None
         self._has_figure = plain and running_figure(calls[0]) is not None
-        self._by_partition = self.pane is None and (plain or (self.by_rows and window.extent is not None))
+        # Moments without a figure are kept beside the rows (`_keep_past`).
+        without_moments = plain and not isinstance(self._functions[0], ColumnMoments)
+        counted_back = self.by_rows and window.extent is not None
+        self._by_partition = self.pane is None and (without_moments or counted_back)
 
     def run(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
         """`new` has the columns TIME, SEQUENCE, those of arguments and, to expire actively, of tuples."""
