@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from slicemill.aggregate.builtins import BUILTINS
 from slicemill.aggregate.definition import Returned, RowCall, evaluate
@@ -37,6 +40,10 @@ def test_over_nothing_but_nulls_counts_are_0_lists_are_empty_and_the_rest_is_nul
         ("count_distinct", 3),
         ("sum", 14),
         ("avg", 3.5),
+        ("mean", 3.5),
+        # Deviations -0.5, 3.5, -2.5, -0.5, so that a_2 = 4 * 19, a_3 = 16 * 27 and a_4 = 64 * 189.25.
+        ("skewness", pytest.approx(432 / 76**1.5)),
+        ("kurtosis", pytest.approx(12112 / 76**2 - 3)),
         ("variance", pytest.approx(19 / 3)),
         ("stddev", pytest.approx(math.sqrt(19 / 3))),
         ("var_samp", pytest.approx(19 / 3)),
@@ -50,6 +57,39 @@ def test_over_nothing_but_nulls_counts_are_0_lists_are_empty_and_the_rest_is_nul
 )
 def test_nulls_are_skipped(name: str, result: object) -> None:
     assert over(name, None, 3, 7, None, 1, 3, None) == [result]
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+def test_skewness_and_kurtosis_with_numbers_that_are_not_finite_are_nan(broken: float) -> None:
+    for name in ("skewness", "kurtosis"):
+        for values in ([broken], [1.0, broken, 3.0], [None, broken, broken]):
+            (found,) = over(name, *values)
+            assert math.isnan(found)
+    assert over("mean", 1.0, broken) == [pytest.approx(broken, nan_ok=True)]
+
+
+@pytest.mark.parametrize("name", ["skewness", "kurtosis"])
+def test_equal_values_have_no_shape(name: str) -> None:
+    assert over(name, 5) == over(name, 0.1, 0.1, 0.1) == over(name, 0.0, -0.0, None) == [None]
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-9, 9), min_size=2, max_size=6)
+)
+def test_skewness_and_kurtosis_are_rounded_once(values: list[float]) -> None:
+    exact = [Fraction(value) for value in values]
+    centre = sum(exact) / len(exact)
+    m2, m3, m4 = (sum((value - centre) ** degree for value in exact) / len(exact) for degree in (2, 3, 4))
+    (skew,), (kurt,) = over("skewness", *values), over("kurtosis", *values)
+    if not m2:
+        assert skew is kurt is None
+        return
+    assert kurt == float(m4 / m2**2 - 3) and math.copysign(1, skew) == (1 if m3 >= 0 else -1)
+    size = abs(skew)
+    below, above = (
+        (Fraction(size) + Fraction(math.nextafter(size, towards))) / 2 for towards in (0, math.inf)
+    )
+    assert below**2 <= m3**2 / m2**3 <= above**2
 
 
 def test_every_aggregate_of_the_language_can_be_run() -> None:

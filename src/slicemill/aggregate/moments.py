@@ -347,11 +347,7 @@ class ColumnMoments:
 
     def _of_small_integers(self, rows: Rows, windows: Windows) -> pa.Array | None:
         """Sums and means of integers whose sums are doubles without a loss, whatever the window."""
-        if (
-            self.argument.kind not in (Kind.INT, Kind.BIGINT)
-            or self.degree > 1
-            or rows.summaries is not None
-        ):
+        if self.argument.kind not in (Kind.INT, Kind.BIGINT) or self.degree > 1 or rows.summaries is not None:
             return None
         valid = validity(rows.arguments[0])
         values = whole_numbers(rows.arguments[0])
@@ -482,7 +478,9 @@ class ColumnMoments:
     # -- by the arithmetic of rows -------------------------------------------------------------------
 
     def _by_rows(self, prepared: Prepared, windows: Windows, counts: Places) -> pa.Array:
-        return self.by_moments(self._moments(prepared, windows, counts))
+        # Skewness and kurtosis are the same in any unit, and integers are faster than Fractions.
+        in_units = self.degree > LIMB_DEGREE
+        return self.by_moments(self._moments(prepared, windows, counts, in_units=in_units))
 
     def by_moments(self, all_moments: Sequence[Moments]) -> pa.Array:
         """Return the figures of these moments, by the arithmetic of rows."""
@@ -492,16 +490,27 @@ class ColumnMoments:
             values = [None if value is None else convert(value) for value in values]
         return pa.array(values, arrow_type(self.column))
 
-    def _moments(self, prepared: Prepared, windows: Windows, counts: Places) -> list[Moments]:
-        """What the row form would hold in each window."""
+    def _moments(
+        self, prepared: Prepared, windows: Windows, counts: Places, *, in_units: bool = False
+    ) -> list[Moments]:
+        """Return what the row form would hold in each window; sums may stay in units."""
         sums = self._totals(prepared, windows, counts)
         odd = {name: sums_over(copies, windows) for name, copies in prepared.odd.items()}
-        return self.moments(counts, sums, odd, prepared.exponent)
+        return self.moments(counts, sums, odd, prepared.exponent, in_units=in_units)
 
     def moments(
-        self, counts: Places, sums: Sequence[Sequence[int]], odd: Mapping[str, Places], exponent: int
+        self,
+        counts: Places,
+        sums: Sequence[Sequence[int]],
+        odd: Mapping[str, Places],
+        exponent: int,
+        *,
+        in_units: bool = False,
     ) -> list[Moments]:
-        """Return sums by degree, in units of 2**exponent, as the row form holds them."""
+        """Return sums by degree, in units of 2**exponent, as the row form holds them.
+
+        With `in_units` the sums stay in units.
+        """
         kind = {Kind.DOUBLE: float, Kind.DECIMAL: Decimal}.get(self.argument.kind, int)
         unit = Fraction(2) ** exponent / 10**self._scale
         units = [unit ** (degree + 1) for degree in range(len(sums))]
@@ -512,7 +521,8 @@ class ColumnMoments:
             moments.count = moments.kinds[kind] = count
             for degree, totals in enumerate(sums):
                 # Of integers the unit is 1.
-                moments.sums[degree] = totals[place] if kind is int else totals[place] * units[degree]
+                plain = in_units or kind is int
+                moments.sums[degree] = totals[place] if plain else totals[place] * units[degree]
             for name, counted in copies.items():
                 moments.nonfinite[name] = counted[place]
             out.append(moments)

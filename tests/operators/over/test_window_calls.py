@@ -44,8 +44,8 @@ CREATE MODEL ratio(x REAL, y REAL) AS sum(x/y);
 """
 SCHEMA = bind(STREAM).catalog.relation("s").schema  # type: ignore[union-attr]
 CALLS = [
-    "centre(x)", "centre(y)", "spread(x)", "spread(y + 1)", "slope(x, y)", "dot(y, x)", "far(x)", "ratio(x, y)",
-    "fading(x, at)", "count(x)",
+    "centre(x)", "centre(y)", "spread(x)", "spread(y + 1)", "slope(x, y)", "dot(y, x)", "far(x)",
+    "ratio(x, y)", "fading(x, at)", "count(x)",
 ]  # fmt: skip
 WINDOWS = [
     "ROWS 2 PRECEDING",

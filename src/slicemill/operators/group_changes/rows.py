@@ -20,9 +20,7 @@ from slicemill.operators.group_changes.spec import GroupChanges
 from slicemill.operators.row_operator import row_of_expressions, row_of_items
 from slicemill.rows import Row, Timed
 
-_KEPT_UP = frozenset(
-    ("count", "median", "percentile", "quantile", *STATISTICS)
-)
+_KEPT_UP = frozenset(("count", "median", "percentile", "quantile", *STATISTICS))
 
 NOTHING = object()
 
