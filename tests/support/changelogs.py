@@ -170,6 +170,7 @@ def _groups_of_groups(draw: st.DrawFn) -> tuple[str, str, bool]:
                     "min(k)",
                     "max(b)",
                     "avg(b)",
+                    "mean(b)",
                     "median(b)",
                     "count(DISTINCT b)",
                     _SPREAD,

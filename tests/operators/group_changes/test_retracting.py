@@ -28,7 +28,7 @@ from support.stored import stored
 Pair: TypeAlias = tuple[int | None, int | None]
 Change: TypeAlias = tuple[str, int, Pair]
 
-BROKEN = ("avg(x)", "stddev(x)", "var_pop(v)", "avg(m)", "sum(m)", "stddev(m)")
+BROKEN = ("avg(x)", "stddev(x)", "var_pop(v)", "avg(m)", "sum(m)", "stddev(m)", "mean(x)")
 CALLS = ("count(*)", "count(v)", "count(*) FILTER (WHERE v < 3)", "sum(v)", "avg(v)", "avg(i)", *BROKEN)
 LARGEST = 2**63 - 1
 

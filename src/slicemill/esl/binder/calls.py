@@ -57,7 +57,8 @@ def single_column(node: exp.Anonymous, columns: Sequence[Column]) -> ColumnRef:
 
 def is_aggregate(name: str, catalog: Catalog) -> bool:
     key = name.lower()
-    return key in BUILTINS or key in catalog.models or any(catalog.aggregates(name))
+    builtin = key in BUILTINS and key not in catalog.functions
+    return builtin or key in catalog.models or any(catalog.aggregates(name))
 
 
 def callable_names(catalog: Catalog) -> list[str]:

@@ -27,7 +27,9 @@ from slicemill.esl.types.function import FunctionDefinition
 from slicemill.esl.types.schema import Schema, Type
 from slicemill.scalar.signatures import SCALARS, UNREPEATABLE
 
-_TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid", "oldest"))
+# Homes of earlier versions may have functions of these names, which were not built in.
+_FREE = ("mean", "skewness", "kurtosis")
+_TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid", "oldest")).difference(_FREE)
 
 
 def bind_function(node: nodes.CreateFunction, context: Context) -> FunctionDefinition:
