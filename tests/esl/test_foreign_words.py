@@ -487,8 +487,8 @@ SHORT = [
     ),
     (
         "CREATE MATERIALIZED VIEW v AS SELECT item, count(*) AS n FROM bid GROUP BY item;",
-        "CREATE STREAM name AS SELECT …",
-        "CREATE STREAM v AS SELECT item, count(*) AS n FROM bid GROUP BY item;",
+        "CREATE QUERY name AS SELECT …",
+        "CREATE QUERY v AS SELECT item, count(*) AS n FROM bid GROUP BY item;",
     ),
     (
         "CREATE SINK v AS SELECT item FROM bid;",

@@ -37,12 +37,15 @@ def chunked(draw: st.DrawFn) -> list[list[Row]]:
     nulls = draw(st.booleans())
     chunks: list[list[Row]] = [[]]
     ts = 0
+    groups: dict[int, int] = {}
     for number in range(draw(st.integers(0, 14))):
         ts += draw(st.integers(0, 3))
         values = [draw(strategy) for strategy in (numbers, reals, texts)]
         if nulls and number > 4:
             values = [None if draw(st.integers(0, 3)) == 0 else value for value in values]
-        chunks[-1].append((ts, draw(st.integers(0, 2)), *values))
+        # Groups are numbered as their first tuples arrive.
+        group = groups.setdefault(draw(st.integers(0, 2)), len(groups))
+        chunks[-1].append((ts, group, *values))
         if draw(st.integers(0, 3)) == 0:
             chunks.append([])
     return chunks
