@@ -50,7 +50,7 @@ def linear_form(pattern: str, at_end: str) -> str:
     matches `end<n>`.
 
     >>> linear_form("(a|b)+c", "(?=x)")
-    '(?P<group1>[\\\\x{61}\\\\x{62}])+\\\\x{63}'
+    '(?:(?P<group1>[\\\\x{61}\\\\x{62}]))+\\\\x{63}'
     """
     try:
         tree = parser.parse(pattern, re.ASCII)
