@@ -28,7 +28,7 @@ ASK = "CREATE STREAM ask (item int, ts timestamp micros) ORDER BY ts USING json 
 BY_WORKERS, BY_SPARK = "", ", encoding 'UTF-8'"
 ITEMS = "CREATE QUERY items AS SELECT item FROM bid"
 DEAR = "CREATE QUERY dear AS SELECT item FROM bid WHERE price > 10"
-PRICES = "CREATE QUERY prices AS SELECT price FROM bid"
+PRICES = "CREATE QUERY prices FROM NOW AS SELECT price FROM bid"
 ASKED = "CREATE QUERY asked AS SELECT item FROM ask"
 
 

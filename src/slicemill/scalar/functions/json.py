@@ -21,19 +21,18 @@ def _not_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def _first_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Keep the first of the fields with one name."""
-    fields: dict[str, Any] = {}
-    for name, value in pairs:
-        fields.setdefault(name, value)
-    return fields
+class _Object(list[tuple[str, Any]]):
+    """The fields of an object, also those that have one name."""
+
+    def first(self, name: str) -> Any:
+        return next((value for own, value in self if own == name), None)
 
 
 _DECODER = json.JSONDecoder(
     parse_int=lambda text: _Number(int(text) if len(text) < 4_000 else text),
     parse_float=lambda text: _Number(double_text(float(text))),
     parse_constant=_not_json,
-    object_pairs_hook=_first_fields,
+    object_pairs_hook=_Object,
     strict=False,
 )
 _ESCAPED = re.compile(r'[\x00-\x1f"\\]')
@@ -49,9 +48,9 @@ def get_json_object(text: str, path: str) -> str | None:
         return None
     for step in steps:
         if isinstance(step, str):
-            value = value.get(step) if isinstance(value, dict) else None
+            value = value.first(step) if isinstance(value, _Object) else None
         else:
-            value = value[step] if isinstance(value, list) and step < len(value) else None
+            value = value[step] if type(value) is list and step < len(value) else None
         if value is None:
             return None
     return value if type(value) is str else None if value is None else _printed(value)
@@ -66,10 +65,10 @@ def _printed(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return f'"{_ESCAPED.sub(_escape, value)}"'
-    if isinstance(value, list):
-        return f"[{','.join(map(_printed, value))}]"
-    fields = (f"{_printed(name)}:{_printed(one)}" for name, one in value.items())
-    return f"{{{','.join(fields)}}}"
+    if isinstance(value, _Object):
+        fields = (f"{_printed(name)}:{_printed(one)}" for name, one in value)
+        return f"{{{','.join(fields)}}}"
+    return f"[{','.join(map(_printed, value))}]"
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -299,14 +299,15 @@ _days_apart = ScalarFunction(
 
 
 def _unix_timestamp(call: Call) -> Call:
-    """Seconds since 1970 of a time, or of a text by a pattern."""
+    """Return seconds since 1970 of a time, or of a text by a pattern; fractions are cut off, as in Spark."""
     moment, *pattern = call.arguments
     if moment.type.kind is Kind.DATE:
         moment = Cast(moment, t.TIMESTAMP)
     elif moment.type.kind is not Kind.TIMESTAMP:
         form = pattern[0] if pattern else Literal("yyyy-MM-dd HH:mm:ss", t.VARCHAR)
         moment = Call("to_timestamp", (moment, form), t.TIMESTAMP)
-    return Call("unix_seconds", (moment,), t.BIGINT)
+    micros = Call("unix_micros", (moment,), t.BIGINT)
+    return Call("div", (micros, Literal(SECOND_US, t.BIGINT)), t.BIGINT)
 
 
 TIME_ABBREVIATIONS: dict[str, Abbreviation] = {"unix_timestamp": Abbreviation(_unix_timestamp)}

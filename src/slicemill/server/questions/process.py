@@ -28,7 +28,8 @@ import pyarrow as pa
 import sqlglot
 
 from slicemill.errors import SlicemillError
-from slicemill.esl import EslError
+from slicemill.esl import EslError, SourceText
+from slicemill.esl.syntax.nesting import nesting_told
 from slicemill.server.postgres.system_catalog import system_answer
 from slicemill.server.questions.asking import answering, pieces_of
 from slicemill.server.questions.errors import OutOfMemory
@@ -150,7 +151,10 @@ def serve(fd: int, limits: ProcessLimits) -> None:
 
 def _answer(server: _Server, question: Question, limits: ProcessLimits) -> None:
     try:
-        with answering(question.sql, server.relation, question.parameters, limits) as answer:
+        with (
+            nesting_told(SourceText(question.sql)),
+            answering(question.sql, server.relation, question.parameters, limits) as answer,
+        ):
             batch = next(answer.rest, None)
             if batch is None:
                 server.send(WHOLE, _stream(answer.first))
@@ -176,8 +180,6 @@ def _words(problem: Exception, limits: ProcessLimits) -> dict[str, object]:
         }
     if isinstance(problem, MemoryError):  # Arrow's, too
         problem = OutOfMemory(limits.memory_bytes)
-    if isinstance(problem, RecursionError):
-        problem = SlicemillError("the question is nested too deeply; write parts of it as WITH")
     if not isinstance(problem, SlicemillError):
         problem = SlicemillError(f"the question cannot be answered: {type(problem).__name__}: {problem}")
     return {"message": str(problem), "memory": isinstance(problem, OutOfMemory)}
