@@ -109,6 +109,8 @@ def test_a_home_whose_last_token_was_dropped_stays_closed(home: Path, token: str
     _drop(home)
     assert Access(home).principal(None) is None
     _lose(home)
+    assert Access(home).principal(None) is None
+    _file(home).parent.rmdir()
     assert Access(home).principal(None) == OWNER  # a home as new
 
 

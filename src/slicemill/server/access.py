@@ -4,9 +4,9 @@ The tokens of a home are kept as hashes in `access/tokens.json`. A token is show
 
     [{"name": "ann", "role": "operator", "names": ["sales_*"], "salt": "…", "hash": "…", "at": 17…}]
 
-A home without that file is open: a server on a loopback address serves every client as its owner. A home with
-the file, be it empty or damaged, is closed. A server that has seen the file, or that listens on a public
-address, stays closed until it ends, even if the file is lost.
+A home without the folder `access` is open: a server on a loopback address serves every client as its owner. A
+home with the folder is closed, even if the file in it is lost, empty or damaged. A server that has seen the
+folder, or that listens on a public address, stays closed until it ends.
 
 `names` are patterns: a principal with patterns sees and changes only what they match. ESL has no schemas, so
 a common beginning of names does what a schema does elsewhere.
@@ -81,7 +81,7 @@ class TokenFileError(SlicemillError):
 class Access:
     """The tokens of a home. Their file is read again when it changes.
 
-    With `closed`, a token is required even if there is no file.
+    With `closed`, a token is required even if the home never had one.
     """
 
     def __init__(self, home: Path | None = None, closed: bool = False) -> None:
@@ -95,7 +95,10 @@ class Access:
         """True if every client must show a token."""
         if not self._closed and self._file is not None:
             try:
-                self._closed = self._version() is not None
+                self._file.parent.stat()
+                self._closed = True
+            except FileNotFoundError:
+                pass
             except OSError:
                 self._closed = True
         return self._closed
