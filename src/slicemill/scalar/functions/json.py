@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any, NoReturn
 
@@ -15,6 +16,10 @@ class _Number(str):
     """A number of a JSON text, as Spark prints it."""
 
     __slots__ = ()
+
+
+def _double(value: float) -> _Number:
+    return _Number(double_text(value) if math.isfinite(value) else f'"{double_text(value)}"')
 
 
 def _not_json(constant: str) -> NoReturn:
@@ -30,22 +35,26 @@ class _Object(list[tuple[str, Any]]):
 
 _DECODER = json.JSONDecoder(
     parse_int=lambda text: _Number(int(text) if len(text) < 4_000 else text),
-    parse_float=lambda text: _Number(double_text(float(text))),
+    parse_float=lambda text: _double(float(text)),
     parse_constant=_not_json,
     object_pairs_hook=_Object,
     strict=False,
 )
-_ESCAPED = re.compile(r'[\x00-\x1f"\\]')
+_BLANKS = " \t\r\n"
+_ESCAPED = re.compile(r'[\x00-\x1f"\\\U00010000-\U0010ffff]')
 _SHORT = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 
 
 def get_json_object(text: str, path: str) -> str | None:
     """Return what stands at a path of a JSON text; None where there is nothing, or the text is no JSON."""
     steps = json_path(path)
+    text = text.lstrip(_BLANKS)
     try:
-        value, _ = _DECODER.raw_decode(text.lstrip(" \t\r\n"))
+        value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
         return None
+    if isinstance(value, _Number) and text[end : end + 1].strip(_BLANKS):
+        return None  # 2024-02-29 does not begin with a number
     for step in steps:
         if isinstance(step, str):
             value = value.first(step) if isinstance(value, _Object) else None
@@ -72,7 +81,10 @@ def _printed(value: Any) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    return _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}"
+    code = ord(found[0])
+    if code > 0xFFFF:  # as two halves of 16 bits
+        return f"\\u{0xD7C0 + (code >> 10):04X}\\u{0xDC00 + (code & 0x3FF):04X}"
+    return _SHORT.get(found[0]) or f"\\u{code:04X}"
 
 
 JSON: dict[str, ScalarFunction] = {"get_json_object": ScalarFunction(row=plain(get_json_object))}
