@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import asyncpg
 import httpx
 import psycopg
 import psycopg2
@@ -138,7 +139,6 @@ def test_psycopg2_reads_every_value(listening: Listening) -> None:
 
 def test_asyncpg_reads_and_sends_every_value(listening: Listening) -> None:
     """In binary alone. It reads the catalog of a real PostgreSQL before it reads lists."""
-    asyncpg = pytest.importorskip("asyncpg")
     examples = [example for name, example in EXAMPLES.items() if name != "hugeint"]
 
     async def run() -> tuple[list[Any], list[Any]]:

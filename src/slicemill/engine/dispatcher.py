@@ -71,7 +71,7 @@ _TRIES = 3
 
 
 class _Round(NamedTuple):
-    """What one round has done: its record, the runs that are finished, the streams that took rows."""
+    """Work of one round: its journal record, the finished runs, the streams that took rows."""
 
     change: Change
     finished: list[tuple[RunningUnit, list[RunDone]]]
@@ -127,7 +127,7 @@ class Dispatcher:
         self._resume_s = 0.0  # nothing is given before: the disk is full
         self.full: str | None = None  # why no record can be written now
         self._refused: str | None = None  # why a worker could not write, in the round under way
-        # What workers have done and no record has yet, since the disk was full: the next round commits it.
+        # Finished work that could not be committed because the disk was full. The next round commits it.
         self._left: _Round | None = None
         self._ends_s: float | None = None  # when waiting for workers has to end
 

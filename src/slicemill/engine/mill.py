@@ -492,7 +492,7 @@ class Mill:
         self.alerts.stop()
 
     def _spark_may_be_gone(self) -> AbstractContextManager[None]:
-        """Ignore errors of calls to Spark once the dispatcher has failed: nobody can answer them any more."""
+        """Ignore errors of calls to Spark once the dispatcher has failed: the Java process may be gone."""
         return suppress(Exception) if self.dispatcher.failure is not None else nullcontext()
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ _NUMBERS = (Kind.DECIMAL, Kind.DOUBLE)
 _HASHED_BY_ROW = (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL)
 _NO_E = 6  # places up to which a decimal is written without an exponent
 
-# What to write instead, if there is something.
+# Functions that run row by row, each with an expression that runs by column if there is one.
 _FUNCTIONS: dict[str, str] = {
     "array": "",
     "ascii": "",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from slicemill.scalar.linear_patterns import END, GROUP, NotLinearError, linear_form
 from slicemill.scalar.values import ExpressionError
 
-# What matching one text may take of the processor's time, where that can grow beyond the length of the text.
+# Limit of processor time for matching one text with a pattern that has no linear-time form.
 MATCH_S = 1.0
 
 _LINE_ENDS = "\n\r\u0085\u2028\u2029"
@@ -178,7 +178,7 @@ class _LinearPattern:
         place, before, characters = 0, 0, 0
         while place <= len(encoded) and (found := self._compiled.search(encoded, place)) is not None:
             spans = [found.span(number) for number in self._places]
-            # What is read of the end of the text belongs to no group.
+            # Characters that the end-of-text look-ahead reads belong to no group.
             end = max((found.start(number) for number in self._ends), default=-1)
             if end >= 0:
                 spans = [(min(first, end), min(last, end)) for first, last in spans]

@@ -101,7 +101,7 @@ def _line_of(stretch: Stretch) -> bytes:
 
 
 def _is_damaged(stretch: Stretch, data: bytes) -> bool:
-    # What a loss of power has cut off is no damage.
+    # A tail that was cut off by a loss of power is not reported as damage.
     whole = len(data) == stretch.end - stretch.begin
     return stretch.crc is not None and whole and crc32(data) != stretch.crc
 

@@ -64,7 +64,7 @@ _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """What one record has beside the change of the plan."""
+    """The fields of one journal record beside the change of the plan."""
 
     replacing: Replacement = NOTHING_REPLACED
     others: Change = field(default_factory=Change)
@@ -292,7 +292,7 @@ class RunningCatalog:
         statement: _Statement,
     ) -> None:
         """Make a new catalog's graph the one that runs; the logs of what is `gone` are dropped."""
-        # What the plan says of the past holds as long as nothing is read.
+        # Start positions in the plan are valid only while no source is read.
         with self._reading_on(), self.dispatcher.paused():
             self._adopt_paused(catalog, gone, dropped_tables, statement)
 

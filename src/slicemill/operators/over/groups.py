@@ -132,7 +132,7 @@ class Group:
         # Counts over all time have to outlive the rows of a partition.
         self.counts_forever = self.numbered or bool(self._ones) or window.extent is None
         self._call = calls[0]
-        # Whether windows end with each tuple, and see nothing but the past of their partition.
+        # True if each window ends with its tuple and reads only earlier rows of the partition.
         plain = window.extent is None and window.slide is None
         self._has_figure = plain and running_figure(calls[0]) is not None
         # Moments without a figure are kept beside the rows (`_keep_past`).
