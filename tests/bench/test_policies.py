@@ -37,7 +37,9 @@ def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSessi
         assert turn.felt.keys() == set(METRICS)
         assert 0 < turn.felt["mean response"] <= turn.felt["longest response"]
         assert turn.busy > 0 and turn.decision_ms > 0
-        assert all(cost.estimated_s > 0 and cost.real_s > 0 for cost in turn.costs.values())
+        assert all(cost.estimated_s > 0 for cost in turn.costs.values())
+        # On some machines the processor clock advances in steps of 10 ms, so a single unit may count nothing.
+        assert sum(cost.real_s for cost in turn.costs.values()) > 0
 
 
 def test_medians_of_figures_relative_to_their_run_are_compared() -> None:
