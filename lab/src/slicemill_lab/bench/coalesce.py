@@ -31,7 +31,7 @@ from slicemill_lab.bench.measuring.one_query import run_query
 from slicemill_lab.bench.measuring.process_tree import Usage, measured
 from slicemill_lab.bench.rivals.coalesce_sql import FORMULATIONS
 from slicemill_lab.bench.rivals.spark import own_settings
-from slicemill_lab.claims import at_least, at_most
+from slicemill_lab.claims import at_least, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 
 if TYPE_CHECKING:
@@ -204,11 +204,13 @@ def measure(bench: CoalesceBench, sizes: CoalesceSizes) -> Result:
             sum(phase.wrong for phase in (warm, ours, *checked.values())),
             0,
         ),
-        at_least(
-            "rows per CPU second, slicemill / the best batch of Spark SQL",
-            ours.rows_per_cpu_s / theirs[best].rows_per_cpu_s,
-            3,
-            f"{ours.rows} rows on both sides; Spark's best: {best}",
+        timed(
+            at_least(
+                "rows per CPU second, slicemill / the best batch of Spark SQL",
+                ours.rows_per_cpu_s / theirs[best].rows_per_cpu_s,
+                3,
+                f"{ours.rows} rows on both sides; Spark's best: {best}",
+            )
         ),
     )
     figures = {

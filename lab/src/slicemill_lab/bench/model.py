@@ -34,7 +34,7 @@ from slicemill.model import catalogue
 from slicemill.model.model import Model, expression
 from slicemill.scalar.vectors import Vector
 from slicemill_lab.bench.benchmark import Benchmark
-from slicemill_lab.claims import Claim, at_least, at_most
+from slicemill_lab.claims import Claim, at_least, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -91,12 +91,18 @@ def run(scale: Scale) -> Result:
     for name in models(SIZES[0]):
         rates, gains = _measured(name, values, rounds)
         spread = max(rates.values()) / min(rates.values())
-        claims.append(at_most(f"{name}: fastest window size over slowest, 10^3 to 10^6 rows", spread, FLAT))
+        claims.append(
+            timed(at_most(f"{name}: fastest window size over slowest, 10^3 to 10^6 rows", spread, FLAT))
+        )
         for size, gain in gains.items():
-            claims.append(at_least(f"{name}: times the speed of the blocking graph, {size} rows", gain, 1.0))
+            claims.append(
+                timed(at_least(f"{name}: times the speed of the blocking graph, {size} rows", gain, 1.0))
+            )
         figures[name] = {"rows per CPU second": rates, "times the blocking graph": gains}
     shared = _shared(values, rounds)
-    claims.append(at_most("eight models over one window: together, over apart", shared["over apart"], SHARED))
+    claims.append(
+        timed(at_most("eight models over one window: together, over apart", shared["over apart"], SHARED))
+    )
     figures["eight models over one window"] = shared
     figures["method"] = f"{rows} rows after the window is full, one partition, best of {rounds} rounds"
     figures["load of the machine, 1 min"] = round(getloadavg()[0], 1)

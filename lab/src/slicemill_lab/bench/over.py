@@ -29,7 +29,7 @@ from slicemill_lab.bench.inputs.events import write_parts
 from slicemill_lab.bench.measuring.one_query import run_query
 from slicemill_lab.bench.measuring.process_tree import Usage, measured
 from slicemill_lab.bench.rivals.spark import own_settings
-from slicemill_lab.claims import at_least, at_most
+from slicemill_lab.claims import at_least, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 
 if TYPE_CHECKING:
@@ -203,18 +203,22 @@ def measure(bench: OverBench, sizes: OverSizes) -> Result:
             max(run.relative_error for run in everything),
             1e-9,
         ),
-        at_most(
-            f"windows of {sizes.window_rows[0]:,} to {sizes.window_rows[-1]:,} rows: fastest / slowest",
-            max(speeds) / min(speeds),
-            1.3,
-            "rows per CPU second, end to end",
+        timed(
+            at_most(
+                f"windows of {sizes.window_rows[0]:,} to {sizes.window_rows[-1]:,} rows: fastest / slowest",
+                max(speeds) / min(speeds),
+                1.3,
+                "rows per CPU second, end to end",
+            )
         ),
         *(
-            at_least(
-                f"{what}, windows of {middle:,} rows: rows per CPU second, slicemill / Spark's batch",
-                ratio[partitioned],
-                50,
-                f"{ours[partitioned].rows} rows on both sides{note}",
+            timed(
+                at_least(
+                    f"{what}, windows of {middle:,} rows: rows per CPU second, slicemill / Spark's batch",
+                    ratio[partitioned],
+                    50,
+                    f"{ours[partitioned].rows} rows on both sides{note}",
+                )
             )
             for partitioned, what, note in (
                 (True, f"{KEYS:,} keys", f"; about {middle // KEYS} rows of a key are in its window"),

@@ -28,7 +28,7 @@ from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.hashing import CLASSES, LoadQuery, admit, group, learned, script, teach
 from slicemill_lab.bench.measuring.waiting import wait_until_read
 from slicemill_lab.bench.shed_bytes import against_budgets
-from slicemill_lab.claims import at_least, at_most
+from slicemill_lab.claims import at_least, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.shed.runs import PROBABILITIES, RATIOS, table
 
@@ -106,7 +106,7 @@ def run(scale: Scale) -> Result:
     gains = [a - b for p in PROBABILITIES for a, b in zip(by_cost[p], by_chance[p], strict=True)]
     kept_to, budgets = against_budgets(scale)
     claims = (
-        at_most("p99 response at twice the load with a budget / when calm", ratio, 2),
+        timed(at_most("p99 response at twice the load with a budget / when calm", ratio, 2)),
         at_least(f"accuracy by cost less that by chance: the least of {len(gains)} cells", min(gains), 0),
         *kept_to,
     )
