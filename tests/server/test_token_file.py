@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from slicemill.cli import app
 from slicemill.errors import SlicemillError
 from slicemill.server.access import OWNER, Access
+from slicemill.server.audit import AuditLog
 from slicemill.server.network import Listening, check_address, serving
 from slicemill.server.service import MillService
 
@@ -60,8 +62,7 @@ def _lose(home: Path) -> None:
 
 
 def _lose_folder(home: Path) -> None:
-    _lose(home)
-    _file(home).parent.rmdir()
+    shutil.rmtree(_file(home).parent)
 
 
 def _make_folder(home: Path) -> None:
@@ -110,8 +111,25 @@ def test_a_home_whose_last_token_was_dropped_stays_closed(home: Path, token: str
     assert Access(home).principal(None) is None
     _lose(home)
     assert Access(home).principal(None) is None
-    _file(home).parent.rmdir()
+    _file(home).with_name("closed").unlink()
     assert Access(home).principal(None) == OWNER  # a home as new
+
+
+def test_a_home_of_an_earlier_version_that_lost_its_tokens_stays_closed(home: Path, token: str) -> None:
+    _file(home).with_name("closed").unlink()  # earlier versions wrote the token file alone
+    assert Access(home).principal(None) is None
+    _lose(home)
+    assert Access(home).principal(None) is None
+
+
+def test_statements_leave_a_home_without_tokens_open(service: MillService, home: Path) -> None:
+    """The audit log lies in the folder of the token file."""
+    service.audit = AuditLog(home)
+    with serving(service, Listening(), Access(home)) as url:
+        for text in ("CREATE STREAM s (n int)", "DROP STREAM s"):
+            assert httpx.post(f"{url}/v1/statements", json={"text": text}).status_code == 200
+    assert (home / "access" / "audit.jsonl").exists()
+    assert Access(home).principal(None) == OWNER
 
 
 def test_a_public_address_is_never_served_without_tokens(home: Path, token: str) -> None:

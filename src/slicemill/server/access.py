@@ -4,9 +4,10 @@ The tokens of a home are kept as hashes in `access/tokens.json`. A token is show
 
     [{"name": "ann", "role": "operator", "names": ["sales_*"], "salt": "…", "hash": "…", "at": 17…}]
 
-A home without the folder `access` is open: a server on a loopback address serves every client as its owner. A
-home with the folder is closed, even if the file in it is lost, empty or damaged. A server that has seen the
-folder, or that listens on a public address, stays closed until it ends.
+A home that never had a token is open: a server on a loopback address serves every client as its owner. The
+first token writes the file `access/closed` as well. A home with one of the two files is closed, even if
+`tokens.json` is lost, empty or damaged. The folder alone says nothing, because it also contains the audit
+log. A server that has seen one of the files, or that listens on a public address, stays closed until it ends.
 
 `names` are patterns: a principal with patterns sees and changes only what they match. ESL has no schemas, so
 a common beginning of names does what a schema does elsewhere.
@@ -27,9 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from slicemill.errors import SlicemillError, did_you_mean
-from slicemill.storage.files import LOCAL, ensure_folder, write_whole
+from slicemill.storage.files import LOCAL, StorageFull, ensure_folder, write_whole
 
-_FOLDER, _FILE = "access", "tokens.json"
+_FOLDER, _FILE, _MARK = "access", "tokens.json", "closed"
+_MARK_TEXT = b"This home has had tokens: its server requires one, even if tokens.json is lost.\n"
 _TOKEN_BYTES = 32
 
 
@@ -95,11 +97,11 @@ class Access:
         """True if every client must show a token."""
         if not self._closed and self._file is not None:
             try:
-                self._file.parent.stat()
-                self._closed = True
-            except FileNotFoundError:
-                pass
-            except OSError:
+                marked = self._file.with_name(_MARK).exists()
+                self._closed = marked or self._version() is not None
+                if self._closed and not marked:  # a home of an earlier version
+                    self._mark(self._file)
+            except (OSError, StorageFull):
                 self._closed = True
         return self._closed
 
@@ -189,7 +191,13 @@ class Access:
         if self._file is None:
             raise SlicemillError("tokens are kept in a home; name one with --home")
         ensure_folder(LOCAL, self._file.parent)
+        self._mark(self._file)
         write_whole(LOCAL, self._file, json.dumps(entries, indent=1).encode(), durable=True)
+
+    @staticmethod
+    def _mark(file: Path) -> None:
+        """Write down beside the token file that the home has had tokens."""
+        write_whole(LOCAL, file.with_name(_MARK), _MARK_TEXT, durable=True)
 
 
 def _checked(content: object) -> list[dict[str, Any]]:
