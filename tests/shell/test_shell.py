@@ -152,3 +152,14 @@ def test_a_listing_of_queries_with_long_names_is_a_table_in_80_columns() -> None
     assert max(map(len, lines)) <= 80
     assert "row 1" not in lines[0]
     assert {"backfilling", "123456", "1,234.5", "12,345.6"} <= set(seen.getvalue().split())
+
+
+def test_a_wide_table_cuts_neither_timestamps_nor_headers_that_fit() -> None:
+    at, text = "2026-01-31T12:00:00.123456Z", "a description of several words that takes more than a line"
+    row = {"_ts": at, "name": "turnover_by_channel", "text": text, "rows_read": 42}
+    result = StatementResult("SELECT", "", [(name, "") for name in row], [row])
+    seen = io.StringIO()
+    show_result(Console(file=seen, width=80), result)
+    lines = seen.getvalue().splitlines()
+    assert lines[0].split() == ["_ts", "name", "text", "rows_read"]
+    assert at in lines[1] and max(map(len, lines)) <= 80

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
@@ -16,6 +17,7 @@ from rich.text import Text
 from slicemill_client import StatementMistake, StatementResult
 
 _LONGEST_WORD = 16
+_TIME = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 class OutputFormat(StrEnum):
@@ -52,14 +54,20 @@ def rows_table(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int)
     """Rows as a table, numbers to the right; where words would be cut to fit in, a line for each value."""
     cells = {name: [_cell(row[name]) for row in rows] for name in names}
     gaps = 2 * (len(names) - 1)
-    if gaps + sum(_needed(name.split("_"), cells[name]) for name in names) > width and rows:
+    whole = {name: _needed([name], cells[name]) for name in names}
+    broken = {name: _needed(_broken(name).split("\n"), cells[name]) for name in names}
+    if gaps + sum(broken.values()) > width and rows:
         return Group(*(_record(number, names, cells) for number in range(len(rows))))
-    wide = gaps + sum(max(len(name), *map(len, cells[name]), 0) for name in names) > width
+    headers_fit = gaps + sum(whole.values()) <= width
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
         numeric = all(isinstance(row[name], (int, float, type(None))) for row in rows)
-        shown = name.replace("_", "_\n") if wide else name
-        table.add_column(Text(shown), justify="right" if numeric and rows else "left", overflow="fold")
+        table.add_column(
+            Text(name if headers_fit else _broken(name)),
+            justify="right" if numeric and rows else "left",
+            overflow="fold",
+            no_wrap=numeric or all(_TIME.fullmatch(cell.plain) for cell in cells[name]),
+        )
     for number in range(len(rows)):
         table.add_row(*(cells[name][number] for name in names))
     return table
@@ -73,10 +81,16 @@ def listed_names(result: StatementResult) -> list[str]:
     return [name for name in names if any(row[name] not in (None, 0) for row in result.rows)]
 
 
+def _broken(name: str) -> str:
+    """A header in several lines, cut behind the underscores inside of it."""
+    return name[:1] + name[1:].replace("_", "_\n")
+
+
 def _needed(header: Sequence[str], cells: Sequence[Text]) -> int:
-    """The width in which no word of a column is cut; very long ones may be."""
-    words = [*header, *(word for cell in cells for word in cell.plain.split())]
-    return min(max(map(len, words), default=0) + (len(header) > 1), _LONGEST_WORD)
+    """Return the width in which no word of a column is cut; very long ones may be, timestamps never."""
+    words = [word for cell in cells for word in cell.plain.split()]
+    times = (len(word) for word in words if _TIME.fullmatch(word))
+    return max(min(max(map(len, [*header, *words]), default=0), _LONGEST_WORD), max(times, default=0))
 
 
 def _record(number: int, names: Sequence[str], cells: dict[str, list[Text]]) -> Table:
