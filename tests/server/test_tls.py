@@ -14,6 +14,7 @@ import pytest
 import trustme
 
 from server.conftest import bid
+from slicemill.errors import SlicemillError
 from slicemill.server.network import Certificate, Listening, serving
 from slicemill.server.service import MillService
 
@@ -165,3 +166,11 @@ def test_a_statement_is_cancelled_in_clear_text(
                 cancelling.sendall(struct.pack("!ii", 16, 80877102) + secret)
                 assert received(cancelling) == b""
             assert b"57014" in encrypted.recv(1000)
+
+
+def test_files_that_are_no_certificate_are_reported_at_once(listening: Listening, tmp_path: Path) -> None:
+    file, key = str(tmp_path / "server.pem"), str(tmp_path / "server.key")
+    with pytest.raises(SlicemillError, match=r"cannot read .*missing\.key: No such file"):
+        Listening(certificate=Certificate(file, str(tmp_path / "missing.key")))
+    with pytest.raises(SlicemillError, match="no certificate with its key in PEM format"):
+        Listening(certificate=Certificate(key, file))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import uvicorn
 
@@ -57,6 +58,7 @@ class Listening:
         certificate: Certificate | None = None,
         connections: ConnectionLimits | None = None,
     ) -> None:
+        _tls(certificate)  # files that cannot be read are reported before anything starts
         self.certificate = certificate
         opened = OpenConnections(connections or ConnectionLimits.of_process())
         self.http = _bound(host, port, "--port", opened)
@@ -204,5 +206,14 @@ def _tls(certificate: Certificate | None) -> ssl.SSLContext | None:
     if certificate is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate.file, certificate.key)
+    try:
+        context.load_cert_chain(certificate.file, certificate.key)
+    except OSError as problem:  # an SSLError as well
+        for file in (certificate.file, certificate.key):
+            try:
+                Path(file).read_bytes()
+            except OSError as unread:
+                raise SlicemillError(f"cannot read {file}: {unread.strerror}") from None
+        names = f"{certificate.file} and {certificate.key}"
+        raise SlicemillError(f"{names} are no certificate with its key in PEM format: {problem}") from None
     return context
