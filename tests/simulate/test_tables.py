@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
+from rich.console import Console
+
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
-from slicemill.simulate.tables import agreement, plain
+from slicemill.simulate.tables import agreement, plain, policies_table, queries_table
 
 
 def outcome(response: float, staleness: float) -> Outcome:
@@ -32,3 +36,14 @@ def test_json_has_no_figure_over_nothing() -> None:
     (found,) = plain({"a": empty})
     assert found["queries"][0]["response_s"] == {"count": 0, "mean": None, "max": None, "l2": None}
     assert found["behind_s"] == 2.0
+
+
+def test_tables_of_several_policies_cut_no_figure_in_80_columns() -> None:
+    query = QueryOutcome(staleness=0.219, mean_waiting=126.0, most_waiting=1_575)
+    query.felt(0.0, 0.219, 1_380_000, 0.1)
+    found = {policy: Outcome({"highest_bid_so_far": query}, 10.0, 12.0) for policy in ("fcfs", "hnr")}
+    seen = io.StringIO()
+    Console(file=seen, width=80).print(queries_table("by query", found), policies_table("all", found))
+    lines = seen.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80 and "…" not in seen.getvalue()
+    assert sum({"1,380,000", "219", "21.9%"} <= set(line.split()) for line in lines) == 4

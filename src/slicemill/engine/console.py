@@ -236,7 +236,7 @@ def logs_table(folder: Path) -> Table:
     """A table of the logs of a home: rows, bytes, time range."""
     home = HomeReader(folder)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("log")
+    table.add_column("log", overflow="fold")
     for column in ("epochs", "rows", "bytes"):
         table.add_column(column, justify="right")
     table.add_column("from")

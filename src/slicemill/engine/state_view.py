@@ -162,9 +162,9 @@ def _table(left: Iterable[str], right: Iterable[str]) -> Table:
     """An empty table: columns of words, then columns of numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in left:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for column in right:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", overflow="fold")
     return table
 
 

@@ -74,7 +74,7 @@ def results_table(
     table.add_column("time", style="dim", no_wrap=True)
     for column in schema:
         numeric = column.type.kind in (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
-        table.add_column(column.name, justify="right" if numeric else "left")
+        table.add_column(column.name, justify="right" if numeric else "left", overflow="fold")
     for ts, row in rows:
         cells = (show_value(value, column.type) for value, column in zip(row, schema, strict=True))
         table.add_row("" if ts is None else show_timestamp(ts), *cells)
