@@ -52,6 +52,11 @@ export function moment(us: number | null | undefined): string {
   return new Date(us / 1000).toISOString().slice(11, 23);
 }
 
+/** Cut the milliseconds of a time of day, where there is no room for them. */
+export function wholeSeconds(moment: string): string {
+  return moment.replace(/(:\d\d)\.\d+$/, "$1");
+}
+
 /** 3:05:07, for what is compared to the second. */
 function hours(seconds: number): string {
   const two = (number: number): string => String(Math.floor(number)).padStart(2, "0");

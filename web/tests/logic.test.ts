@@ -8,7 +8,7 @@ import { fingered, wheelFactor, zoomed } from "../src/components/graph-gestures"
 import { busiest, collapse, litWith, load, place, smooth, standsBetter, thickness } from "../src/components/graph-layout";
 import { chartPlan, numbersOf } from "../src/components/chart-plan";
 import { cellsOverWorkers, cutTracks, fitting, layOut } from "../src/components/slice-chain";
-import { bytes, count, milliseconds, moment, percent, plural, rate, span } from "../src/format";
+import { bytes, count, milliseconds, moment, percent, plural, rate, span, wholeSeconds } from "../src/format";
 import { byPolicy } from "../src/state/before-after";
 import { keyMeaning } from "../src/state/keys";
 import { hashOf, parseHash } from "../src/state/router";
@@ -19,6 +19,7 @@ test("numbers are short, and nothing is a dash", () => {
   assert.deepEqual([rate(0.5), bytes(1536), milliseconds(2500), percent(0.126)], ["0.5/s", "1.54 kB", "2.5 s", "12.6 %"]);
   assert.deepEqual([span(90), span(7200), moment(5_500_000), plural(1, "cell"), plural(2, "cell")], ["90 s", "2 h", "5.5 s", "1 cell", "2 cells"]);
   assert.deepEqual([count(100), moment(11_107_500_000)], ["100", "3:05:07"]);
+  assert.deepEqual([wholeSeconds("18:25:39.147"), wholeSeconds("38.1 s")], ["18:25:39", "38.1 s"]);
   assert.deepEqual([rate(1387.4), percent(24), count(9999.6)], ["1,387/s", "2,400 %", "10,000"]);
 });
 

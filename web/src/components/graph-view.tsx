@@ -2,7 +2,7 @@
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { GraphBody } from "../api/client";
-import { moment, percent, rate } from "../format";
+import { moment, percent, rate, wholeSeconds } from "../format";
 import { followHand, zoomed, type View } from "./graph-gestures";
 import {
   busiest,
@@ -170,7 +170,7 @@ const ArcLabel = memo(function ArcLabel({ placed: { arc, label }, rate: rows, wa
   return (
     <g class="arc">
       <text x={label.x} y={label.y} text-anchor={label.anchor}>
-        {[rows ? rate(rows) : "", watermark === "–" ? "" : watermark].filter(Boolean).join(" · ")}
+        {[rows ? rate(rows) : "", watermark === "–" ? "" : wholeSeconds(watermark)].filter(Boolean).join(" · ")}
         <title>{`${rate(rows)}, watermark ${watermark}`}</title>
       </text>
     </g>
