@@ -163,3 +163,28 @@ def test_a_wide_table_cuts_neither_timestamps_nor_headers_that_fit() -> None:
     lines = seen.getvalue().splitlines()
     assert lines[0].split() == ["_ts", "name", "text", "rows_read"]
     assert at in lines[1] and max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        (OutputFormat.table, ["item  price", "   1     20", "   2     30", "item    price", "   3  1000000"]),
+        (OutputFormat.csv, ["item,price", "1,20", "2,30", "3,1000000"]),
+    ],
+)
+def test_names_of_columns_are_repeated_only_if_a_column_becomes_wider(
+    connection: Connection,
+    service: MillService,  # noqa: F811
+    seen: io.StringIO,
+    form: OutputFormat,
+    expected: list[str],
+) -> None:
+    for row in ((1, 20, 1), (2, 30, 2), (3, 1_000_000, 3)):
+        bid(service, row)
+    shell = Shell(connection, Console(file=seen, width=100), form)
+    shell.watch("dear", stopped=lambda: "1000000" in seen.getvalue(), since=0)
+    lines = [line.rstrip() for line in seen.getvalue().splitlines()]
+    separator = "," if form is OutputFormat.csv else "  "
+    assert [line.partition(separator)[2].strip() for line in lines if "ctrl-c" not in line] == [
+        line.strip() for line in expected
+    ]

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -28,8 +28,13 @@ class OutputFormat(StrEnum):
     json = "json"
 
 
-def show_result(console: Console, result: StatementResult, form: OutputFormat = OutputFormat.table) -> None:
-    """What a statement gave: its rows, or what it says."""
+def show_result(
+    console: Console,
+    result: StatementResult,
+    form: OutputFormat = OutputFormat.table,
+    header: bool = True,
+) -> None:
+    """What a statement gave: its rows, or what it says. Without `header`, CSV has no line of names."""
     if result.columns is None:
         if form is OutputFormat.table:
             console.print(Text(result.message or result.tag, style="dim"))
@@ -40,7 +45,7 @@ def show_result(console: Console, result: StatementResult, form: OutputFormat = 
         for row in result.rows:
             console.out(json.dumps(row, ensure_ascii=False))
     elif form is OutputFormat.csv:
-        console.out(_as_csv(names, result.rows), end="")
+        console.out(_as_csv(names, result.rows, header), end="")
     elif names == ["plan"]:
         console.out("\n".join(row["plan"] for row in result.rows))
     else:
@@ -50,8 +55,22 @@ def show_result(console: Console, result: StatementResult, form: OutputFormat = 
             console.print(Text(result.message, style="dim"))
 
 
-def rows_table(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int) -> RenderableType:
-    """Rows as a table, numbers to the right; where words would be cut to fit in, a line for each value."""
+def column_widths(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return the width of each column of a table that folds nothing."""
+    return {name: max(len(name), *(len(_cell(row[name]).plain) for row in rows)) for name in names}
+
+
+def rows_table(
+    names: Sequence[str],
+    rows: Sequence[dict[str, Any]],
+    width: int,
+    least: Mapping[str, int] | None = None,
+    header: bool = True,
+) -> RenderableType:
+    """Rows as a table, numbers to the right; where words would be cut to fit in, a line for each value.
+
+    `least` has least widths of columns.
+    """
     cells = {name: [_cell(row[name]) for row in rows] for name in names}
     gaps = 2 * (len(names) - 1)
     whole = {name: _needed([name], cells[name]) for name in names}
@@ -59,13 +78,14 @@ def rows_table(names: Sequence[str], rows: Sequence[dict[str, Any]], width: int)
     if gaps + sum(broken.values()) > width and rows:
         return Group(*(_record(number, names, cells) for number in range(len(rows))))
     headers_fit = gaps + sum(whole.values()) <= width
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=header)
     for name in names:
         numeric = all(isinstance(row[name], (int, float, type(None))) for row in rows)
         table.add_column(
             Text(name if headers_fit else _broken(name)),
             justify="right" if numeric and rows else "left",
             overflow="fold",
+            min_width=None if least is None else least[name],
             no_wrap=numeric or all(_TIME.fullmatch(cell.plain) for cell in cells[name]),
         )
     for number in range(len(rows)):
@@ -128,10 +148,11 @@ def _cell(value: object) -> Text:
     return Text(json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list)) else str(value))
 
 
-def _as_csv(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+def _as_csv(names: Sequence[str], rows: Sequence[dict[str, Any]], header: bool) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, names, lineterminator="\n")
-    writer.writeheader()
+    if header:
+        writer.writeheader()
     writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from slicemill.shell.completion import ServerNames, WordCompleter
-from slicemill.shell.display import OutputFormat, rows_table, show_mistakes, show_result
+from slicemill.shell.display import OutputFormat, column_widths, rows_table, show_mistakes, show_result
 from slicemill_client import ClientError, Connection, StatementRefused, StatementResult
 
 COMMANDS = {
@@ -88,17 +89,33 @@ class Shell:
             return
         if self._form is OutputFormat.table:
             self._console.print(Text(f"results of {query}; ctrl-c ends", style="dim"))
+        widths: dict[str, int] = {}
         try:
             for rows in known.follow(since, stopped):
-                if not rows.rows:
-                    continue
-                if self._form is OutputFormat.table:
-                    self._console.print(rows_table(list(rows.rows[0]), rows.rows, self._console.width))
-                else:
-                    columns = [(name, "") for name in rows.rows[0]]
-                    show_result(self._console, StatementResult("", "", columns, rows.rows), self._form)
+                if rows.rows:
+                    widths = self._show_more(rows.rows, widths)
         except KeyboardInterrupt:
-            self._console.print()
+            if self._form is OutputFormat.table:
+                self._console.print()
+
+    def _show_more(self, rows: Sequence[dict[str, Any]], widths: dict[str, int]) -> dict[str, int]:
+        """Show further rows of one query and return the widths of their columns.
+
+        The names of columns are printed again if the columns change, or one of them becomes wider.
+        """
+        names = list(rows[0])
+        same = names == list(widths)
+        if self._form is not OutputFormat.table:
+            result = StatementResult("", "", [(name, "") for name in names], list(rows))
+            show_result(self._console, result, self._form, header=not same)
+            return dict.fromkeys(names, 0)
+        needed = column_widths(names, rows)
+        if same:
+            needed = {name: max(needed[name], widths[name]) for name in names}
+        fits = sum(needed.values()) + 2 * (len(names) - 1) <= self._console.width
+        header = not fits or needed != widths
+        self._console.print(rows_table(names, rows, self._console.width, needed if fits else None, header))
+        return needed
 
 
 def is_whole(text: str) -> bool:
