@@ -34,7 +34,7 @@ def test_every_python_example_runs(where: str, text: str) -> None:
     exec(compile(text, where, "exec"), {})
 
 
-@pytest.mark.parametrize(("where", "text"), blocks("sql"))
+@pytest.mark.parametrize(("where", "text"), blocks("sql") + blocks("esl"))
 def test_every_esl_example_is_good_syntax(where: str, text: str) -> None:
     assert parse(text)
 
