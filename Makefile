@@ -12,7 +12,7 @@ QUICK_2 := tests/ingest tests/model tests/scheduling tests/metrics tests/sheddin
            tests/test_spec_ids.py tests/test_corpus_reader.py
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo serve console screenshots openapi quick test test-slow lint bench lab wheel lock clean
+.PHONY: help venv demo serve console screenshots openapi quick test test-slow test-lab cpu-seconds ruff lint bench lab wheel lock clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -50,18 +50,33 @@ serve: $(READY) $(CONSOLE) ## the same server, until ctrl-c; its home is out/auc
 	@mkdir -p out
 	$(BIN)/slicemill serve examples/auction.esl --home out/auction --postgres-port 5433
 
-lint: $(READY) ## ruff and mypy --strict
+ruff: $(READY)
 	$(BIN)/ruff check src lab client tests web
 	$(BIN)/ruff format --check src lab client tests web
+
+lint: ruff ## ruff and mypy --strict
 	$(BIN)/mypy
 
-# Two processes, for two cores: one has the Spark session and tests the runtime, the other tests the rest; its
-# output comes when both are done.
-test: lint $(CONSOLE) ## lint, then the whole test suite
+# Two processes for two cores. The first has the Spark session; the second checks types, and its output comes when
+# both have ended. tests/conftest.py divides the modules between them by the seconds in tests/cpu_seconds.json.
+MEASURE :=
+test: ruff $(CONSOLE) ## lint, then the test suite of the product and a little of the lab's
 	@mkdir -p out
-	@$(BIN)/python -m pytest -p no:cacheprovider -m "not first_process" > out/plain-tests.log 2>&1 & plain=$$!; \
-	$(BIN)/python -m pytest -m first_process; spark=$$?; \
+	@{ $(BIN)/mypy; types=$$?; \
+	  $(BIN)/python -m pytest -p no:cacheprovider -m "not first_process and not lab" $(MEASURE); plain=$$?; \
+	  exit $$((types || plain)); } > out/plain-tests.log 2>&1 & plain=$$!; \
+	$(BIN)/python -m pytest -m first_process $(MEASURE); spark=$$?; \
 	wait $$plain; plain=$$?; cat out/plain-tests.log; exit $$((spark || plain))
+
+# The experiments, their simulator and the benchmarks.
+test-lab: $(READY) ## tests of experiments, their simulator and benchmarks; `make test` has only a few of these
+	$(BIN)/python -m pytest -p no:cacheprovider tests/lab tests/simulator tests/bench
+
+# Both processes append to one file, line by line.
+cpu-seconds: ## measure each test of `make test`, and divide them between its processes anew
+	@rm -f out/cpu-seconds.jsonl
+	$(MAKE) test MEASURE="--cpu-seconds out/cpu-seconds.jsonl"
+	$(BIN)/python tests/support/cpu_seconds.py out/cpu-seconds.jsonl
 
 # Fewer examples of property tests than elsewhere, and nothing that starts Spark.
 QUICKLY := $(BIN)/python -m pytest -p no:cacheprovider -x --hypothesis-profile=quick -m "not spark"
@@ -71,7 +86,7 @@ quick: lint ## lint, types and unit tests without Spark, under a minute
 	$(QUICKLY) $(QUICK_2); second=$$?; \
 	wait $$first; first=$$?; cat out/quick-tests.log; exit $$((first || second))
 
-test-slow: $(READY) $(CONSOLE) ## kills at every step of a commit, clusters, the whole corpus as jobs, what the console costs (half an hour)
+test-slow: $(READY) $(CONSOLE) test-lab ## test-lab, kills at every step of a commit, clusters, the whole corpus with every seed (an hour)
 	$(BIN)/python -m pytest -v tests/recovery/sweep.py tests/recovery/cluster.py \
 	  tests/engine/workers/slow_cluster.py tests/bench/slow_rivals.py tests/bench/slow_nexmark.py tests/bench/slow_every_benchmark.py \
 	  tests/slow_corpus.py tests/slow_random_results.py tests/slow_packaging.py tests/slow_come_and_go.py tests/console/slow_bars.py \

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from support.cpu_seconds import Measurement, first_process
+
 # Tests of kernels are tests of machine code; `tests/machine_code` has those of the same as Python.
 os.environ.setdefault("SLICEMILL_COMPILE", "always")
 
@@ -23,40 +25,37 @@ settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
 
-# Folders whose tests run beside the session; the others, and a long part of one, fill the second process.
-_WITH_SPARK = frozenset(
-    (
-        "aggregate",
-        "bench",
-        "connectors",
-        "engine",
-        "ingest",
-        "lab",
-        "metrics",
-        "recovery",
-        "server",
-        "simulator",
-        "storage",
-    )
-)
-_APART = TESTS / "engine" / "changing"
+# Tests of experiments, of their simulator and of benchmarks. `make test` runs those that have the mark
+# `every_commit`, and `make test-lab` runs all of them.
+_LAB = frozenset({"bench", "lab", "simulator"})
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu-seconds", metavar="FILE", help="append the CPU seconds of each test to this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.cpu_seconds is not None:
+        config.pluginmanager.register(Measurement(Path(config.option.cpu_seconds)))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the session, and what `make test` runs in the process that has it.
-
-    The other process takes about as long.
-    """
-    for item in items:
-        uses_session = "spark" in getattr(item, "fixturenames", ())
-        if uses_session:
+    """Mark tests that use the session, tests of the lab, and the modules that run beside the session."""
+    modules = {item: item.path.relative_to(TESTS).as_posix() for item in items}
+    for item, module in modules.items():
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        beside = item.path.relative_to(TESTS).parts[0] in _WITH_SPARK and _APART not in item.path.parents
-        if uses_session or beside:
+        if module.partition("/")[0] in _LAB and item.get_closest_marker("every_commit") is None:
+            item.add_marker(pytest.mark.lab)
+    tested = {item: module for item, module in modules.items() if item.get_closest_marker("lab") is None}
+    with_session = {module for item, module in tested.items() if item.get_closest_marker("spark")}
+    beside = first_process(frozenset(tested.values()), with_session)
+    for item, module in tested.items():
+        if module in beside:
             item.add_marker(pytest.mark.first_process)
 
 

@@ -1,8 +1,7 @@
-"""The whole corpus on Spark: as ordinary jobs, and on workers with more borders of runs than `make test` has.
+"""The whole corpus with every seed, on Spark and on workers in this process, and from CSV files.
 
-The corpus from CSV files, without Spark: `make test` has it from JSON files.
-
-Run by `make test-slow`.
+`make test` has one seed in this process, a case for each operator and placement on Spark, and JSON files.
+`make test-slow` runs this module.
 """
 
 from __future__ import annotations
@@ -12,22 +11,32 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import test_corpus_on_engine
+import test_corpus_on_spark
 from support.corpus import Case, parameters
 from test_corpus_on_files import check_from_files
-from test_corpus_on_spark import check
+
+SEEDS = range(4)
 
 
 @pytest.mark.parametrize("case", parameters())
-def test_a_case_gives_its_rows_as_ordinary_jobs(case: Case, spark: SparkSession, tmp_path: Path) -> None:
-    check(case, spark, tmp_path, "jobs", seed=1_000 + len(case.name))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_case_gives_its_rows_on_workers_of_this_process(case: Case, seed: int, tmp_path: Path) -> None:
+    test_corpus_on_engine.check(case, tmp_path, seed=seed * 1_000 + len(case.name))
 
 
 @pytest.mark.parametrize("case", parameters())
-@pytest.mark.parametrize("seed", range(2, 4))
-def test_a_case_gives_its_rows_at_other_borders(
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_case_gives_its_rows_on_spark(case: Case, seed: int, spark: SparkSession, tmp_path: Path) -> None:
+    test_corpus_on_spark.check(case, spark, tmp_path, "workers", seed=seed * 1_000 + len(case.name))
+
+
+@pytest.mark.parametrize("case", parameters())
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_case_gives_its_rows_as_ordinary_jobs(
     case: Case, seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:
-    check(case, spark, tmp_path, "workers", seed=seed * 1_000 + len(case.name))
+    test_corpus_on_spark.check(case, spark, tmp_path, "jobs", seed=seed * 1_000 + len(case.name))
 
 
 @pytest.mark.parametrize("case", parameters())

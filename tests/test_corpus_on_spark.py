@@ -1,4 +1,7 @@
-"""The corpus on Spark: units run on workers that stay, and as ordinary jobs, between any two tuples."""
+"""Cases of the corpus on Spark, one for each operator and placement; `slow_corpus.py` runs all cases.
+
+Units run on workers that stay, and as ordinary jobs, between any two tuples.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,62 @@ from pyspark.sql import SparkSession
 
 from slicemill.engine.mill import Mill
 from slicemill.engine.workers.sharing import Execution
-from support.corpus import Case, check_rows, parameters, prepare
+from slicemill.plan.placement import AUTO, PlacementKind
+from support.corpus import Case, check_rows, prepare
 from support.engine import Clock, run_case
+from support.placed_cases import CELLS, placed_cases
+
+PLACED = placed_cases()
+PARAMETERS = [
+    pytest.param(case, placement, id=f"{case.name}-{placement}")
+    for case, placement in {
+        (case.name, placement): (case, placement) for case, placement in PLACED.values()
+    }.values()
+]
 
 
-@pytest.mark.parametrize("case", parameters())
-def test_a_case_gives_its_rows_whatever_the_runs_cells_and_restarts(
-    case: Case, spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize(("case", "placement"), PARAMETERS)
+def test_a_case_gives_its_rows_in_a_placement(
+    case: Case, placement: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    check(case, spark, tmp_path, "workers", seed=len(case.name))
+    check(case, spark, tmp_path, "workers", seed=len(case.name), placement=placement, cells=CELLS)
 
 
-@pytest.mark.parametrize("case", parameters()[::12])
-def test_a_case_gives_the_same_rows_as_ordinary_jobs(case: Case, spark: SparkSession, tmp_path: Path) -> None:
-    check(case, spark, tmp_path, "jobs", seed=len(case.name))
+@pytest.mark.parametrize(("case", "placement"), PARAMETERS[::6])
+def test_a_case_gives_the_same_rows_as_ordinary_jobs(
+    case: Case, placement: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    check(case, spark, tmp_path, "jobs", seed=len(case.name), placement=placement, cells=CELLS)
 
 
-def check(case: Case, spark: SparkSession, home: Path, execution: Execution, *, seed: int) -> None:
+def test_the_cases_have_every_placement_and_most_operators() -> None:
+    assert {kind for _, kind in PLACED} == set(PlacementKind)
+    assert (len({operator for operator, _ in PLACED}) >= 30, len(PARAMETERS) >= 55) == (True, True)
+
+
+def check(
+    case: Case,
+    spark: SparkSession,
+    home: Path,
+    execution: Execution,
+    *,
+    seed: int,
+    placement: str = AUTO,
+    cells: int | None = None,
+) -> None:
+    """Run a case and compare its rows. Each start chooses its number of cells unless `cells` is given."""
     runnable = prepare(case)
 
-    def open_mill(clock: Clock, cells: int) -> Mill:
-        return Mill(spark, home, cells=cells, clock=clock, execution=execution, read_sources=False)
+    def open_mill(clock: Clock, chosen: int) -> Mill:
+        return Mill(
+            spark,
+            home,
+            cells=cells or chosen,
+            placement=placement,
+            clock=clock,
+            execution=execution,
+            read_sources=False,
+        )
 
     results = run_case(runnable, open_mill, seed)
     for query, expected in runnable.expected.items():

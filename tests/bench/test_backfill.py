@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from slicemill_lab.bench.backfill import BOUND, played
+
+pytestmark = pytest.mark.every_commit  # it compares results of the product
 
 
 def test_a_query_that_reads_the_past_does_not_hurt_live_ones() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Call
 from slicemill.scalar.by_row import hint_by_row
@@ -12,6 +14,8 @@ from slicemill.scalar.columns import fallbacks
 from slicemill.scalar.signatures import SCALARS
 from slicemill_lab.bench.fallbacks import FallbackSizes, cpu_per_million, measured
 from slicemill_lab.bench.inputs.scalar_calls import SCHEMA, calls
+
+pytestmark = pytest.mark.every_commit  # it compares results of the product
 
 LIMITS = Path(__file__).parents[2] / "docs" / "limits.md"
 WITHOUT_COLUMNS = {name for name, signature in SCALARS.items() if not signature.parameters}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from slicemill_lab.bench.follow import BOUND, followed
+
+pytestmark = pytest.mark.every_commit  # it compares results of the product
 
 
 def test_a_rate_that_doubles_is_followed() -> None:

@@ -10,6 +10,8 @@ import pytest
 from slicemill_lab.bench.inputs.scale import CASES, ScaleCase
 from slicemill_lab.bench.measuring.cells import measured_cells
 
+pytestmark = pytest.mark.every_commit  # it compares results of the product
+
 BATCHES = 2
 
 

@@ -1,4 +1,7 @@
-"""Every experiment at small scale that takes a few seconds; `slow_experiments.py` has the others."""
+"""Every experiment at small scale that takes a few seconds; `slow_experiments.py` has the others.
+
+`make test` runs one experiment on the engine, `make test-lab` runs all of this module.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,14 @@ import pytest
 from slicemill_lab.registry import experiment_ids
 from support.experiments import LONG, check_experiment
 
+EVERY_COMMIT = {"mill-spark-E6"}
+PARAMETERS = [
+    pytest.param(one, marks=[pytest.mark.every_commit] if one in EVERY_COMMIT else [])
+    for one in sorted(set(experiment_ids()) - LONG)
+]
 
-@pytest.mark.parametrize("experiment_id", sorted(set(experiment_ids()) - LONG))
+
+@pytest.mark.parametrize("experiment_id", PARAMETERS)
 def test_every_claim_holds_and_every_figure_is_drawn(
     experiment_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
