@@ -157,7 +157,11 @@ def test_the_words_of_a_column_are_the_same_picked_by_arrow() -> None:
 @pytest.mark.parametrize(
     ("example", "changes"),
     [
-        ("rfid.esl", {"seconds=20": "seconds=4&speed=as-fast-as-possible"}),
+        pytest.param(
+            "rfid.esl",
+            {"seconds=20": "seconds=4&speed=as-fast-as-possible"},
+            marks=pytest.mark.slow_cpu,
+        ),
         ("traffic.esl", {"days=1&": "days=1&speed=as-fast-as-possible&", "days=21": "days=3"}),
     ],
 )

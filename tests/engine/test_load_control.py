@@ -222,6 +222,7 @@ CREATE QUERY exact AS
 """
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=8)
 @given(
     st.lists(st.tuples(st.floats(0.05, 1.0), st.integers(1, 3)), min_size=1, max_size=8),

@@ -13,6 +13,7 @@ from support.units import run_units
 BEYOND_UNITS = ("late", "adhoc", "changes")
 
 
+@pytest.mark.slow_cpu
 @pytest.mark.parametrize("case", parameters(BEYOND_UNITS))
 def test_runs_cut_anywhere_and_any_number_of_cells_give_the_rows_of_the_case_in_order(case: Case) -> None:
     runnable = prepare(case)

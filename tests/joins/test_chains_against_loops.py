@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +88,7 @@ def test_chains_of_joins_give_what_nested_loops_give(
     event("results" if check(*drawn, borders) else "no results")
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=12, deadline=None)
 @given(chain_scenes(cells=st.integers(1, 6)))
 def test_chains_of_joins_are_the_same_in_all_placements_and_over_crashes(scene: Scene) -> None:

@@ -57,6 +57,7 @@ def test_base_versions(text: str, window: Window | None, chunks: list[list[Row]]
     compare(text, "f", TYPES, window, chunks, [PYTHON])
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(aggregates(window=True), WINDOWS, chunked())
 def test_window_versions(text: str, window: Window, chunks: list[list[Row]]) -> None:

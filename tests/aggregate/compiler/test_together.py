@@ -153,6 +153,7 @@ def test_together_each_gets_what_it_gets_alone(
         assert found[each] == (expected[: len(found[each])] if each in gone else expected)
 
 
+@pytest.mark.slow_cpu
 def test_machine_code_keeps_them_apart_from_the_first_null_on() -> None:
     pick = random.Random(7)
     asked = [ASKED[0], ASKED[7]]

@@ -191,6 +191,7 @@ def rounded(rows: Sequence[Row]) -> list[Row]:
     return [tuple(round(v, 9) if isinstance(v, float) else v for v in row) for row in rows]
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=300)
 @given(query=queries(), a=tables_of_a, b=tables_of_b)
 def test_queries_over_tables_mean_what_they_mean_in_sql(

@@ -103,6 +103,7 @@ def written_as_csv(rows: Sequence[Sequence[str]]) -> str:
     return out.getvalue()
 
 
+@pytest.mark.slow_cpu
 def test_csv_values(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
         [value if column == number else "" for column in range(len(TYPES))]
@@ -168,6 +169,7 @@ def test_csv_with_other_marks(spark: SparkSession, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow_cpu
 def test_json_values(spark: SparkSession, tmp_path: Path) -> None:
     rows = drawn(st.tuples(column_numbers, json_values, st.booleans()), 1_500)
     junk = ['{"c6":1}] [{}', '{"c6":1},{}', '{"c6":1}{}', '{"c6":NaN}', "{'c6':1}", "null", '{"c6":1,"c6":2}']
@@ -197,6 +199,7 @@ ARROW: dict[str, tuple[pa.DataType, st.SearchStrategy[object]]] = {
 }
 
 
+@pytest.mark.slow_cpu
 def test_typed_values(spark: SparkSession, tmp_path: Path) -> None:
     """Each Arrow type under each declared type; a row has a value in one column."""
     parts, declared = [], []

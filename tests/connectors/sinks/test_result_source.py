@@ -56,6 +56,7 @@ def drained(frame: DataFrame, checkpoint: Path) -> list[int]:
     return [n for table in tables for n in table.column("n").to_pylist()]
 
 
+@pytest.mark.slow_cpu
 def test_the_table_of_now_is_a_data_frame(registered: SparkSession, tmp_path: Path) -> None:
     schema = changelog((Column("item", VARCHAR), Column("n", INT)), ("item",))
     home = home_with(tmp_path, "q", schema)

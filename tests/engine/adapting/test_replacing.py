@@ -138,6 +138,7 @@ def test_results_are_those_of_one_cell(seed: int, cells: int, steps: list[str]) 
     assert run(seed, cells, steps, disturbed=True) == run(seed, 1, steps, disturbed=False)
 
 
+@pytest.mark.slow_cpu
 @example(0, [])
 @settings(max_examples=3)
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(["feed", "run", "place", "lose"]), max_size=8))

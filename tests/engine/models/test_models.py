@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pytest
+
 from slicemill.engine.mill import Mill
 from slicemill.esl import bind
 from slicemill.esl.model_aggregate import with_model
@@ -86,6 +88,7 @@ def plain(rows: list[Timed]) -> list[tuple[object, ...]]:
     return sorted((row.ts, *row.row) for row in rows)
 
 
+@pytest.mark.slow_cpu
 def test_models_give_the_rows_of_their_definitions(tmp_path: Path) -> None:
     expected, found = on_reference(), on_engine(tmp_path / "all", STREAM + ESL + ALSO, restart_at=1)
     for name in ("q1", "q2", "q3"):

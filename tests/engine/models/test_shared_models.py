@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -43,6 +44,7 @@ def run(names: list[str], rows: Rows, seed: int) -> dict[str, list[TimedRow]]:
     return run_units(catalog_of(names), events, {}, seed, 2)
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=20)
 @given(ROWS, st.integers(0, 5))
 def test_together_every_query_gets_the_rows_it_gets_alone(rows: Rows, seed: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -150,6 +151,7 @@ def _results(mill: Mill, query: str) -> list[tuple[object, ...]]:
     return [timed.row for timed in mill.queries[query].rows()]
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=25, deadline=None)
 @given(_STEPS, st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=4))
 @example(

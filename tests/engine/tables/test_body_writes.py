@@ -100,6 +100,7 @@ def _assert_written(mill: Mill, bids: list[Bid], *, ended: bool = False) -> None
 _BIDS = st.lists(st.tuples(st.integers(1, 3), st.integers(-3, 6)), max_size=5)
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=20)
 @given(st.lists(st.tuples(_BIDS, st.sampled_from(["look", "wait", "restart", "crash"])), max_size=6))
 @example([([(1, 3), (1, 4)], "look"), ([(1, 5)], "crash"), ([(2, 6)], "restart"), ([(1, 6)], "wait")])

@@ -74,6 +74,7 @@ def _assert_written(mill: Mill, bids: Iterable[Bid]) -> None:
 _BIDS = st.lists(st.tuples(st.integers(1, 3), st.integers(-3, 6)), max_size=4)
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=30)
 @given(st.lists(st.tuples(_BIDS, st.sampled_from(["look", "wait", "restart", "crash"])), max_size=6))
 @example([([(1, 3), (1, 2)], "look"), ([(1, -3)], "crash"), ([(2, 6)], "restart"), ([(1, 6)], "wait")])
