@@ -45,3 +45,10 @@ def test_the_longest_modules_are_divided_first(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(cpu_seconds, "MYPY_S", 30)
     modules = ["new.py", "spark.py", "c.py", "b.py", "a.py"]
     assert first_process(modules, ["spark.py"]) == {"spark.py", "b.py", "c.py"}
+
+
+def test_pages_of_the_console_are_tested_in_one_process() -> None:
+    modules = {f"console/test_{number}.py" for number in range(3)}
+    others = {f"other/test_{number}.py" for number in range(3)}
+    first = first_process(modules | others, [])
+    assert modules <= first or not modules & first

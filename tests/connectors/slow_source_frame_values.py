@@ -1,6 +1,7 @@
 """Theorem: Spark and the reference take the same values, refuse the same ones, and give the same reason.
 
-Run by `make test-slow`. `make test` compares the product's readers with Spark: `files/test_files_like_spark.py`.
+`make test-slow` runs this module. `make test` compares the readers of the product with Spark
+(`files/test_files_like_spark.py`).
 """
 
 from __future__ import annotations

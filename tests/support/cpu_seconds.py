@@ -29,6 +29,10 @@ SLOW_S = 3.0
 MYPY_S = 60.0
 
 
+# Modules of these folders share a browser and servers, so that they run in one process.
+_TOGETHER = frozenset({"console"})
+
+
 def first_process(modules: Collection[str], with_session: Collection[str]) -> frozenset[str]:
     """Return the modules that run beside the Spark session; the other process takes as long.
 
@@ -38,12 +42,17 @@ def first_process(modules: Collection[str], with_session: Collection[str]) -> fr
     seconds = defaultdict(lambda: _SMALL_S, json.loads(KEPT.read_text()))
     first = set(with_session)
     first_s, second_s = sum(seconds[module] for module in first), MYPY_S
-    for module in sorted(set(modules) - first, key=lambda module: (-seconds[module], module)):
+    units: dict[str, list[str]] = defaultdict(list)
+    for module in sorted(set(modules) - first):
+        folder = module.partition("/")[0]
+        units[folder if folder in _TOGETHER else module].append(module)
+    lengths = {unit: sum(seconds[module] for module in units[unit]) for unit in units}
+    for unit in sorted(units, key=lambda unit: (-lengths[unit], unit)):
         if first_s < second_s:
-            first.add(module)
-            first_s += seconds[module]
+            first.update(units[unit])
+            first_s += lengths[unit]
         else:
-            second_s += seconds[module]
+            second_s += lengths[unit]
     return frozenset(first)
 
 
