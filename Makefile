@@ -94,7 +94,7 @@ test-slow: $(READY) $(CONSOLE) test-lab ## test-lab, kills at every step of a co
 	  tests/joins/slow_joins_against_sql.py tests/lab/slow_on_cluster.py tests/lab/slow_experiments.py \
 	  tests/scheduling/slow_policy_matrix.py tests/metrics/slow_from_outside.py tests/bench/slow_scale.py \
 	  tests/recovery/local_cluster.py tests/recovery/slow_statement_kills.py tests/storage/slow_flips.py tests/server/slow_ends.py \
-	  tests/connectors/slow_source_frame_values.py
+	  tests/connectors/slow_source_frame_values.py tests/engine/slow_program.py tests/engine/changing/slow_backfill.py
 
 lab: $(READY) ## run every published experiment and draw its plot into out/lab
 	$(BIN)/slicemill lab run --all --plot out/lab

@@ -1,4 +1,7 @@
-"""Units set at a time, without Spark: the corpus, cut into runs anywhere, gives the same rows."""
+"""Units set at a time, without Spark: the corpus, cut into runs anywhere, gives the same rows.
+
+`make test` has a case for each operator and placement; `slow_program.py` has all cases.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from support.corpus import Case, check_rows, parameters, prepare
+from support.corpus import Case, check_rows, prepare
+from support.placed_cases import placed_cases
 from support.units import run_units
 
 # Late tuples are put aside when a stream is read, before the log; a query over tables alone is no unit.
-BEYOND_UNITS = ("late", "adhoc", "changes")
+BEYOND_UNITS = frozenset({"late", "adhoc", "changes"})
+
+PLACED = {case.name: case for case, _ in placed_cases(BEYOND_UNITS).values()}
+PARAMETERS = [pytest.param(case, id=name) for name, case in PLACED.items()]
 
 
 @pytest.mark.slow_cpu
-@pytest.mark.parametrize("case", parameters(BEYOND_UNITS))
+@pytest.mark.parametrize("case", PARAMETERS)
 def test_runs_cut_anywhere_and_any_number_of_cells_give_the_rows_of_the_case_in_order(case: Case) -> None:
+    check_runs(case)
+
+
+@pytest.mark.parametrize("case", PARAMETERS)
+def test_units_that_go_on_from_checkpoints_give_the_same_rows_to_the_bit(case: Case, tmp_path: Path) -> None:
+    check_checkpoints(case, tmp_path)
+
+
+def check_runs(case: Case) -> None:
+    """Cut a case into runs at several places, in several numbers of cells, and compare its rows."""
     runnable = prepare(case)
     found = []
     for seed, cells in ((1, 1), (2, 2), (3, 5), (4, 1)):
@@ -27,10 +44,10 @@ def test_runs_cut_anywhere_and_any_number_of_cells_give_the_rows_of_the_case_in_
     assert len(set(found)) == 1
 
 
-@pytest.mark.parametrize("case", parameters(BEYOND_UNITS))
-def test_units_that_go_on_from_checkpoints_give_the_same_rows_to_the_bit(case: Case, tmp_path: Path) -> None:
+def check_checkpoints(case: Case, folder: Path) -> None:
+    """Compare units that are restored from checkpoints between runs with units that are not."""
     runnable = prepare(case)
     parts = (runnable.catalog, runnable.events, runnable.tables)
     for seed, cells in ((5, 1), (6, 3)):
-        results = run_units(*parts, seed, cells, tmp_path)
+        results = run_units(*parts, seed, cells, folder)
         assert repr(results) == repr(run_units(*parts, seed, cells))

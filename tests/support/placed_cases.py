@@ -1,9 +1,10 @@
-"""A case of the corpus for each operator and placement: what `make test` runs on Spark."""
+"""A case of the corpus for each operator and placement: `make test` runs these on Spark and as units."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection
+from functools import cache
 
 from slicemill.operators.streams.spec import QueryResults
 from slicemill.plan.placement import AUTO, PlacementKind, chosen, placements_of
@@ -15,19 +16,17 @@ CELLS = 4
 _MOST_ARRIVALS = 30
 
 
-def placed_cases() -> dict[tuple[str, PlacementKind], tuple[Case, str]]:
+def placed_cases(beyond: Collection[str] = ()) -> dict[tuple[str, PlacementKind], tuple[Case, str]]:
     """Return a case and a placement for each operator and kind of placement that the corpus has.
 
-    Rare pairs of operator and kind choose first. A pair takes the case with the most arrivals of those that
-    no other pair has taken. If all are taken, the pair shares the case of another pair.
+    Cases with a tag in `beyond` are left out. Rare pairs of operator and kind choose first. A pair takes the
+    case with the most arrivals of those that no other pair has taken. If all are taken, the pair shares the
+    case of another pair.
     """
     having: dict[tuple[str, PlacementKind], list[tuple[Case, str]]] = defaultdict(list)
-    for case in read_cases():
-        if case.errors or len(case.arrivals.rows) > _MOST_ARRIVALS:
-            continue
-        for placement, pairs in _placements(case):
-            for pair in pairs:
-                having[pair].append((case, placement))
+    for case, placement, pairs in _placements():
+        for pair in pairs if case.needs.isdisjoint(beyond) else ():
+            having[pair].append((case, placement))
     found: dict[tuple[str, PlacementKind], tuple[Case, str]] = {}
     taken: set[str] = set()
     for pair in sorted(having, key=lambda pair: (len(having[pair]), pair)):
@@ -37,15 +36,23 @@ def placed_cases() -> dict[tuple[str, PlacementKind], tuple[Case, str]]:
     return found
 
 
-def _placements(case: Case) -> Iterator[tuple[str, set[tuple[str, PlacementKind]]]]:
-    """Yield each placement that a case can have, with its operators and the kinds that their units get."""
-    plan = Planner().plan(prepare(case).catalog)
-    stateful = [unit for unit in plan.units if unit.stateful]
-    possible = [{one.kind for one in placements_of(unit, plan.graph, CELLS)} for unit in stateful]
-    for placement in (None, *sorted(set[PlacementKind].intersection(*possible) if possible else ())):
-        pairs = set()
-        for unit in plan.units:
-            kind = chosen(unit, plan.graph, CELLS, kind=placement).kind
-            operators = (plan.graph[node_id].operator for node_id in unit.nodes)
-            pairs |= {(type(one).__name__, kind) for one in operators if not isinstance(one, QueryResults)}
-        yield placement or AUTO, pairs
+@cache
+def _placements() -> list[tuple[Case, str, set[tuple[str, PlacementKind]]]]:
+    """Return all placements of all cases, with operators and the kinds that their units get."""
+    found = []
+    for case in read_cases():
+        if case.errors or len(case.arrivals.rows) > _MOST_ARRIVALS:
+            continue
+        plan = Planner().plan(prepare(case).catalog)
+        stateful = [unit for unit in plan.units if unit.stateful]
+        possible = [{one.kind for one in placements_of(unit, plan.graph, CELLS)} for unit in stateful]
+        for placement in (None, *sorted(set[PlacementKind].intersection(*possible) if possible else ())):
+            pairs = set()
+            for unit in plan.units:
+                kind = chosen(unit, plan.graph, CELLS, kind=placement).kind
+                operators = (plan.graph[node_id].operator for node_id in unit.nodes)
+                pairs |= {
+                    (type(one).__name__, kind) for one in operators if not isinstance(one, QueryResults)
+                }
+            found.append((case, placement or AUTO, pairs))
+    return found
