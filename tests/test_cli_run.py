@@ -284,6 +284,7 @@ def interruptible() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.mark.slow_cpu
 def test_on_spark_rows_come_as_they_are_made_until_it_is_interrupted(tmp_path: Path) -> None:
     """A process of its own: the first line is there while it still runs, and ctrl-c ends it in order."""
     write(tmp_path, "1.json", (1, 20.0, 1))

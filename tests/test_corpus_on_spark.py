@@ -26,6 +26,7 @@ PARAMETERS = [
 ]
 
 
+@pytest.mark.slow_cpu
 @pytest.mark.parametrize(("case", "placement"), PARAMETERS)
 def test_a_case_gives_its_rows_in_a_placement(
     case: Case, placement: str, spark: SparkSession, tmp_path: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,6 +125,7 @@ def by_time(rows: list[Timed]) -> list[str]:
     return sorted(repr((ts, row)) for ts, row in rows)
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=60)
 @given(inputs(), st.integers(0, 20), st.booleans())
 def test_both_ways_to_execute_give_what_sql_gives(

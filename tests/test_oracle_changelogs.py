@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -159,6 +160,7 @@ _CHANGED_BACK: list[Row] = [
 ]
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=40)
 @example([ChangingQuery(f"{_BACK} EMIT EVERY 2 SECONDS", _BACK, every=2)], _CHANGED_BACK, 20656328)
 @example(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import duckdb
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -244,6 +245,7 @@ def by_units(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=15, deadline=None)
 @given(events, st.lists(st.integers(0, 15), max_size=3))
 @example([(1, "b", 0, 3), (1, "a", 0, 2), (1, "b", 0, 4), (4, "a", 0, 5), (4, "b", None, 1)], [2, 4])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import duckdb
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -103,6 +104,7 @@ arrivals = st.lists(
 )
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=25)
 @given(arrivals, st.lists(st.integers(0, 24), max_size=6))
 @example([(0, "a", 1, True, None), (0, "a", 2, False, 9), (3, "a", 1, None, 1)], [1, 2])

@@ -9,6 +9,7 @@ from slicemill_lab.bench.backfill import BOUND, played
 pytestmark = pytest.mark.every_commit  # it compares results of the product
 
 
+@pytest.mark.slow_cpu
 def test_a_query_that_reads_the_past_does_not_hurt_live_ones() -> None:
     beside = played(backfill=True, past_s=3, most_s=30)
     alone = played(backfill=False, past_s=3, most_s=beside.backfill_s)

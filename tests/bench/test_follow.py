@@ -9,6 +9,7 @@ from slicemill_lab.bench.follow import BOUND, followed
 pytestmark = pytest.mark.every_commit  # it compares results of the product
 
 
+@pytest.mark.slow_cpu
 def test_a_rate_that_doubles_is_followed() -> None:
     adapted = followed(adapting=True, third_s=9, step_s=0.2)
     assert adapted.cells > 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ SILENT = _silent(9, 3)
 SILENT_ENDLESS = _silent(None, 3)
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=20)
 @given(scenes(cells=st.integers(1, 8)))
 @example(SILENT)

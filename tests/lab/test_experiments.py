@@ -14,7 +14,7 @@ from support.experiments import LONG, check_experiment
 
 EVERY_COMMIT = {"mill-spark-E6"}
 PARAMETERS = [
-    pytest.param(one, marks=[pytest.mark.every_commit] if one in EVERY_COMMIT else [])
+    pytest.param(one, marks=[pytest.mark.every_commit, pytest.mark.slow_cpu] if one in EVERY_COMMIT else [])
     for one in sorted(set(experiment_ids()) - LONG)
 ]
 

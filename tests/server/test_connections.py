@@ -133,6 +133,7 @@ serve.run_server(Listening(postgres_port=0), serve.Access(home), options, Future
 """
 
 
+@pytest.mark.slow_cpu
 def test_idle_connections_do_not_end_a_server(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     paths = [str(root / part) for part in ("src", "client/src", "tests")]

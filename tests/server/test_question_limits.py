@@ -127,6 +127,7 @@ def test_a_question_has_a_limit_of_memory(pool: QuestionPool, sql: str) -> None:
     assert pool.ask("SELECT 1 AS one", _nothing).whole().to_pylist() == [{"one": 1}]
 
 
+@pytest.mark.slow_cpu
 def test_a_user_has_some_questions_at_once_and_others_have_theirs(pool: QuestionPool) -> None:
     running = [_in_background(pool, "ann") for _ in range(_LIMITS.per_user)]
     try:
@@ -221,6 +222,7 @@ def _send(listening: Listening, sql: str) -> socket.socket:
     return made
 
 
+@pytest.mark.slow_cpu
 def test_clients_that_go_end_their_questions_and_others_are_served(
     limited: MillService, listening: Listening
 ) -> None:

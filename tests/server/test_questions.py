@@ -162,6 +162,7 @@ def _questions(draw: st.DrawFn) -> str:
     return f"SELECT count(*), sum(c.price) FROM bid b {kind} bid c ON b.item = c.item {qualified}"
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=60)
 @given(_EPOCHS, _questions(), st.integers(1, 3))
 @example([[(3, 1)], [(3, 1)], [(3, 0)]], "SELECT * FROM bid b ORDER BY _ts DESC, item LIMIT 1", 1)

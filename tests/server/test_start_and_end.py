@@ -160,6 +160,7 @@ class ServerProcess:
         raise AssertionError(found)
 
 
+@pytest.mark.slow_cpu
 def test_a_server_that_is_told_to_end_loses_nothing_and_gives_nothing_twice(tmp_path: Path) -> None:
     folder, home = tmp_path / "in", tmp_path / "home"
     folder.mkdir()

@@ -53,6 +53,7 @@ def test_the_kinds_that_begin_in_the_past_have_every_operator() -> None:
     assert operators(FOR_EACH_OPERATOR) == operators(PAST)
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=sequences(), seed=st.integers(0, 3), cells=st.sampled_from([1, 3]))
 def test_whatever_happens_meanwhile(steps: list[Step], seed: int, cells: int) -> None:

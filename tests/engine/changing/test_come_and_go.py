@@ -23,6 +23,7 @@ def test_the_catalogue_has_every_operator() -> None:
     assert [kind.spec.__name__ for kind in registry.KINDS if kind.spec not in found] == []
 
 
+@pytest.mark.slow_cpu
 def test_all_queries_come_one_after_the_other_and_many_go() -> None:
     """Each finds others of its unit there, goes through a crash and a restart, and sees some of them go."""
     steps: list[Step] = []

@@ -247,6 +247,7 @@ def _in_duckdb(text: str, place: int) -> str:
     return f"WITH {', '.join(named)} {plain}"
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=25)
 @given(
     rows(),

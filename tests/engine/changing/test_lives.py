@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from engine.changing.come_and_go import Step, play
 _PLAIN = sorted(name for name, kind in KINDS.items() if not kind.ad_hoc)
 
 
+@pytest.mark.slow_cpu
 def test_every_kind_of_query_is_paused_through_a_crash_and_a_restart_and_misses_nothing() -> None:
     steps: list[Step] = [("create", f"q_{kind}", kind) for kind in _PLAIN[::2]]
     steps += [("feed", 9), ("run",)]
@@ -53,6 +55,7 @@ def lives(draw: st.DrawFn) -> tuple[list[Step], int, int]:
 
 
 # To shrink an example takes longer than to read one.
+@pytest.mark.slow_cpu
 @settings(
     max_examples=15,
     deadline=None,

@@ -127,6 +127,7 @@ class Database:
             raise RuntimeError("after")
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=10)
 @given(
     st.integers(0, 2**32), st.lists(st.tuples(st.integers(0, 5), st.sampled_from(sorted(KINDS))), max_size=3)

@@ -96,6 +96,7 @@ def test_windows_that_count_tuples_keep_to_their_budget() -> None:
     assert dropped > 0 and max(measured, allocated) <= 64_000 + BESIDE
 
 
+@pytest.mark.slow_cpu
 def test_half_of_the_tuples_take_less_than_all() -> None:
     whole, _, _ = fed(script(""))
     half, _, dropped = fed(script(f"WITH (memory = '{TUPLES // 2} tuples')"))

@@ -116,6 +116,7 @@ class Cells:
 
 
 # To shrink an example takes longer than to read one.
+@pytest.mark.slow_cpu
 @settings(
     max_examples=60,
     deadline=None,

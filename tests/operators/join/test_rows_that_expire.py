@@ -178,6 +178,7 @@ def by_units(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=15, deadline=None)
 @given(events, st.lists(st.integers(0, 15), max_size=4))
 @example([(1, "a", 0, 3), (2, "b", 0, None), (3, "b", 0, 1), (4, "b", 0, 9), (5, "a", 0, 2)], [2, 4])

@@ -208,6 +208,7 @@ def _completeness(phases: Sequence[Phase]) -> list[dict[str, int]]:
     return told
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories(), st.sampled_from([1, 2, 5]), st.booleans())
 def test_each_of_any_set_of_queries_gives_what_it_gives_alone_from_when_it_came(
