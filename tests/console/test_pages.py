@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from console.demo import console_server
@@ -82,6 +83,7 @@ def test_a_unit_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
     expect(units).to_contain_text(re.compile(r"for \d+\.\d\d s; a run takes .* and gives .* results"))
 
 
+@pytest.mark.slow_cpu
 def test_slices_have_names_bytes_and_reaches(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/slices/first_minute_bids")
     picture = page.get_by_role("img", name=re.compile("^Slices of joins of auction and bid"))

@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.sync_api import Page, expect
 
 from connectors.sender import eventually
@@ -49,6 +50,7 @@ def run(page: Page, tag: str) -> None:
     expect(page.get_by_role("region", name=f"Answer to {tag}")).to_be_visible()
 
 
+@pytest.mark.slow_cpu
 def test_from_nothing_to_results_a_graph_another_policy_and_back(page: Page, tmp_path: Path) -> None:
     with console_server(tmp_path) as url, shown(page):
         page.goto(url)
@@ -218,6 +220,7 @@ def test_a_load_is_rehearsed(page: Page, busy: str) -> None:
     expect(page.get_by_text("of that work is new")).to_be_visible()
 
 
+@pytest.mark.slow_cpu
 def test_a_query_that_reads_the_past_shows_how_far_it_is(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/editor")
     write(page, PAST)
@@ -236,6 +239,7 @@ def test_a_query_that_reads_the_past_shows_how_far_it_is(page: Page, busy: str) 
     expect(page.locator(".figures > div").first).to_have_text("Results3,680")
 
 
+@pytest.mark.slow_cpu
 def test_an_alert_is_made_fires_and_is_dropped(page: Page, busy: str) -> None:
     with listening_webhook() as hook:
         page.goto(f"{busy}/#/query/bids_in_euro")
@@ -255,6 +259,7 @@ def test_an_alert_is_made_fires_and_is_dropped(page: Page, busy: str) -> None:
         expect(line).to_have_count(0)
 
 
+@pytest.mark.slow_cpu
 def test_rows_that_could_not_be_read_are_seen_and_read_after_a_fix(page: Page, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -277,6 +282,7 @@ def test_rows_that_could_not_be_read_are_seen_and_read_after_a_fix(page: Page, t
         expect(page.locator(".figures > div").first).to_have_text("Results2")
 
 
+@pytest.mark.slow_cpu
 def test_rows_that_came_too_late_are_seen_and_replayed_in_a_query(page: Page, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -350,6 +356,7 @@ def test_a_token_is_asked_for_and_kept_for_the_tab(page: Page, tmp_path: Path, p
         expect(page.get_by_role("cell", name="bob", exact=True)).to_be_visible()
 
 
+@pytest.mark.slow_cpu
 def test_a_thousand_queries_stay_usable(page: Page, thousand: str) -> None:
     page.goto(thousand)
     expect(page.get_by_role("region", name="Queries").locator("tbody tr")).to_have_count(50)
@@ -375,6 +382,7 @@ def expect_followers(url: str, number: int) -> None:
     eventually(lambda: followers() == number)
 
 
+@pytest.mark.slow_cpu
 def test_a_hidden_page_asks_nothing_and_its_stream_stops(page: Page, tmp_path: Path) -> None:
     asked: list[str] = []
     with console_server(tmp_path, auction()) as url, shown(page):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -158,6 +159,7 @@ _TIES: list[Fed] = [
 ]
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=15)
 @given(events, st.integers(0, 2**32))
 @example(_TIES, 0)

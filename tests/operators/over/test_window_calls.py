@@ -163,6 +163,7 @@ def as_python() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=15)
 @given(st.lists(queries(), min_size=2, max_size=4), runs(), st.sampled_from([1, 2]))
 def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, cells: int) -> None:

@@ -200,6 +200,7 @@ def together(
     return found, failed
 
 
+@pytest.mark.slow_cpu
 @settings(max_examples=60)
 @given(st.lists(queries(), min_size=1, max_size=5), runs(), st.sampled_from([1, 2, 5]), st.booleans())
 def test_each_query_gives_what_it_gives_alone(
