@@ -14,8 +14,18 @@ from typing import TypeAlias
 
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
-from slicemill.engine.work import Forget, Item, Message, ReadDone, ReadStream, RunDone, RunUnit
-from slicemill.engine.workers.events import WorkerAnswer, WorkerJoined, WorkerLeft
+from slicemill.engine.work import (
+    CheckpointDone,
+    CheckpointUnit,
+    Forget,
+    Item,
+    Message,
+    ReadDone,
+    ReadStream,
+    RunDone,
+    RunUnit,
+)
+from slicemill.engine.workers.events import Notice, WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.engine.workers.sharing import Pool
 from slicemill.scheduling.balance import CellId
 from slicemill.storage.segments import parse_segment
@@ -35,6 +45,9 @@ class AssignedWorker:
     asked: tuple[Item, ...] = ()
     asked_s: float = 0.0  # since when
     left: list[CellId] = field(default_factory=list)  # cells that have moved and are still in its memory
+    # Checkpoints that it was asked for and has not written yet, though it may have answered the message.
+    writing: dict[CellId, CheckpointUnit] = field(default_factory=dict)
+    writing_s: float = 0.0  # since when
 
     @property
     def idle(self) -> bool:
@@ -63,7 +76,8 @@ class Assignments:
 
     @property
     def busy(self) -> bool:
-        return any(not assigned.idle for assigned in self._workers.values())
+        """Return True while a worker has a message to answer or a checkpoint to write."""
+        return any(assigned.asked or assigned.writing for assigned in self._workers.values())
 
     @property
     def idle(self) -> list[int]:
@@ -77,8 +91,20 @@ class Assignments:
             if not assigned.idle
         }
 
+    def writing_since(self) -> dict[int, float]:
+        """By worker that writes checkpoints: since when."""
+        return {
+            worker: assigned.writing_s
+            for worker, assigned in list(self._workers.items())
+            if assigned.writing
+        }
+
     def is_idle(self, worker: int) -> bool:
         return self._workers[worker].idle
+
+    def is_writing(self, worker: int) -> bool:
+        """Return True if a worker still writes a checkpoint. It gets no other one then."""
+        return bool(self._workers[worker].writing)
 
     @property
     def writers(self) -> set[str]:
@@ -91,7 +117,7 @@ class Assignments:
         self._workers[joined.worker] = AssignedWorker(joined.incarnation)
 
     def leave(self, left: WorkerLeft, streams: Iterable[RunningStream]) -> tuple[Item, ...]:
-        """A worker is gone; what it was asked and will not answer."""
+        """Remove a worker that is gone. Return the items that it was asked for and will not finish."""
         assigned = self._workers.get(left.worker)
         if assigned is None or assigned.incarnation != left.incarnation:
             return ()
@@ -101,7 +127,8 @@ class Assignments:
         for stream in streams:
             if stream.loaded is not None and stream.loaded[0] == left.worker:
                 stream.lost()
-        return assigned.asked
+        # A checkpoint whose message is not answered yet is in both.
+        return (*assigned.asked, *(one for one in assigned.writing.values() if one not in assigned.asked))
 
     def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
         """What a worker was asked that answers now; None if the answer comes from an earlier process."""
@@ -110,6 +137,19 @@ class Assignments:
             return None
         asked, assigned.asked = assigned.asked, ()
         return asked
+
+    def written(self, by: WorkerAnswer | Notice, done: CheckpointDone) -> bool:
+        """A worker has written a checkpoint, or failed to; False if this mill does not wait for it."""
+        assigned = self._workers.get(by.worker)
+        if assigned is None or (assigned.incarnation, self._mill) != (by.incarnation, done.mill):
+            return False
+        return assigned.writing.pop((done.unit, done.cell), None) is not None
+
+    def not_written(self, worker: int, unit_id: str) -> None:
+        """A worker could not take snapshots of a unit: no notice follows."""
+        writing = self._workers[worker].writing
+        for cell in [cell for cell in writing if cell[0] == unit_id]:
+            del writing[cell]
 
     def note_writers(self, worker: int, done: ReadDone | RunDone) -> None:
         assigned = self._workers[worker]
@@ -203,4 +243,8 @@ class Assignments:
             if self.resident:
                 assigned.plans.update(plans)
             assigned.asked, assigned.asked_s = tuple(items), time.monotonic()
+            for item in items:
+                if isinstance(item, CheckpointUnit):
+                    assigned.writing[item.unit, item.cell] = item
+                    assigned.writing_s = assigned.asked_s
             self._pool.send(worker, Message(assigned.asked, plans, self._sync, wall_clock_us()))

@@ -11,6 +11,9 @@ choose again soon. A unit that is not picked falls behind in its logs; nothing i
 
 What arrives while a round is under way goes into the next one, so under load batches grow; `pace` says when
 sources are read while little comes.
+
+A checkpoint is asked for with a message, and holds its worker only for a snapshot. Its files are complete when
+the notices of all cells have come; one record names them then. Whoever pauses the loop waits for them.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from slicemill.engine.streams import ReplayedRows, RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import (
     CheckpointDone,
+    CheckpointUnit,
     Forget,
     Item,
     ItemFailed,
@@ -159,6 +163,9 @@ class Dispatcher:
                 streams = sorted({item.stream for item in items if isinstance(item, ReadStream)})
                 what = f"computing {_some(logs)}" if logs else f"reading {_some(streams)}"
                 found.append(f"worker {worker} has been {what} for {took_s:.0f} s; what needs it waits")
+        for worker, since_s in self._assignments.writing_since().items():
+            if (took_s := now_s - since_s) > STALLED_S:
+                found.append(f"worker {worker} has been writing a checkpoint for {took_s:.0f} s")
         return found
 
     def resize(self, count: int) -> None:
@@ -219,7 +226,7 @@ class Dispatcher:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Between two rounds, with nothing under way: the plan may be changed here.
+        """Between two rounds, with nothing under way, also no checkpoint: the plan may be changed here.
 
         StorageFull: the loop waits for space on the disk, and cannot be paused.
         """
@@ -365,7 +372,7 @@ class Dispatcher:
             self._parked = False
 
     def _finish_asked(self) -> None:
-        """Wait for the work under way, and commit what it has done."""
+        """Wait for the messages and checkpoints under way, and commit what they have done."""
         while self._assignments.busy or self._left is not None:
             self._check_waiting()
             self._take(self._pool.wait(0 if self._left is not None else POLL_S))
@@ -413,6 +420,8 @@ class Dispatcher:
             elif isinstance(event, WorkerLeft):
                 self._undo(self._assignments.leave(event, self.streams.values()), event.reason, change)
                 stopped |= event.spark_stopped
+            elif isinstance(event, Notice) and isinstance(event.payload, CheckpointDone):
+                self._checkpointed(event, event.payload, change)
             elif isinstance(event, Notice):
                 if (stream := self.streams.get(str(event.payload))) is not None:
                     stream.noticed()
@@ -472,6 +481,9 @@ class Dispatcher:
         if asked is None:
             return
         if isinstance(answer.message, Failure):
+            for item in asked:
+                if isinstance(item, CheckpointUnit):
+                    self._assignments.not_written(answer.worker, item.unit)
             self._undo(asked, answer.message.error, change)
             return
         reply: Reply = answer.message  # type: ignore[assignment]
@@ -496,11 +508,24 @@ class Dispatcher:
                 spent(done.seconds)
                 self._ran(done, now, change, finished)
             elif isinstance(done, CheckpointDone):
-                if (unit := self._unit(done.unit)) is not None:
-                    unit.checkpointed(done, change)
+                self._checkpointed(answer, done, change)
             elif isinstance(done, ItemFailed):
+                if done.item == "checkpoint":
+                    self._assignments.not_written(answer.worker, done.name)
                 self._item_failed(done, change, now)
         self._pace.spend(cost_s)
+
+    def _checkpointed(self, by: WorkerAnswer | Notice, done: CheckpointDone, change: Change) -> None:
+        """The checkpoint of a cell is written, or could not be. Its state in memory is intact then."""
+        unit = self._unit(done.unit) if self._assignments.written(by, done) else None
+        if unit is None:
+            return
+        if done.failed is None:
+            unit.checkpointed(done, change)
+        else:
+            unit.drop_checkpoint()
+            self.balancing.forget({unit.id})  # the unit goes on where it is
+            self._not_stored(done.failed)
 
     def _ran(
         self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningUnit, list[RunDone]]]
@@ -527,15 +552,21 @@ class Dispatcher:
         if unit is None:
             return
         self._assignments.unload(unit.id)
-        if failed.disk_full:
-            self._refused = failed.error
+        if failed.item == "checkpoint":
+            unit.drop_checkpoint()
         if failed.disk_full or failed.item == "checkpoint":
-            self.problem = failed.error
-            self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
+            self._not_stored(failed)
         if failed.item == "run" and unit.run is not None:
             unit.run.disk_full |= failed.disk_full
             unit.run.checkpoint_damaged |= failed.checkpoint_damaged
             self._cell_failed(unit, failed.error, change)
+
+    def _not_stored(self, failed: ItemFailed) -> None:
+        """A worker could not write: report it, and give no work for a moment."""
+        if failed.disk_full:
+            self._refused = failed.error
+        self.problem = failed.error
+        self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
 
     def _cell_failed(self, unit: RunningUnit, why: str, change: Change) -> None:
         run = unit.run
@@ -616,6 +647,10 @@ class Dispatcher:
             workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
             if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
                 continue
+            if unit.dirty and self.balancing.is_urgent(unit):
+                # Its cells move before its next run: there is nothing to replay then.
+                if unit.writing or self._snapshots(unit, workers, queues):
+                    continue
             alone = bool(unit.strikes) or unit.catching_up
             if alone and any(queues[worker] for worker in workers):
                 continue  # one that may have ended a worker goes alone; nobody waits for one that is behind
@@ -627,7 +662,8 @@ class Dispatcher:
             self.running.began(unit)
             # What was shed is not in the log: a replay would not shed it again.
             written = checkpoint or not self._assignments.resident or unit.run.shares < 1
-            written |= self.balancing.is_urgent(unit) or unit.checkpoint_overdue(time.monotonic())
+            if not written and unit.checkpoint_overdue(time.monotonic()):
+                self._snapshots(unit, workers, queues)
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
@@ -638,25 +674,45 @@ class Dispatcher:
         return any(queues.values())
 
     def _give_due_checkpoints(self) -> None:
-        """State is written when workers have nothing else to do."""
-        now_s = time.monotonic()
+        """Have state written when workers have nothing else to do, one checkpoint at a time by each."""
+        now_s, assignments = time.monotonic(), self._assignments
         for unit in self.running.units:
             if unit.checkpoint_due(now_s) and unit.run is None and not unit.stopped:
-                holders = [self._assignments.holder_of(unit, cell) for cell in range(unit.cells)]
-                if all(worker is None or self._assignments.is_idle(worker) for worker in holders):
+                holders = [assignments.holder_of(unit, cell) for cell in range(unit.cells)]
+                known = [worker for worker in holders if worker is not None]
+                if all(assignments.is_idle(one) and not assignments.is_writing(one) for one in known):
                     self._give_checkpoint(unit)
                     return
 
     def _give_checkpoint(self, unit: RunningUnit) -> None:
-        queues: dict[int, list[Item]] = {}
-        for cell in range(unit.cells):
-            worker = self._assignments.holder_of(unit, cell)
-            if worker is None:
-                # Its worker has died since its last run: whoever gets the cell replays, and writes it.
-                self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
-                return
-            queues.setdefault(worker, []).append(unit.checkpoint_item(cell))
-        self._ask(queues)
+        holders = [self._assignments.holder_of(unit, cell) for cell in range(unit.cells)]
+        queues: dict[int, list[Item]] = {worker: [] for worker in holders if worker is not None}
+        if self._snapshots(unit, holders, queues):
+            self._ask(queues)
+        else:
+            # A worker has died since the last run: whoever gets its cells replays, and writes them.
+            self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
+
+    def _snapshots(
+        self, unit: RunningUnit, workers: Sequence[int | None], queues: Mapping[int, list[Item]]
+    ) -> bool:
+        """Put the checkpoint of a unit, as of its last run, into the queues of the workers of its cells.
+
+        Return False, and do nothing, if a cell is not in memory there or a worker has another checkpoint to
+        write: a worker keeps one snapshot in memory at most.
+        """
+        for cell, worker in enumerate(workers):
+            if worker is None or self._assignments.holder_of(unit, cell) != worker:
+                return False
+            if self._assignments.is_writing(worker):
+                return False
+            if any(isinstance(item, CheckpointUnit) for item in queues[worker]):
+                return False
+        unit.begin_checkpoint()
+        for cell, worker in enumerate(workers):
+            assert worker is not None
+            queues[worker].append(unit.checkpoint_item(cell))
+        return True
 
     def forget(self, units: Iterable[str], streams: Iterable[str]) -> None:
         """Let workers drop what they keep for units and streams that are gone; while paused."""

@@ -2,20 +2,24 @@
 
 A worker keeps the programs of its cells with their state, the readers and intakes of its streams, compiled
 plans, and open segments. All of it can be lost at any time: a checkpoint and the logs bring it back.
+
+A checkpoint stops the worker only for a snapshot of a cell's state in memory. Another thread writes the
+snapshot while the worker runs the next items, and tells the driver when its files are complete.
 """
 
 from __future__ import annotations
 
 import math
 import pickle
+import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +61,14 @@ from slicemill.operators.cell import HeavyKey
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.storage.changes import Appended, joined
-from slicemill.storage.checkpoints import CheckpointDamaged, read_checkpoint, write_checkpoint
+from slicemill.storage.checkpoints import (
+    CheckpointDamaged,
+    EncodedStates,
+    encode_states,
+    read_checkpoint,
+    write,
+    write_checkpoint,
+)
 from slicemill.storage.epochs import read_epochs, stored_tables
 from slicemill.storage.files import StorageFull, is_full
 from slicemill.storage.segments import SegmentWriters
@@ -69,6 +80,14 @@ _STAGES = ("run: open", "run: kernels", "run: write")
 _COMPRESSED_ROWS = 2_000
 # Bytes of state are counted so often, and oftener the less that takes beside the runs: a twentieth at most.
 _COUNT_BYTES_S, _COUNT_BYTES_ANYHOW_S, _RUNS_PER_COUNT = 0.5, 30.0, 20
+
+# Runs a function beside the messages of a worker.
+InBackground: TypeAlias = Callable[[Callable[[], None]], None]
+
+
+def in_thread(work: Callable[[], None]) -> None:
+    """Run a function in a thread of its own, which does not outlive the process."""
+    threading.Thread(target=work, name="slicemill checkpoint", daemon=True).start()
 
 
 @dataclass(slots=True)
@@ -108,6 +127,7 @@ class Worker:
     _taken: LoadedCell | None = None
     _bytes_read: int = 0  # of logs, for the cell that runs
     _spreads: dict[tuple[object, ...], SpreadRows] = field(default_factory=dict)
+    in_background: InBackground = in_thread
 
     def __post_init__(self) -> None:
         watch_collections()
@@ -256,10 +276,20 @@ class Worker:
             self._spreads[key] = SpreadRows(exchange, span.columns, stored, heavy)
         return self._spreads[key]
 
-    def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone:
-        cell = self.cells[item.mill, item.unit, item.cell]
-        files = self._written_state(item.state_folder, cell.program)
-        return CheckpointDone(item.unit, item.cell, cell.run, files)
+    def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone | None:
+        """Take a snapshot of a cell's state and have it written.
+
+        Return None where the snapshot is written in the background, and the notice still follows.
+        """
+        cell = self.cells.get((item.mill, item.unit, item.cell))
+        if cell is None or cell.run != item.run:
+            raise SlicemillError(f"cell {item.cell} of {item.unit} is not here as of run {item.run}")
+        if not self.context.resident:
+            files = self._written_state(item.state_folder, cell.program)
+            return CheckpointDone(item.mill, item.unit, item.cell, item.run, files)
+        snapshot, durable = encode_states(cell.program.states), self._sync
+        self.in_background(lambda: self.context.notify(_written(item, snapshot, durable=durable)))
+        return None
 
     def _written_state(self, folder: Path, program: UnitProgram) -> tuple[Any, ...]:
         return tuple(write_checkpoint(folder, program.states, durable=self._sync))
@@ -355,6 +385,15 @@ class Worker:
 def make(context: WorkerContext) -> Worker:
     """The handler of a worker process."""
     return Worker(context, SegmentWriters(context.name), SegmentWriters(f"{context.name}.ordered"))
+
+
+def _written(item: CheckpointUnit, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
+    """Write a snapshot to files, and return the notice that says so."""
+    try:
+        files, failed = write(item.state_folder, snapshot, durable=durable), None
+    except Exception as problem:
+        files, failed = [], _failed(item, problem)
+    return CheckpointDone(item.mill, item.unit, item.cell, item.run, tuple(files), failed)
 
 
 def _failed(item: Item, problem: Exception) -> ItemFailed | None:

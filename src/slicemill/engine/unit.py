@@ -21,6 +21,9 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
 
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
 the log after it, so a worker that takes a cell over replays the log from `checkpoint.cursors` to `cursors`.
+
+Workers write a checkpoint while the unit goes on (`BegunCheckpoint`). Until all its files are complete the one
+before it stays in the journal, and its log is kept.
 """
 
 from __future__ import annotations
@@ -140,6 +143,18 @@ class UnitRun:
         return len(self.done) == self.unit.cells
 
 
+@dataclass(frozen=True, slots=True)
+class BegunCheckpoint:
+    """A checkpoint that workers are writing: where the unit was at the snapshot, and the files so far."""
+
+    run: int
+    cursors: Mapping[str, int]
+    input_watermarks: Mapping[str, int]
+    rows: int  # since the checkpoint before
+    begun_s: float
+    files: dict[int, tuple[Any, ...]]
+
+
 class RunningUnit:
     """A unit whose fields are in a home; `newcomers` are members that have no state yet.
 
@@ -167,7 +182,7 @@ class RunningUnit:
         self._committed_run = 0
         self._rows_since_checkpoint = 0
         self._checkpointed_s = time.monotonic()
-        self._checkpoint_files: dict[int, tuple[Any, ...]] = {}
+        self._begun: BegunCheckpoint | None = None
         self._spread_keys: tuple[HeavyKey, ...] = ()
         self.by_key_alone = by_key_alone
         self._heavy = None if by_key_alone else self._heavy_keys()
@@ -499,7 +514,6 @@ class RunningUnit:
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run = None, 0, run.number
-        self._checkpoint_files = {}  # of an earlier run, where not all cells answered
         self.warm_us = now if self.warm_us is None else self.warm_us
         failed = dict(self.failed)
         for done in run.done:
@@ -533,7 +547,11 @@ class RunningUnit:
             fields["load"] = load
         files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.cell)]
         if self.plan.unit.stateful and all(part is not None for part in files):
+            # One that is being written is of an earlier run.
+            self.drop_checkpoint()
             self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
+            self._rows_since_checkpoint = 0
+            self._checkpointed_s = time.monotonic()
         return run.done
 
     def _heavy_keys(self) -> HeavyKeys | None:
@@ -609,7 +627,7 @@ class RunningUnit:
         checkpoint = {name: value for name, value in before.items() if name != "newcomers"}
         fields = {"checkpoint": checkpoint, "newcomers": before["newcomers"] or None, BEFORE: None}
         change.units.setdefault(self.id, {}).update(fields)
-        self._checkpoint_files = {}
+        self.drop_checkpoint()
         self._rows_since_checkpoint = max(self._rows_since_checkpoint, 1)
         return True
 
@@ -630,7 +648,7 @@ class RunningUnit:
 
     @property
     def dirty(self) -> bool:
-        """Has it state that only workers have?"""
+        """Return True if it has state that only workers have."""
         return self.plan.unit.stateful and self._rows_since_checkpoint > 0
 
     @property
@@ -644,33 +662,56 @@ class RunningUnit:
             or "placement" in written
         )
 
+    @property
+    def writing(self) -> bool:
+        """Return True while workers write a checkpoint of it."""
+        return self._begun is not None
+
     def checkpoint_due(self, now_s: float) -> bool:
-        return self.dirty and self._checkpoint_age(now_s) >= 1
+        return self.dirty and not self.writing and self._checkpoint_age(now_s) >= 1
 
     def checkpoint_overdue(self, now_s: float) -> bool:
-        """Has it been due for so long that its next run has to write it? A replay must not grow for ever."""
-        return self.dirty and self._checkpoint_age(now_s) >= _OVERDUE
+        """Return True if it has been due for so long that it must precede the next run: a replay must not
+        grow for ever."""
+        return self.dirty and not self.writing and self._checkpoint_age(now_s) >= _OVERDUE
 
     def _checkpoint_age(self, now_s: float) -> float:
         """How old the last checkpoint is, in times of what is due."""
         rows, seconds = self._rows_since_checkpoint, now_s - self._checkpointed_s
         return max(rows / CHECKPOINT_ROWS, seconds / CHECKPOINT_S)
 
+    def begin_checkpoint(self) -> None:
+        """Begin a checkpoint of what is committed: workers are about to take snapshots of all cells."""
+        self._begun = BegunCheckpoint(
+            self._committed_run,
+            dict(self._field("cursors")),
+            dict(self.input_watermarks()),
+            self._rows_since_checkpoint,
+            time.monotonic(),
+            {},
+        )
+
+    def drop_checkpoint(self) -> None:
+        """Forget a checkpoint that is being written: a cell of it is lost, or a later one is complete."""
+        self._begun = None
+
     def checkpoint_item(self, cell: int) -> CheckpointUnit:
         return CheckpointUnit(self._mill, self.id, cell, self._committed_run, self.state_folder)
 
-    def checkpointed(self, done: CheckpointDone, change: Change) -> bool:
-        """A cell's state is written. When all cells are, as of the same run, it can be gone back to."""
-        if done.run != self._committed_run:
-            return False
-        self._checkpoint_files[done.cell] = done.files
-        if len(self._checkpoint_files) < self.cells:
-            return False
-        files = [self._checkpoint_files[cell] for cell in range(self.cells)]
+    def checkpointed(self, done: CheckpointDone, change: Change) -> None:
+        """Note that a cell's snapshot is written. With the last one the checkpoint becomes the unit's."""
+        begun = self._begun
+        if begun is None or done.run != begun.run:
+            return
+        begun.files[done.cell] = done.files
+        if len(begun.files) < self.cells:
+            return
+        self.drop_checkpoint()
+        files = [begun.files[cell] for cell in range(self.cells)]
         fields = change.units.setdefault(self.id, {})
-        cursors = fields.get("cursors", self._field("cursors"))
-        self._note_checkpoint(fields, cursors, fields.get("input_watermarks", self.input_watermarks()), files)
-        return True
+        self._note_checkpoint(fields, begun.cursors, begun.input_watermarks, files)
+        self._rows_since_checkpoint -= begun.rows
+        self._checkpointed_s = begun.begun_s
 
     def _note_checkpoint(
         self,
@@ -689,9 +730,6 @@ class RunningUnit:
         if self._heavy is not None and self._heavy.forget(min(input_watermarks.values(), default=BEGINNING)):
             fields["heavy"] = self._heavy.plain() or None
         fields["statistics"] = self.statistics.plain()
-        self._rows_since_checkpoint = 0
-        self._checkpointed_s = time.monotonic()
-        self._checkpoint_files = {}
 
     def _columns_needed(self) -> dict[str, frozenset[str]]:
         """The columns that it reads of each declared stream; other logs have all of theirs, always."""

@@ -104,7 +104,11 @@ class RunUnit:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointUnit:
-    """Write the state of a cell as it is after a run."""
+    """Write the state of a cell as it is after a run.
+
+    A worker that stays takes a snapshot and writes it in another thread, while it runs the next items. It has
+    no answer for this item then, and sends `CheckpointDone` as a notice.
+    """
 
     mill: str
     unit: str
@@ -192,10 +196,14 @@ class RunDone:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDone:
+    """The state of a cell after a run is written, unless it `failed`."""
+
+    mill: str
     unit: str
     cell: int
     run: int
-    files: tuple[Any, ...]
+    files: tuple[Any, ...] = ()
+    failed: ItemFailed | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from slicemill.storage.codec import Encoded, StorageError, decode, encode
@@ -220,13 +221,14 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     begin = _aligned(_START.size + len(text))
     data = pa.allocate_buffer(begin + end)
-    out = memoryview(data).cast("B")
+    # NumPy releases the interpreter's lock while it copies: other threads of the process go on.
+    out = np.frombuffer(data, np.uint8)
     start = _START.pack(_MAGIC, _VERSION, zlib.crc32(text), len(text))
-    out[:begin] = (start + text).ljust(begin, b"\0")
+    out[:begin] = np.frombuffer((start + text).ljust(begin, b"\0"), np.uint8)
     for (offset, size), buffer in zip(ranges, buffers, strict=True):
         at = begin + offset
-        out[at : at + size] = memoryview(buffer).cast("B")
-        out[at + size : _aligned(at + size)] = bytes(_aligned(size) - size)
+        out[at : at + size] = np.frombuffer(buffer, np.uint8) if size else 0
+        out[at + size : _aligned(at + size)] = 0
     return data
 
 

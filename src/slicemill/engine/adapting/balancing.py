@@ -5,8 +5,8 @@
           the next run of the cell asks the new worker, which restores ◄───────────┘
 
 A cell moves when the state of its unit has just been written: its new worker has nothing to replay. Passive
-moves wait for the checkpoint that comes anyway (S40); those that are urgent, or have waited for long because
-workers are never idle, have the next run write the state (S41).
+moves wait for the checkpoint that comes anyway (S40). For those that are urgent, or have waited for long
+because workers are never idle, the unit is checkpointed before its next run (S41).
 
 The map of cells is the driver's alone. A restart makes a new one: every cell has to be restored then in any
 case, and what is uneven is seen within seconds.
@@ -77,7 +77,7 @@ class Balancing:
         self._due[move.cell] = move
 
     def is_urgent(self, unit: RunningUnit) -> bool:
-        """Should the next run of a unit write its state, so that cells can move?"""
+        """Return True if a unit must be checkpointed before its next run, so that cells can move."""
         return any(move.at_once for cell, move in self._due.items() if cell[0] == unit.id)
 
     def settle(self, unit: RunningUnit) -> None:

@@ -78,9 +78,8 @@ class InlinePool:
         if not self._events:
             self._awake.wait(timeout_s)
         self._awake.clear()
-        events = list(self._events)
-        self._events.clear()
-        return events
+        # Threads of workers append notices at any time, so each event is taken by itself.
+        return [self._events.popleft() for _ in range(len(self._events))]
 
     def wake(self) -> None:
         self._awake.set()
