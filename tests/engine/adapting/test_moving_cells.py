@@ -156,6 +156,8 @@ def test_a_cell_that_moves_has_nothing_to_replay(tmp_path: Path) -> None:
         assert restore is not None and restore.files
         assert not any(span.epochs for span in restore.replay.values())
         assert moved[1][1].restore is None
+        feed(mill, chooser, 40, 20)
+        mill.dispatcher.run_all()
         forgets = [(w, i.cells) for w, m in pool.sent for i in m.items if isinstance(i, Forget)]
         assert forgets == [(before[0], ((unit, 0),))]
         assert mill.dispatcher.balancing.moved == 1
