@@ -127,10 +127,11 @@ def _is_done(running: mill.Mill, there: Mapping[str, int]) -> bool:
 
 
 def _is_to_be_written(running: mill.Mill, one: RunningUnit) -> bool:
-    """Whether a checkpoint is due and can be written: a worker that was killed has nothing to write."""
+    """Return True if a checkpoint is being written, or is due and can be: a worker that was killed has
+    nothing to write."""
     assignments = running.dispatcher._assignments
     held = all(assignments.holder_of(one, cell) is not None for cell in range(one.cells))
-    return held and one.checkpoint_due(time.monotonic())
+    return one.writing or (held and one.checkpoint_due(time.monotonic()))
 
 
 def attached() -> SparkSession:

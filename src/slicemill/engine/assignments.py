@@ -94,9 +94,7 @@ class Assignments:
     def writing_since(self) -> dict[int, float]:
         """By worker that writes checkpoints: since when."""
         return {
-            worker: assigned.writing_s
-            for worker, assigned in list(self._workers.items())
-            if assigned.writing
+            worker: assigned.writing_s for worker, assigned in list(self._workers.items()) if assigned.writing
         }
 
     def is_idle(self, worker: int) -> bool:

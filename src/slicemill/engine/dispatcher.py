@@ -12,8 +12,8 @@ choose again soon. A unit that is not picked falls behind in its logs; nothing i
 What arrives while a round is under way goes into the next one, so under load batches grow; `pace` says when
 sources are read while little comes.
 
-A checkpoint is asked for with a message, and holds its worker only for a snapshot. Its files are complete when
-the notices of all cells have come; one record names them then. Whoever pauses the loop waits for them.
+A message asks for a checkpoint, which holds its worker only for a snapshot. Its files are complete when the
+notices of all cells have arrived, and one record names them then. A pause of the loop waits for them.
 """
 
 from __future__ import annotations
@@ -647,10 +647,9 @@ class Dispatcher:
             workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
             if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
                 continue
-            if unit.dirty and self.balancing.is_urgent(unit):
-                # Its cells move before its next run: there is nothing to replay then.
-                if unit.writing or self._snapshots(unit, workers, queues):
-                    continue
+            moves = unit.dirty and self.balancing.is_urgent(unit)
+            if moves and (unit.writing or self._snapshots(unit, workers, queues)):
+                continue  # its cells move before its next run: there is nothing to replay then
             alone = bool(unit.strikes) or unit.catching_up
             if alone and any(queues[worker] for worker in workers):
                 continue  # one that may have ended a worker goes alone; nobody waits for one that is behind

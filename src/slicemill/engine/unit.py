@@ -22,8 +22,8 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
 the log after it, so a worker that takes a cell over replays the log from `checkpoint.cursors` to `cursors`.
 
-Workers write a checkpoint while the unit goes on (`BegunCheckpoint`). Until all its files are complete the one
-before it stays in the journal, and its log is kept.
+Workers write a checkpoint while the unit goes on (`BegunCheckpoint`). Until all its files are complete the
+journal names the one before it, and the log after that one is kept.
 """
 
 from __future__ import annotations

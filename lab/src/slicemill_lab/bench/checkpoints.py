@@ -1,10 +1,16 @@
 """Queries with a million keys: how long a checkpoint holds their worker, and what a run of few rows costs.
 
 A query gets a row of each key, then runs of 1,000 rows with random keys. A run costs what its rows are,
-however many keys there are. A checkpoint is measured while the worker does nothing else: from the states to
-the files, in CPU time, after a first one has written what no longer changes.
+however many keys there are.
 
-Interpreted aggregates get a tenth of the keys, as one row of them takes about 70 us.
+A checkpoint holds its worker for the snapshot of the state. The bar is the greatest of four snapshots, in CPU
+time of the worker's thread. A snapshot neither reads nor writes files, so its CPU time is the pause on a
+machine that runs nothing else. The pause by the clock is a figure beside it. So are the time of the write in
+the background, and the slowest run of 1,000 rows meanwhile.
+
+Interpreted aggregates get a tenth of the keys, as one row of them takes about 70 us. Operators that run row
+by row keep Python objects, and a snapshot encodes all of them. These operators get 4,000 keys. The figures
+say how many keys take 100 ms.
 """
 
 from __future__ import annotations
@@ -46,7 +52,13 @@ def run(scale: Scale) -> Result:
     stored = frozenset[str]().union(*(many.states for _, many in found.values()))
     claims = (
         *(
-            timed(at_most(f"{query.name}: a checkpoint holds the worker, ms", many.checkpoint_ms, PAUSE_MS))
+            timed(
+                at_most(
+                    f"{query.name}: a checkpoint holds the worker with {many.keys:,} keys, ms",
+                    many.snapshot_ms,
+                    PAUSE_MS,
+                )
+            )
             for query, (_, many) in found.items()
         ),
         *(
@@ -54,11 +66,11 @@ def run(scale: Scale) -> Result:
                 at_most(f"{query.name}: a run, times that with {FEW} keys", many.run_ms / few.run_ms, TIMES)
             )
             for query, (few, many) in found.items()
-            if query.name not in SCANNING
+            if query.name not in SCANNING and not query.by_rows
         ),
     )
     figures = {
-        "how": f"{sizes.keys} keys in one cell; CPU ms, the least of {sizes.runs} runs and 3 checkpoints",
+        "how": f"{sizes.keys} keys in one cell; runs: CPU ms, the least of {sizes.runs}; snapshots: the most",
         "load of the machine, 1 min": round(getloadavg()[0], 1),
         "queries": {query.name: _plain(few, many) for query, (few, many) in found.items()},
         "states that no query has": sorted(registered_names().keys() - stored),
@@ -79,7 +91,12 @@ def _plain(few: KeyedFigures, many: KeyedFigures) -> dict[str, float]:
         "fill, s": round(many.fill_s, 2),
         f"run with {FEW} keys, ms": round(few.run_ms, 2),
         "run, ms": round(many.run_ms, 2),
-        "checkpoint, ms": round(many.checkpoint_ms, 1),
+        "snapshot, CPU ms": round(many.snapshot_ms, 1),
+        "snapshot, ms": round(many.snapshot_wall_ms, 1),
+        f"keys in {PAUSE_MS} CPU ms": round(many.keys * PAUSE_MS / max(many.snapshot_ms, 0.001)),
+        "write, ms": round(many.write_ms, 1),
+        "slowest run alone, ms": round(many.alone_ms, 1),
+        "slowest run beside a write, ms": round(many.beside_ms, 1),
         "checkpoint, MB": round(many.bytes / 1e6, 1),
     }
 

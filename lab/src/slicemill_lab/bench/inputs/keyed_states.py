@@ -31,6 +31,10 @@ _CLASS = """
 CREATE AGGREGATE spread(x double) : double LANGUAGE PYTHON
   AS 'slicemill_lab.bench.inputs.keyed_states:Spread';
 """
+_NUMBERS = """
+CREATE AGGREGATE width(x double) : double LANGUAGE PYTHON
+  AS 'slicemill_lab.bench.inputs.keyed_states:Width';
+"""
 
 
 class Spread:
@@ -48,14 +52,36 @@ class Spread:
         return self.values[1] - self.values[0]
 
 
+class Width:
+    """The same of numbers alone: it is compiled until it meets NULL."""
+
+    def __init__(self) -> None:
+        self.low = 0.0
+        self.high = 0.0
+
+    def initialize(self, x: float) -> float:
+        self.low = x
+        self.high = x
+        return 0.0
+
+    def iterate(self, x: float) -> float:
+        self.low = min(self.low, x)
+        self.high = max(self.high, x)
+        return self.high - self.low
+
+
 @dataclass(frozen=True, slots=True)
 class KeyedQuery:
-    """A query that keeps something for each key. It gets `share` of the keys that others get."""
+    """A query that keeps something for each key. It gets `share` of the keys that others get.
+
+    `by_rows` are operators without a kernel.
+    """
 
     name: str
     select: str
     aggregates: str = ""
     share: float = 1.0
+    by_rows: bool = False
 
     @property
     def script(self) -> str:
@@ -71,8 +97,13 @@ def _over(name: str, call: str, window: str, aggregates: str = "") -> KeyedQuery
     return KeyedQuery(f"OVER {window.lower()}: {name}", select, aggregates)
 
 
+def _by_rows(name: str, select: str) -> KeyedQuery:
+    return KeyedQuery(name, select, share=0.004, by_rows=True)
+
+
 _BY_KEY = "SELECT k, {} AS x FROM s GROUP BY k"
 _CHANGES = "(SELECT k, max(i) AS n FROM s GROUP BY k) AS c"
+_CHANGED = "(SELECT k, max(i) AS n FROM s GROUP BY k) AS a, (SELECT k, min(i) AS m FROM s GROUP BY k) AS b"
 
 QUERIES = (
     _query("GROUP BY: count and sum of bigint", "SELECT k, count(*) AS n, sum(i) AS x FROM s GROUP BY k"),
@@ -113,6 +144,24 @@ QUERIES = (
         "first three rows",
         "SELECT k, v FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY v DESC) "
         "AS r FROM s) AS t WHERE r <= 3",
+    ),
+    _query("GROUP BY: compiled Python class", _BY_KEY.format("width(v)"), _NUMBERS),
+    _query(
+        "GROUP BY: compiled Python class, with NULL", _BY_KEY.format("width(nullif(v, 5.0))"), _NUMBERS, 0.01
+    ),
+    _query("GROUP BY: compiled aggregate, with NULL", _BY_KEY.format("decayed(nullif(v, 5.0))"), _COMPILED),
+    _by_rows(
+        "windows that change",
+        "SELECT k, avg(v) AS x FROM s [RANGE 1 DAY SLIDE 1 DAY] GROUP BY k EMIT EARLY EVERY 1 HOUR",
+    ),
+    _by_rows(
+        "sessions that change",
+        "SELECT k, avg(v) AS x FROM s [SESSION 1 DAY] GROUP BY k EMIT EARLY EVERY 1 HOUR",
+    ),
+    _by_rows("join of changelogs", f"SELECT a.k, a.n, b.m FROM {_CHANGED} WHERE a.k = b.k"),
+    _by_rows(
+        "join of three streams over rows",
+        "SELECT a.k FROM s [ROWS 9] AS a, s [ROWS 9] AS b, s [ROWS 9] AS c WHERE a.k = b.k AND b.k = c.k",
     ),
     _query("DISTINCT", "SELECT DISTINCT k FROM s"),
     _query("self-join", "SELECT a.k, b.v FROM s [RANGE 1 DAY] AS a, s [RANGE 1 DAY] AS b WHERE a.k = b.k"),
