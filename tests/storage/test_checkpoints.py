@@ -106,6 +106,14 @@ def test_states_are_written_as_they_were_when_they_were_encoded(tmp_path: Path) 
     state["array"][0] = 7  # type: ignore[index]
 
 
+def test_encoded_states_are_released_as_they_are_written(tmp_path: Path) -> None:
+    encoded = encode_states({"node": {"array": np.arange(4)}})
+    files = write(tmp_path, encoded)
+    assert read_checkpoint(tmp_path, files)["node"]["array"].tolist() == [0, 1, 2, 3]  # type: ignore[index]
+    with pytest.raises(StorageError, match="written once"):
+        write(tmp_path, encoded)
+
+
 def test_identity_is_kept_between_the_states_of_several_nodes(tmp_path: Path) -> None:
     keys = Keys()
     back = read_checkpoint(tmp_path, write_checkpoint(tmp_path, {"a": [keys], "b": (keys,)}))

@@ -97,7 +97,10 @@ def encode_states(states: Mapping[str, object], *, copied: bool = True) -> Encod
 def write(
     folder: Path, states: EncodedStates, files: FileSystem = LOCAL, durable: bool = False
 ) -> CheckpointFiles:
-    """Write a head file, and the slices that are not in the folder yet."""
+    """Write a head file, and the slices that are not in the folder yet.
+
+    The states are released on the way, so that they are not in memory twice; they are written once.
+    """
     if states.empty:
         return []
     ensure_folder(files, folder, durable)
@@ -213,6 +216,9 @@ def _mapped(folder: Path, stored: SliceFile, files: FileSystem, *, verify: bool)
 
 def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
     buffers = encoded.buffers()
+    if len(buffers) != encoded.tree["buffers"]:
+        raise StorageError("encoded states are written once: encode them again")
+    encoded.payloads.clear()
     ranges, end = [], 0
     for buffer in buffers:
         ranges.append([end, buffer.size])
@@ -225,10 +231,12 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
     out = np.frombuffer(data, np.uint8)
     start = _START.pack(_MAGIC, _VERSION, zlib.crc32(text), len(text))
     out[:begin] = np.frombuffer((start + text).ljust(begin, b"\0"), np.uint8)
-    for (offset, size), buffer in zip(ranges, buffers, strict=True):
-        at = begin + offset
+    buffers.reverse()
+    for offset, size in ranges:
+        at, buffer = begin + offset, buffers.pop()
         out[at : at + size] = np.frombuffer(buffer, np.uint8) if size else 0
         out[at + size : _aligned(at + size)] = 0
+        del buffer  # its memory is free before the next one is copied
     return data
 
 
