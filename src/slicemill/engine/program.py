@@ -30,6 +30,7 @@ from slicemill.operators.part.spec import Part
 from slicemill.operators.registry import kind_of
 from slicemill.operators.step import (
     Comparing,
+    FirstRow,
     Keyed,
     LastWords,
     LoadControlled,
@@ -49,7 +50,7 @@ from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.storage.state_size import state_bytes
-from slicemill.time import BEGINNING
+from slicemill.time import BEGINNING, EARLIEST
 
 _ALL_STAY: Mapping[str, Dropping] = {}
 _UNKNOWN: Mapping[str, int] = {}
@@ -85,6 +86,11 @@ class UnitPlan:
         """Says an operator something at the end, at the time of the last tuple?"""
         operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
         return any(kind_of(operator).last_words for operator in operators)
+
+    @property
+    def has_changes(self) -> bool:
+        """Return True if the unit computes results that change: some of them hold before the first tuple."""
+        return any(self.graph[node_id].schema.changelog for node_id in self.unit.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,7 @@ class UnitProgram:
         self._comparing: dict[str, Comparing] = _that_are(self._stateful, Comparing)
         self._shedding: dict[str, Shedding] = _that_are(self._stateful, Shedding)
         self._with_last_words: dict[str, LastWords] = _that_are(self._stateful, LastWords)
+        self._with_first_row: dict[str, FirstRow] = _that_are(self._stateful, FirstRow)
 
     def _own_nodes(self) -> list[str]:
         """The nodes whose rows no other cell has as well."""
@@ -197,12 +204,13 @@ class UnitProgram:
         heavy: tuple[HeavyKey, ...] = (),
         failed: frozenset[str] = frozenset(),
         limit: StepLimit | None = None,
+        first_rows: bool = True,
     ) -> RunOutcome:
         """`dropping` says what drop boxes do, by node; without it they do nothing.
 
         `latest` is what all cells have said so far: where there are several, inputs do not end in a run that
         has rows, but in the next. `heavy` are keys of which all cells are given the rows. What only `failed`
-        outputs need is not computed.
+        outputs need is not computed. Without `first_rows`, global aggregates emit no row before their first tuple.
         """
         unit, wanted = self.plan.unit, self._wanted(failed)
         for node_id, controlled in self._controlled.items():
@@ -211,6 +219,8 @@ class UnitProgram:
             keyed.set_heavy(heavy)
         for node_id, step in self._with_last_words.items():
             step.latest_elsewhere = latest.get(node_id, BEGINNING)
+        for with_first_row in self._with_first_row.values():
+            with_first_row.emits_first_row = first_rows
         with keys_found_once():
             found = self._run_steps(inputs, watermarks, wanted, limit or _UNLIMITED)
         results = {log: found[node_id] for node_id, log in unit.outputs if log not in failed}
@@ -275,7 +285,7 @@ class UnitProgram:
                 # A shared step that made no parts has failed as a whole.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
-                made = _run(step, [found[source] for source in sources], limit)
+                made = _run(step, [self._given(found[source], source, node_id) for source in sources], limit)
                 if isinstance(made, list):
                     assert isinstance(operator, SharedOperator), "nothing else makes parts"
                     names = [member.name for member in operator.members]
@@ -283,6 +293,17 @@ class UnitProgram:
                 else:
                     found[node_id] = made
         return found
+
+    def _given(self, part: StepResult, source: str, node_id: str) -> StepResult:
+        """Return a step's input, which is complete at least up to `EARLIEST` where its results change.
+
+        Every tuple of a stream is later. So what holds before the first tuple passes on before one arrives.
+        """
+        graph = self.plan.graph
+        if isinstance(part, SlicemillError) or part[1] > BEGINNING:
+            return part
+        stays = not graph[source].schema.changelog and graph[node_id].schema.changelog
+        return (part[0], EARLIEST + 1) if stays else part
 
     def schema_of(self, log: str) -> Schema:
         """The columns of an output."""

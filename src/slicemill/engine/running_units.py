@@ -98,6 +98,7 @@ class RunningUnits:
         self._oldest_us = np.full(count, END)
         self._due = np.full(count, END)  # of units with one input: its watermark
         self._holds = np.zeros(count, np.bool_)
+        self._begins = np.zeros(count, np.bool_)
         self._dues: dict[int, Dues] = {}  # of units with several inputs
         self._free = np.ones(count, np.bool_)
         self._rest: bool = before is None or before._rest  # units of which nobody wants anything do not run
@@ -231,6 +232,7 @@ class RunningUnits:
         self._dues.pop(position, None)
         if dues and len(inputs) > 1:
             self._dues[position] = dues
+        self._begins[position] = unit.begins
         self._free[position] = unit.run is None and not (unit.rests if self._rest else unit.stopped)
         watermarks = unit.input_watermarks()
         self._ends_us[position] = np.inf
@@ -385,12 +387,13 @@ class RunningUnits:
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
     def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
-        """Something is new, time has come far enough to release what is held back, or an input has ended.
+        """Find the units to which something is new, or time has released something, or whose input has ended.
 
+        A unit whose results hold before the first tuple runs once without input.
         Asking for a stream's watermark announces it, so it is asked only of what idle units read. The end of
         an input has to reach each unit once, also one that holds nothing back: others read its logs.
         """
-        can = self._epochs > 0
+        can = (self._epochs > 0) | self._begins
         free = self._free
         if can.all():
             return can & free

@@ -238,7 +238,14 @@ class Worker:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}
             inputs = self._inputs(spans, program, item)
-            program.run(inputs, watermarks, latest=item.latest, heavy=item.heavy, failed=item.failed)
+            program.run(
+                inputs,
+                watermarks,
+                latest=item.latest,
+                heavy=item.heavy,
+                failed=item.failed,
+                first_rows=item.restore.first_rows,
+            )
         return program
 
     def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:

@@ -6,8 +6,9 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     input_watermarks    {log: µs}    the watermark of each input at the last run
     output_watermarks   {log: µs}    the watermark of each output
     due          [{log: µs}]       the input watermarks at which something held back comes out
+    begun        true              a run was committed that emitted what holds before the first tuple
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell; with the
-                                   `placement` of then, where the unit has had another one since
+                                   `placement` of then, where the unit has had another one since; and `begun`
     checkpoint_before   the checkpoint before that one, with the `newcomers` that had joined since: it is
                                    restored where a file of the last one is damaged
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
@@ -257,6 +258,8 @@ class RunningUnit:
         the unit's operators. At the end of input the unit must run: it may emit more rows.
         """
         own = self.watermark(log)
+        if self.begins:
+            return own
         inputs = self._read_by[log]
         # What is held back for want of other logs is not held back from this one.
         if self.run is not None or any(due.keys() <= inputs for due in self.due):
@@ -277,6 +280,15 @@ class RunningUnit:
     def due(self) -> Dues:
         """The input watermarks at which something held back comes out: one of them, with all its logs."""
         return tuple(self.fields.get("due", ()))
+
+    @property
+    def begins(self) -> bool:
+        """Return True if the unit must run without input: it has not emitted what holds before the first tuple."""
+        return self._has_changes and not self.fields.get("begun", False)
+
+    @cached_property
+    def _has_changes(self) -> bool:
+        return self.plan.has_changes
 
     @cached_property
     def made_of(self) -> dict[str, MadeOf]:
@@ -479,11 +491,12 @@ class RunningUnit:
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
         replayed = replay if input_watermarks else {}
+        begun = bool(self.fields.get("begun", False))
         if files and "placement" in checkpoint:
             before = restored(self.plan.unit, self.plan.graph, checkpoint["placement"])
             heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
-            return Restore(tuple(files), replayed, newcomers, before.exchanges, heavy)
-        return Restore(tuple(files[cell]) if files else (), replayed, newcomers)
+            return Restore(tuple(files), replayed, newcomers, before.exchanges, heavy, begun)
+        return Restore(tuple(files[cell]) if files else (), replayed, newcomers, first_rows=begun)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]
@@ -538,6 +551,8 @@ class RunningUnit:
         fields["input_watermarks"] = dict(run.input_watermarks)
         fields["output_watermarks"] = output_watermarks
         fields["due"] = list(earliest(due for done in run.done for due in done.due)) or None
+        if self.begins:
+            fields["begun"] = True
         if failed != self.failed:
             fields["failed"] = failed
         self._weigh_keys(run, fields)
@@ -658,6 +673,7 @@ class RunningUnit:
         return self.plan.unit.stateful and (
             written["cursors"] != fields["cursors"]
             or written["input_watermarks"] != fields["input_watermarks"]
+            or written.get("begun", False) != fields.get("begun", False)
             or bool(self._field("newcomers"))
             or "placement" in written
         )
@@ -726,6 +742,8 @@ class RunningUnit:
             "input_watermarks": dict(input_watermarks),
             "files": [list(f) for f in files],
         }
+        if fields.get("begun", self.fields.get("begun", False)):
+            fields["checkpoint"]["begun"] = True
         fields["newcomers"] = None
         if self._heavy is not None and self._heavy.forget(min(input_watermarks.values(), default=BEGINNING)):
             fields["heavy"] = self._heavy.plain() or None

@@ -54,6 +54,7 @@ class Restore:
 
     The replay makes no results: those are committed. `newcomers` have joined since the checkpoint. Where the
     unit had other cells `before`, by the exchanges and heavy keys that they had, `files` are those of all.
+    `first_rows` says if the rows that hold before the first tuple are among the committed results.
     """
 
     files: tuple[Any, ...]
@@ -61,6 +62,7 @@ class Restore:
     newcomers: Covers
     before: Mapping[str, Exchange] | None = None
     heavy: tuple[HeavyKey, ...] = ()
+    first_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

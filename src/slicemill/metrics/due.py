@@ -34,6 +34,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.storage.arrow_schema import ARRIVAL, TS
+from slicemill.time import EARLIEST
 
 Integers = NDArray[np.int64]
 # When the rows of an output were due, and how many of them at each moment.
@@ -128,13 +129,14 @@ def due_moments(ts: Integers, arr: Integers, lines: Iterable[TimeMoments], now_u
     """When results were due, by the clock that arrivals are stamped with.
 
     `ts` and `arr` are those of the results, `lines` are of the streams that they come from. Where none of
-    these tells, as after a restart, results were due now.
+    these tells, as after a restart, results were due now. So were those that hold before the first tuple.
     """
     released = arr <= 0
     at = np.where(arr < 0, -arr, ts)
     due = np.full(len(ts), now_us, np.int64)
     for moments in lines:
         np.minimum(due, moments.reached(at), out=due)
+    due[at == EARLIEST] = now_us
     return np.where(released, due, arr)
 
 

@@ -80,6 +80,15 @@ class Holding(Protocol):
 
 
 @runtime_checkable
+class Beginning(Protocol):
+    """What an operator adds that has a result over no tuples."""
+
+    def begin(self) -> Sequence[Timed]:
+        """Return the rows that hold before the first tuple, at `EARLIEST`; none when called again."""
+        ...
+
+
+@runtime_checkable
 class Reporting(Protocol):
     """What an operator that drops tuples adds."""
 

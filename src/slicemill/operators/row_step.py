@@ -25,7 +25,7 @@ from slicemill.esl.types.schema import Schema
 from slicemill.operators.context import StepContext
 from slicemill.operators.in_turn import Due, borders, due_in_turn
 from slicemill.operators.registry import partition_keys
-from slicemill.operators.row_operator import Holding, Reporting, Restorable, RowOperator
+from slicemill.operators.row_operator import Beginning, Holding, Reporting, Restorable, RowOperator
 from slicemill.operators.step import WithBytes
 from slicemill.rows import Row, Timed
 from slicemill.shedding.report import Report
@@ -76,6 +76,7 @@ class RowStep:
         self._waiting: list[list[Arrived]] = [[] for _ in schemas]
         self._next_seq = 0
         self._finished = False
+        self.emits_first_row = False
         if known is not None:
             operator.restore(known.operator)
             self._waiting, self._next_seq, self._finished = known.waiting, known.next_seq, known.finished
@@ -96,6 +97,8 @@ class RowStep:
         until = min(complete)
         operator = self._operator
         out: list[Caused] = []
+        if self.emits_first_row and isinstance(operator, Beginning):
+            out += [(made, None, 0) for made in operator.begin()]
         for port, (timed, seq, arrival) in self._ready(complete):
             if operator.waits_for_time:
                 out += [(made, None, 0) for made in operator.advance(timed.ts)]

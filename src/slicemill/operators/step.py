@@ -101,6 +101,16 @@ class LoadControlled(Protocol):
 
 
 @runtime_checkable
+class FirstRow(Protocol):
+    """A step that may emit a row before its first tuple (a global aggregate).
+
+    `emits_first_row` is set before each run. It is False in a replay of runs that have not emitted the row.
+    """
+
+    emits_first_row: bool
+
+
+@runtime_checkable
 class LastWords(Protocol):
     """A step that gives rows at the end of input, at the time of the last tuple of any cell.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
+from slicemill.operators.row_operator import Beginning
 from slicemill.reference.clock import Clock
 from slicemill.reference.ets import EtsMode, NoEts, OnDemand, Propagation
 from slicemill.reference.graph import Graph, OperatorNode
@@ -72,6 +73,7 @@ class Cycle:
         self._choose = choose
         self._trace = trace
         self._current: State | None = None
+        self._begun = False
         self.automaton = bind(graph, strategy_of, self._uses_arcs)
         self.intake = ReferenceIntake(
             graph, clock, self.automaton, isinstance(ets, OnDemand), self._uses_arcs
@@ -84,6 +86,7 @@ class Cycle:
         self.automaton = bind(self._graph, self._strategy_of, self._uses_arcs)
         self.intake.automaton = self.automaton
         self._current = None
+        self._begun = False
         # A new consumer does not know what the others were told.
         for source in self._graph.sources.values():
             source.told = BEGINNING
@@ -92,6 +95,8 @@ class Cycle:
 
     def run(self, until: int = END, max_steps: int | None = None) -> None:
         """Run until nothing is left to do, until the clock is at `until`, or for `max_steps` steps."""
+        if not self._begun:
+            self._begin()
         last_step = END if max_steps is None else self.steps + max_steps
         clock = self._clock
         agenda = self.agenda
@@ -113,6 +118,14 @@ class Cycle:
                 self._execute(state)
             elif not self._wait(until):
                 return
+
+    def _begin(self) -> None:
+        """Let operators emit what holds before the first tuple. Those that have done so emit nothing."""
+        self._begun, now = True, self._clock.now()
+        for state in [state for fragment in self.automaton.fragments for state in fragment.states]:
+            if isinstance(state.node.operator, Beginning):
+                self._emit(state, state.node.operator.begin(), now)
+                state.fragment.dirty = True
 
     def _schedule(self) -> State | None:
         while fragments := [fragment for fragment in self.automaton.fragments if fragment.dirty]:

@@ -30,7 +30,7 @@ from slicemill.time import BEGINNING, END
 # Of a unit: logs that it wrote for queries and streams which a start has not declared.
 LEFT_OUT = "left_out"
 # Of a unit: what goes with its state when it begins anew.
-_OF_STATE = frozenset(("due", "failed", "resumable", "newcomers", "latest", "heavy"))
+_OF_STATE = frozenset(("begun", "due", "failed", "resumable", "newcomers", "latest", "heavy"))
 
 
 def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
@@ -141,6 +141,8 @@ def joined(
         "input_watermarks": marks,
         # What waited for a log that nobody reads any more waited for somebody who is gone.
         "due": [due for due in before.due if due.keys() <= set(inputs)] or None,
+        # Members that are new emit what holds before the first tuple.
+        "begun": None,
         "outputs": written,
         "since": since,
         "newcomers": {**alone, **served} or None,
@@ -177,7 +179,7 @@ def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
     heads = {log: home.logs[log].head for log in unit.plan.unit.inputs}
     marks = unit.input_watermarks()
     checkpoint = {"cursors": heads, "input_watermarks": marks, "files": []}
-    gone = dict.fromkeys(("checkpoint_before", "due", "resumable", "newcomers"))
+    gone = dict.fromkeys(("begun", "checkpoint_before", "due", "resumable", "newcomers"))
     return {"cursors": heads, "checkpoint": checkpoint, **gone}
 
 

@@ -21,7 +21,7 @@ from slicemill.operators.emit.spec import Emit
 from slicemill.scalar.vectors import numbers
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
-from slicemill.time import BEGINNING, END
+from slicemill.time import BEGINNING, EARLIEST, END
 
 Places = NDArray[np.int64]
 _SYSTEM = (TS, SEQ, ARRIVAL)
@@ -77,11 +77,14 @@ class EmitStep:
         return int(self._ends(waiting).min())
 
     def _ends(self, rows: pa.Table) -> Places:
-        """When the interval of each change ends."""
+        """Return when the interval of each change ends.
+
+        What holds before the first tuple has an interval of its own.
+        """
         ts = _column(rows, TS)
         if self._every is None:
             return np.full(len(ts), END)
-        return (ts // self._every + 1) * self._every
+        return np.where(ts == EARLIEST, EARLIEST + 1, (ts // self._every + 1) * self._every)
 
     def _told(self, rows: pa.Table, ends: Places) -> pa.Table:
         made = self._by_values(rows, ends) if self._input.key is None else self._by_key(rows, ends)
@@ -119,8 +122,8 @@ class EmitStep:
         return with_ops(stamped.take(pa.array(np.repeat(first[order], counts))), ops)
 
     def _stamped(self, rows: pa.Table, ends: Places) -> pa.Table:
-        """Changes are told at the end of their interval, which is when they are due."""
-        told_at = ends
+        """Give changes the time at which they are emitted: the end of their interval."""
+        told_at = np.where(ends == EARLIEST + 1, EARLIEST, ends)
         if self._every is None:
             told_at = np.full(len(ends), max(self.state.latest_ts, self.latest_elsewhere))
         rows = rows.set_column(0, TS, pa.array(told_at))

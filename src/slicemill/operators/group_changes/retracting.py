@@ -33,6 +33,7 @@ from slicemill.columns.intervals import last_of_each
 from slicemill.columns.keys import Keys, distinct_keys
 from slicemill.columns.numbered import RowsByNumber, grown
 from slicemill.operators.context import StepContext
+from slicemill.operators.group_changes.first_row import FirstRowOfAll
 from slicemill.operators.group_changes.spec import GroupChanges
 from slicemill.operators.over.grouped_rows import Figures, GroupedRows, Mask
 from slicemill.operators.over.running import RetractableFigure, retractable_figure
@@ -72,11 +73,21 @@ class RetractingGroupsStep:
         self._names = [*(item.name for item in operator.group_by), *self._values]
         self._grouped = bool(operator.group_by)
         self._schema = with_system_columns(to_arrow(context.node.schema))
+        self._first_row = FirstRowOfAll.of(operator, context)
+        self.emits_first_row = False
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        table, state = tables[0], self.state
-        if not table.num_rows:
-            return self._schema.empty_table(), complete[0]
+        first = self._schema.empty_table()
+        if self.emits_first_row and self._first_row is not None and self._first_row.enter(self.state.told):
+            first = self._first_row.inserted(self._schema)
+            self.state.next_seq += 1
+        if not tables[0].num_rows:
+            return first, complete[0]
+        made = self._run(tables[0])
+        return pa.concat_tables([first, made]) if first.num_rows else made, complete[0]
+
+    def _run(self, table: pa.Table) -> pa.Table:
+        state = self.state
         ops = ops_of(table)
         groups_of, *arguments = self._columns.of(table)
         numbered = state.keys.number(distinct_keys(groups_of, len(ops)), groups_of)
@@ -110,7 +121,7 @@ class RetractingGroupsStep:
         last = last_of_each(groups)
         state.told.replace(rows.touched[groups[last]], now.take(pa.array(order[last])))
         self._forget()
-        return made, complete[0]
+        return made
 
     def _changes(
         self,

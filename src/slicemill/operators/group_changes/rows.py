@@ -19,6 +19,7 @@ from slicemill.operators.context import StepContext
 from slicemill.operators.group_changes.spec import GroupChanges
 from slicemill.operators.row_operator import row_of_expressions, row_of_items
 from slicemill.rows import Row, Timed
+from slicemill.time import EARLIEST
 
 _KEPT_UP = frozenset(("count", "median", "percentile", "quantile", *STATISTICS))
 
@@ -121,7 +122,7 @@ class ChangingGroup:
 class ChangingGroups:
     """GROUP BY as a row operator; `retracts` if the first column of its input says what a row does.
 
-    Without GROUP BY there is one group, and once it was there it stays: its counts go down to 0.
+    Without GROUP BY there is one group. It is there before the first row and after the last one has left.
     """
 
     group: Callable[[Row], Row] | None
@@ -131,6 +132,13 @@ class ChangingGroups:
     waits_for_time: bool = False
     _groups: dict[Row, ChangingGroup] = field(default_factory=dict)
     _before: Row | None = None  # the first half of an update, whose second comes next
+
+    def begin(self) -> Sequence[Timed]:
+        """Return the row of a global aggregate over no rows."""
+        if self.group is not None or () in self._groups:
+            return ()
+        key, group = self._group_of(())
+        return [Timed(EARLIEST, row) for row in self._told(key, group)]
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         op = tuple_.row[0] if self.retracts else "insert"

@@ -20,6 +20,7 @@ from slicemill.columns.numbered import RowsByNumber
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, Window, WindowCall
 from slicemill.operators.context import StepContext
+from slicemill.operators.group_changes.first_row import FirstRowOfAll
 from slicemill.operators.group_changes.retracting import RetractingGroupsStep, retracting_groups
 from slicemill.operators.group_changes.rows import changing_groups
 from slicemill.operators.group_changes.spec import GroupChanges
@@ -90,6 +91,8 @@ class GroupChangesStep:
         # A count of all tuples is another after each.
         self._counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
         self._schema = with_system_columns(to_arrow(context.node.schema))
+        self._first_row = FirstRowOfAll.of(operator, context)
+        self.emits_first_row = False
 
     def _share_values(self) -> None:
         """Calls that count the same values have one numbering of them; states before had one for each."""
@@ -101,9 +104,15 @@ class GroupChangesStep:
                     figure.values = values
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        table = tables[0]
-        if not table.num_rows:
-            return self._schema.empty_table(), complete[0]
+        first = self._schema.empty_table()
+        if self.emits_first_row and self._first_row is not None and self._first_row.enter(self.state.told):
+            first = self._first_row.inserted(self._schema)
+        if not tables[0].num_rows:
+            return first, complete[0]
+        made, until = self._run(tables[0], complete)
+        return pa.concat_tables([first, made]) if first.num_rows else made, until
+
+    def _run(self, table: pa.Table, complete: Sequence[int]) -> tuple[pa.Table, int]:
         keys = self.state.keys
         assert keys is not None, "set when the step was made"
         found: dict[str, pa.Array | pa.ChunkedArray] = {}

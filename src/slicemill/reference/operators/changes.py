@@ -16,6 +16,7 @@ from slicemill.operators.topn.spec import TopN
 from slicemill.operators.window_changes.spec import WindowChanges
 from slicemill.operators.window_top.spec import WindowTop
 from slicemill.rows import Row, Timed
+from slicemill.time import EARLIEST
 
 
 def difference(before: Row | None, now: Row | None) -> list[Row]:
@@ -99,6 +100,17 @@ class GroupChangesOperator(Changes):
         self._calls, self._group, self._grouped = calls, group, grouped
         self._rows: dict[Row, list[Row]] = {}
         self._told: dict[Row, Row] = {}
+
+    def begin(self) -> Sequence[Timed]:
+        """Return the row of a global aggregate over no rows."""
+        if self._grouped or () in self._rows:
+            return []
+        self._rows[()] = []
+        now = self._values((), ())
+        if now is None:
+            return []
+        self._told[()] = now
+        return [Timed(EARLIEST, row) for row in difference(None, now)]
 
     def change(self, leaves: Row | None, comes: Row | None) -> Iterable[Row]:
         touched: dict[Row, Row] = {}
@@ -254,12 +266,14 @@ class EmitOperator:
     def due(self) -> int | None:
         if self._every is None or not self._waiting:
             return None
+        if self._waiting[0].ts == EARLIEST:
+            return EARLIEST + 1  # what holds before the first tuple has an interval of its own
         return (self._waiting[0].ts // self._every + 1) * self._every
 
     def _interval(self, end: int) -> list[Timed]:
         now = [change for change in self._waiting if change.ts < end]
         self._waiting = self._waiting[len(now) :]
-        return [Timed(end, row) for row in self._net(now)]
+        return [Timed(EARLIEST if end == EARLIEST + 1 else end, row) for row in self._net(now)]
 
     def _net(self, changes: Sequence[Timed]) -> list[Row]:
         """What the changes come to, rows in the order in which they first changed.

@@ -1,0 +1,64 @@
+"""The row of a global aggregate over no rows.
+
+An aggregate without GROUP BY has one row over any input. Over none it is `(0, NULL)` for `count(*), sum(v)`:
+
+    _ts        _op             count   sum
+    EARLIEST   insert          0       NULL    before the first row
+    1 s        update_before   0       NULL
+    1 s        update_after    1       5       behind the first row, v = 5
+    2 s        update_before   1       5
+    2 s        update_after    0       NULL    behind its deletion
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from slicemill.aggregate.definition import align, base_of, evaluate
+from slicemill.columns.changes import INSERT
+from slicemill.columns.numbered import RowsByNumber
+from slicemill.columns.rows import plain_table
+from slicemill.esl.types.schema import OP
+from slicemill.operators.context import StepContext
+from slicemill.operators.group_changes.spec import GroupChanges
+from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS
+from slicemill.time import EARLIEST
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRowOfAll:
+    """The values of the calls of a global aggregate over no rows, as a table of one row."""
+
+    values: pa.Table
+
+    @staticmethod
+    def of(operator: GroupChanges, context: StepContext) -> FirstRowOfAll | None:
+        """Return None for an aggregate with GROUP BY, which has no row over no rows."""
+        if operator.group_by:
+            return None
+        definitions = [context.definition(call) for call in operator.calls]
+        values = [evaluate(base_of(definition), ()) for definition in definitions]
+        (row,) = align(definitions, values) if definitions else [()]
+        return FirstRowOfAll(plain_table([row], context.node.schema.own))
+
+    def enter(self, told: RowsByNumber) -> bool:
+        """Note the row as the last one that was emitted, unless one was emitted before."""
+        told.reach(1)
+        if told.places[0] >= 0:
+            return False
+        told.replace(np.zeros(1, np.int64), self.values)
+        return True
+
+    def inserted(self, schema: pa.Schema) -> pa.Table:
+        """Return the change that inserts the row. It is the first of all rows, so its number is 0."""
+        system = {TS: EARLIEST, SEQ: 0, ARRIVAL: 0, OP: INSERT}
+        columns = [
+            pa.array([system[field.name]], field.type)
+            if field.name in system
+            else self.values.column(field.name).cast(field.type)
+            for field in schema
+        ]
+        return pa.table(columns, schema=schema)
