@@ -63,7 +63,6 @@ class Rows:
     duckdb: str
     kinds: dict[str, str]
     changes: bool = False  # its rows may leave again
-    whole: bool = False  # one row, also over nothing; its first column counts
 
     def named(self, alias: str) -> tuple[str, str]:
         if self.esl == "S":
@@ -76,7 +75,6 @@ class RandomQuery:
     esl: str
     duckdb: str
     kind: str
-    whole: bool = False
     every: int | None = None
     final: bool = False
 
@@ -102,16 +100,13 @@ class Drawing:
 
     def query(self) -> RandomQuery:
         kind = self.random.choice(("groups", "sets", "union", "rank", "top", "distinct", "whole"))
-        if kind == "whole":
-            made = self.whole()
-        else:
-            made = getattr(self, kind)(depth=self.random.choice((0, 0, 1, 1, 2)))
+        made = getattr(self, kind)(depth=self.random.choice((0, 0, 1, 1, 2)))
         emit = self.random.choice(("", "", "", "", "EMIT CHANGES", "EMIT EVERY 2 SECONDS", "EMIT FINAL"))
         if not made.changes or kind == "sets":
             emit = ""  # a set of keys may be of rows that stay
         every = 2 if "EVERY" in emit else None
         return RandomQuery(
-            f"{made.esl} {emit}".strip(), made.duckdb, kind, made.whole, every, "FINAL" in emit
+            f"{made.esl} {emit}".strip(), made.duckdb, kind, every, "FINAL" in emit
         )
 
     # -- what queries read ---------------------------------------------------------------------------------
@@ -120,7 +115,7 @@ class Drawing:
         """The stream, or a query over it: rows that stay, or that change."""
         if depth <= 0 or self.random.random() < 0.2:
             return BASE
-        kind = self.random.choice(("groups", "groups", "rank", "distinct", "union", "top", "plain"))
+        kind = self.random.choice(("groups", "groups", "rank", "distinct", "union", "top", "plain", "whole"))
         made: Rows = getattr(self, kind)(depth=depth - 1)
         return made
 
@@ -245,7 +240,7 @@ class Drawing:
         items.append(f"grouping({inside}) AS sets")
         kinds = {f"g{place}": rows.kinds[name] for place, name in enumerate(names)}
         kinds |= {f"c{place}": kind for place, (_, kind) in enumerate(calls)} | {"sets": "int"}
-        text = f"SELECT {', '.join(items)} FROM {{}} {self.where(rows)} GROUP BY {sets} HAVING count(*) > 0"
+        text = f"SELECT {', '.join(items)} FROM {{}} {self.where(rows)} GROUP BY {sets}"
         ends = ("", "")
         if self.random.random() < 0.25:
             order = self.order([f"g{place}" for place in range(len(names))] + ["sets"])
@@ -259,14 +254,15 @@ class Drawing:
         esl, sql = f"{text.format(ours)} {ends[0]}", f"{text.format(theirs)} {ends[1]}"
         return Rows(esl, sql, kinds, True)
 
-    def whole(self) -> Rows:
-        rows = self.source(self.random.choice((0, 1, 2)))
+    def whole(self, depth: int) -> Rows:
+        """An aggregate without GROUP BY: one row, also over no rows."""
+        rows = self.source(depth)
         ours, theirs = rows.named(self.alias())
         calls = [self.call(rows) for _ in range(self.random.randint(1, 3))]
         items = ["count(*) AS n", *(f"{call} AS c{place}" for place, (call, _) in enumerate(calls))]
         kinds = {"n": "int", **{f"c{place}": kind for place, (_, kind) in enumerate(calls)}}
         text = f"SELECT {', '.join(items)} FROM {{}} {self.where(rows)}"
-        return Rows(text.format(ours), text.format(theirs), kinds, True, whole=True)
+        return Rows(text.format(ours), text.format(theirs), kinds, True)
 
     def distinct(self, depth: int) -> Rows:
         rows = self.plain(depth)
@@ -434,13 +430,15 @@ def _check(
 
 
 def _moments(query: RandomQuery, rows: Sequence[Row]) -> list[int]:
+    """Return when the tables are compared; first before any row has arrived."""
     times = sorted({int(str(row[-1])) for row in rows})
     if query.final:
         return times[-1:]
+    before = times[0] - SECOND
     if query.every is not None:
         length = query.every * SECOND
-        return sorted({(ts // length + 1) * length for ts in times})
-    return times
+        return [before, *sorted({(ts // length + 1) * length for ts in times})]
+    return [before, *times]
 
 
 def _plain(value: object) -> object:
