@@ -12,8 +12,8 @@ import time
 END = 2**63 - 1
 # No timestamp is earlier: an input whose watermark is here has said nothing so far.
 BEGINNING = -END
-# 1678-01-01 00:00 UTC: the time of what holds before the first tuple. It is the first whole year that a count of
-# nanoseconds reaches (pandas, Spark's `toPandas`). `BEGINNING` itself cannot be shown as a date.
+# 1678-01-01 00:00 UTC: the time of what holds before the first tuple. It is the first whole year that a
+# count of nanoseconds reaches (pandas, Spark's `toPandas`). `BEGINNING` itself cannot be shown as a date.
 EARLIEST = -9_214_560_000_000_000
 
 US = 1_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,15 @@ from slicemill.engine.mill import Mill
 from slicemill.engine.program import UnitPlan
 from slicemill.operators.group_changes.first_row import FirstRowOfAll
 from slicemill.rows import Row
+from slicemill.server.service import MillService
 from slicemill.time import BEGINNING, EARLIEST
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.questions import ask
 
 _STREAM = "CREATE STREAM S (k int, v int, ts timestamp) ORDER BY ts;"
 _COUNT = "CREATE QUERY q AS SELECT count(*) AS n, sum(v) AS total FROM S EMIT CHANGES;"
 _FIRST = (EARLIEST, ("insert", 0, None))
+_SHOWN = datetime(1678, 1, 1, tzinfo=UTC)
 _S = 1_000_000
 
 
@@ -200,8 +204,9 @@ def test_a_query_from_the_beginning_has_the_row_once(tmp_path: Path) -> None:
         mill.execute("CREATE QUERY q FROM BEGINNING AS SELECT count(*) AS n FROM S EMIT CHANGES;")
         for _ in range(3):
             mill.dispatcher.run_all()
-        changes = [(ts * _S, (op, n)) for ts in (1, 2) for op, n in
-                   (("update_before", ts - 1), ("update_after", ts))]
+        changes = [
+            (ts * _S, (op, n)) for ts in (1, 2) for op, n in (("update_before", ts - 1), ("update_after", ts))
+        ]
         assert _told(mill) == [(EARLIEST, ("insert", 0)), *changes]
         feed_rows(mill, "S", [(1, 6, 3 * _S)])
         assert _table(mill, "q") == [(3,)]
@@ -240,3 +245,18 @@ def test_a_home_of_the_version_before_goes_on(
         feed_rows(mill, "S", [(1, 6, 2 * _S)])
         assert _table(mill, "q") == [(2, 11) if counted else (1, 6)]
         assert [row[0] for _, row in _told(mill)] == ["insert", "update_before", "update_after"]
+
+
+def test_sinks_and_subscribers_get_the_row_before_any_tuple_arrives(tmp_path: Path) -> None:
+    query = _COUNT.replace("QUERY q AS", "QUERY q WITH (sink = 'memory:') AS")
+    with _opened(tmp_path, _STREAM + query) as mill:
+        got: list[object] = []
+        mill.queries["q"].subscribe(lambda table: got.extend(table.drop_columns(["_ts"]).to_pylist()))
+        mill.dispatcher.run_all()
+        mill.sinks.deliver_new()
+        assert got == [{"_op": "insert", "n": 0, "total": None}]
+        delivered = mill.sinks["q"].to_arrow()  # type: ignore[attr-defined]
+        assert delivered.to_pylist() == [{"_ts": _SHOWN, "n": 0, "total": None}]
+        asked = ask("SELECT * FROM q", MillService(mill).relation)
+        assert asked.to_pylist() == [{"_ts": _SHOWN, "n": 0, "total": None}]
+        assert mill.queries["q"].to_pandas()["_ts"].tolist() == [_SHOWN]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slicemill.esl import bind
 from slicemill.metrics.due import TimeLine, dated, due_moments, moments_of, released_by_time
-from slicemill.time import BEGINNING
+from slicemill.time import BEGINNING, EARLIEST
 from support.corpus import Event
 from support.units import run_arrivals
 
@@ -47,6 +47,12 @@ def test_a_tuple_at_the_end_of_a_window_ends_it() -> None:
 def test_where_nobody_knows_when_time_got_there_a_result_is_due_now() -> None:
     assert due([60, 60], [0, 0], [line_of([(57, 572)])], 900) == [900, 900]
     assert due([60], [0], [TimeLine()], 900) == due([60], [0], [], 900) == [900]
+
+
+def test_a_result_that_holds_before_the_first_tuple_is_due_now_whatever_the_clock_has_brought() -> None:
+    line = TimeLine(allowed_us=0)
+    line.passed(50, 500)
+    assert due([EARLIEST, 40], [0, 0], [line], 900) == [900, 490]
 
 
 def test_a_result_that_waits_for_the_end_of_a_slot_is_due_then() -> None:

@@ -105,9 +105,7 @@ class Drawing:
         if not made.changes or kind == "sets":
             emit = ""  # a set of keys may be of rows that stay
         every = 2 if "EVERY" in emit else None
-        return RandomQuery(
-            f"{made.esl} {emit}".strip(), made.duckdb, kind, every, "FINAL" in emit
-        )
+        return RandomQuery(f"{made.esl} {emit}".strip(), made.duckdb, kind, every, "FINAL" in emit)
 
     # -- what queries read ---------------------------------------------------------------------------------
 

@@ -210,7 +210,8 @@ class UnitProgram:
 
         `latest` is what all cells have said so far: where there are several, inputs do not end in a run that
         has rows, but in the next. `heavy` are keys of which all cells are given the rows. What only `failed`
-        outputs need is not computed. Without `first_rows`, global aggregates emit no row before their first tuple.
+        outputs need is not computed. Without `first_rows`, global aggregates emit no row before their first
+        tuple.
         """
         unit, wanted = self.plan.unit, self._wanted(failed)
         for node_id, controlled in self._controlled.items():

@@ -283,7 +283,7 @@ class RunningUnit:
 
     @property
     def begins(self) -> bool:
-        """Return True if the unit must run without input: it has not emitted what holds before the first tuple."""
+        """Return True if the unit must run, also without input, to emit what holds before the first tuple."""
         return self._has_changes and not self.fields.get("begun", False)
 
     @cached_property
