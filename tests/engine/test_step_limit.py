@@ -94,11 +94,11 @@ def test_a_limit_counts_from_the_begin_of_each_step_and_only_inside_steps() -> N
 
     with limit.watching():
         for _ in range(2):
-            limit.begin()
+            limit.begin(0)
             work(0.5)
             limit.end()
         work(0.6)
-        limit.begin()
+        limit.begin(0)
         with pytest.raises(StepOverran):
             work(5)
         limit.end()

@@ -8,10 +8,19 @@ and whoever gets one next restores it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
+from slicemill.engine.step_record import (
+    StepPlace,
+    cancel_steps,
+    current_step,
+    remove_record,
+    remove_records,
+    stuck_step,
+)
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import (
@@ -44,6 +53,8 @@ class AssignedWorker:
     writers: set[str] = field(default_factory=set)  # the names under which it writes segments
     asked: tuple[Item, ...] = ()
     asked_s: float = 0.0  # since when
+    messages: int = 0
+    cancelled: bool = False  # of the last message, steps that only dropped queries need
     left: list[CellId] = field(default_factory=list)  # cells that have moved and are still in its memory
     # Checkpoints that it was asked for and has not written yet, though it may have answered the message.
     writing: dict[CellId, CheckpointUnit] = field(default_factory=dict)
@@ -55,12 +66,16 @@ class AssignedWorker:
 
 
 class Assignments:
-    """The workers of a pool that one mill uses. `sync`: their writes must survive a power loss."""
+    """The workers of a pool that one mill uses. `sync`: their writes must survive a power loss.
 
-    def __init__(self, pool: Pool, mill: str, *, sync: bool) -> None:
+    In the folder `records` they note the steps that they run.
+    """
+
+    def __init__(self, pool: Pool, mill: str, records: Path, *, sync: bool) -> None:
         self.resident = pool.resident
         self._pool = pool
         self._mill = mill
+        self._records = records
         self._sync = sync
         self._workers: dict[int, AssignedWorker] = {}
         self._pinned: dict[CellId, int] = {}  # cell of a unit → worker
@@ -120,6 +135,7 @@ class Assignments:
         if assigned is None or assigned.incarnation != left.incarnation:
             return ()
         del self._workers[left.worker]
+        remove_record(self._record(left.worker, left.incarnation))
         self._pinned = {cell: worker for cell, worker in self._pinned.items() if worker != left.worker}
         self._loaded = {cell: at for cell, at in self._loaded.items() if at[0] != left.worker}
         for stream in streams:
@@ -156,6 +172,50 @@ class Assignments:
                 parsed = parse_segment(extent.segment)
                 if parsed is not None:
                     assigned.writers.add(parsed[0])
+
+    # -- the steps that workers run -------------------------------------------------------------------
+
+    def _record(self, worker: int, incarnation: int) -> Path:
+        return self._records / f"{self._mill}-{worker}-{incarnation}"
+
+    def stuck_step(self, worker: int, incarnation: int) -> tuple[RunUnit, int] | None:
+        """Return the step for which a process was ended, with its run; None if the process was not stuck."""
+        return self._run_of(worker, incarnation, stuck_step(self._record(worker, incarnation)))
+
+    def current_place(self, worker: int) -> StepPlace | None:
+        """Return the place of the step that a worker runs, where that is known."""
+        return current_step(self._record(worker, self._workers[worker].incarnation))
+
+    def current_step(self, worker: int) -> tuple[RunUnit, int] | None:
+        """Return the step that a worker runs, with its run; only processes of their own note that."""
+        assigned = self._workers.get(worker)
+        return (
+            None
+            if assigned is None
+            else self._run_of(worker, assigned.incarnation, self.current_place(worker))
+        )
+
+    def _run_of(self, worker: int, incarnation: int, place: StepPlace | None) -> tuple[RunUnit, int] | None:
+        assigned = self._workers.get(worker)
+        if place is None or assigned is None or assigned.incarnation != incarnation:
+            return None
+        item = assigned.asked[place.item] if 0 <= place.item < len(assigned.asked) else None
+        return (item, place.step) if isinstance(item, RunUnit) else None
+
+    def cancel(self, worker: int, places: Collection[StepPlace]) -> None:
+        """Have a worker end these steps of its message."""
+        assigned = self._workers[worker]
+        if places and not assigned.cancelled:
+            assigned.cancelled = True
+            cancel_steps(self._record(worker, assigned.incarnation), assigned.messages, places)
+
+    def end(self, worker: int) -> None:
+        """End the process of a worker that is stuck; `wait` says that it has left."""
+        self._pool.end_stuck(worker)
+
+    def close(self) -> None:
+        """Remove the records of this mill."""
+        remove_records(self._records, self._mill)
 
     # -- who has what ----------------------------------------------------------------------------------
 
@@ -245,4 +305,7 @@ class Assignments:
                 if isinstance(item, CheckpointUnit):
                     assigned.writing[item.unit, item.cell] = item
                     assigned.writing_s = assigned.asked_s
-            self._pool.send(worker, Message(assigned.asked, plans, self._sync, wall_clock_us()))
+            assigned.messages, assigned.cancelled = assigned.messages + 1, False
+            record = self._record(worker, assigned.incarnation)
+            message = Message(assigned.asked, plans, self._sync, wall_clock_us(), assigned.messages, record)
+            self._pool.send(worker, message)

@@ -30,6 +30,7 @@ from slicemill.engine.assignments import Assignments
 from slicemill.engine.cause import cause
 from slicemill.engine.pace import POLL_S, ReadingPace
 from slicemill.engine.running_units import Goal, RunningUnits
+from slicemill.engine.step_record import StepPlace, remove_records
 from slicemill.engine.streams import ReplayedRows, RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import (
@@ -55,6 +56,7 @@ from slicemill.scheduling.chooser import Chooser
 from slicemill.storage.changes import Change
 from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home
+from slicemill.storage.home_state import STEPS
 
 AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # and when it was committed
 
@@ -63,6 +65,10 @@ _UNITS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
 # A message that takes longer is among the problems.
 STALLED_S = 5.0
+# A step that only queries need which are being dropped may take so much longer; then its process is ended.
+CANCEL_S, END_S = 1.0, 1.0
+# A stalled worker gets this time when the engine has to end.
+_STALLED_ENDS_S = 2.0
 _NAMED = 5
 # Workers may take so long to start before it is told that none is there.
 _ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
@@ -114,7 +120,9 @@ class Dispatcher:
         self._mill = mill
         self._clock = clock
         self._after_run = after_run
-        self._assignments = Assignments(pool, mill, sync=home.durable)
+        records = home.folder / STEPS
+        remove_records(records)  # of processes that have ended with their driver
+        self._assignments = Assignments(pool, mill, records, sync=home.durable)
         self.balancing = Balancing(self._assignments, clock())
         self._visitor: RunningUnit | None = None
         self._given_up: list[RunningUnit] = []  # in the round under way
@@ -134,6 +142,9 @@ class Dispatcher:
         # Finished work that could not be committed because the disk was full. The next round commits it.
         self._left: _Round | None = None
         self._ends_s: float | None = None  # when waiting for workers has to end
+        self._stalled_ends_s = math.inf  # … for workers that are stalled
+        self._dropping: frozenset[str] = frozenset()  # by the statement under way
+        self._dropping_s = 0.0
 
     # -- for the mill ----------------------------------------------------------------------------------
 
@@ -156,10 +167,7 @@ class Dispatcher:
         for worker, (since_s, items) in self._assignments.busy_since().items():
             took_s = now_s - since_s
             if took_s > STALLED_S:
-                units = [self._unit(item.unit) for item in items if isinstance(item, RunUnit)]
-                logs = sorted(
-                    {log for unit in units if unit is not None for _, log in unit.plan.unit.outputs}
-                )
+                logs = sorted(self._computed_by(worker, items))
                 streams = sorted({item.stream for item in items if isinstance(item, ReadStream)})
                 what = f"computing {_some(logs)}" if logs else f"reading {_some(streams)}"
                 found.append(f"worker {worker} has been {what} for {took_s:.0f} s; what needs it waits")
@@ -167,6 +175,14 @@ class Dispatcher:
             if (took_s := now_s - since_s) > STALLED_S:
                 found.append(f"worker {worker} has been writing a checkpoint for {took_s:.0f} s")
         return found
+
+    def _computed_by(self, worker: int, items: Iterable[Item]) -> set[str]:
+        """Return the outputs behind the step that a worker runs; of all its runs if the step is unknown."""
+        at = self._assignments.current_step(worker)
+        if at is not None and (unit := self._unit(at[0].unit)) is not None:
+            return set(unit.logs_behind(at[1]))
+        units = [self._unit(item.unit) for item in items if isinstance(item, RunUnit)]
+        return {log for unit in units if unit is not None for _, log in unit.plan.unit.outputs}
 
     def resize(self, count: int) -> None:
         """Let workers come, or the last ones go; while paused."""
@@ -186,6 +202,10 @@ class Dispatcher:
         self.balancing.forget({unit.id for unit in gone})
         goals = self.running.goals if goals is None else goals
         self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
+
+    def close(self) -> None:
+        """Remove what was noted of the steps of workers."""
+        self._assignments.close()
 
     def notify(self) -> None:
         """Something has changed that the loop should look at."""
@@ -214,14 +234,22 @@ class Dispatcher:
             raise EngineStopped(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
 
     def end_within(self, seconds: float) -> None:
-        """Wait no longer than this for workers; give up what is under way then, and run nothing more."""
-        self._ends_s = time.monotonic() + seconds
+        """Wait no longer than this for workers; give up what is under way then, and run nothing more.
+
+        Workers that are stalled get less.
+        """
+        now_s = time.monotonic()
+        self._ends_s, self._stalled_ends_s = now_s + seconds, now_s + _STALLED_ENDS_S
         self._pool.wake()
 
     def _check_waiting(self) -> None:
         """Raise EngineStopped where waiting for workers has no end, or has taken too long."""
         self.check()
-        if self._ends_s is not None and time.monotonic() >= self._ends_s:
+        if self._ends_s is None:
+            return
+        now_s = time.monotonic()
+        stalled = any(now_s - since_s > STALLED_S for since_s, _ in self._assignments.busy_since().values())
+        if now_s >= (min(self._ends_s, self._stalled_ends_s) if stalled else self._ends_s):
             raise EngineStopped("workers did not finish their work before the engine had to end")
 
     @contextmanager
@@ -246,6 +274,34 @@ class Dispatcher:
                 with self._control:
                     self._pauses -= 1
                     self._control.notify_all()
+
+    @contextmanager
+    def dropping(self, names: Iterable[str]) -> Iterator[None]:
+        """Drop these queries within: steps that only they need are ended if they take long."""
+        self._dropping, self._dropping_s = frozenset(names), time.monotonic()
+        try:
+            yield
+        finally:
+            self._dropping = frozenset()
+
+    def _end_dropped(self) -> None:
+        """End the steps under way that only queries need which are being dropped, if they take long."""
+        now_s = time.monotonic()
+        for worker, (since_s, items) in self._assignments.busy_since().items() if self._dropping else ():
+            waited_s = now_s - max(since_s, self._dropping_s)
+            if waited_s > CANCEL_S:
+                places = [place for at, item in enumerate(items) for place in self._dropped_steps(at, item)]
+                self._assignments.cancel(worker, places)
+                if waited_s > CANCEL_S + END_S and self._assignments.current_place(worker) in places:
+                    self._assignments.end(worker)
+
+    def _dropped_steps(self, at: int, item: Item) -> Iterator[StepPlace]:
+        unit = self._unit(item.unit) if isinstance(item, RunUnit) else None
+        for step in range(len(unit.plan.unit.nodes)) if unit is not None else ():
+            assert unit is not None
+            logs = unit.logs_behind(step)
+            if logs and self._dropping.issuperset(logs):
+                yield StepPlace(at, step)
 
     def finish(self, unit: RunningUnit) -> None:
         """Run a unit, while paused, until it has read all there is, and write its state; one that reads the
@@ -375,6 +431,7 @@ class Dispatcher:
         """Wait for the messages and checkpoints under way, and commit what they have done."""
         while self._assignments.busy or self._left is not None:
             self._check_waiting()
+            self._end_dropped()
             self._take(self._pool.wait(0 if self._left is not None else POLL_S))
 
     def turn(self) -> None:
@@ -418,7 +475,9 @@ class Dispatcher:
                 self._assignments.join(event)
                 self._alone_s = None
             elif isinstance(event, WorkerLeft):
-                self._undo(self._assignments.leave(event, self.streams.values()), event.reason, change)
+                stuck = self._assignments.stuck_step(event.worker, event.incarnation)
+                asked = self._assignments.leave(event, self.streams.values())
+                self._undo(asked, event.reason, change, stuck)
                 stopped |= event.spark_stopped
             elif isinstance(event, Notice) and isinstance(event.payload, CheckpointDone):
                 self._checkpointed(event, event.payload, change)
@@ -477,6 +536,9 @@ class Dispatcher:
         finished: list[tuple[RunningUnit, list[RunDone]]],
         handed: list[RunningStream],
     ) -> None:
+        stuck = None
+        if isinstance(answer.message, Failure):
+            stuck = self._assignments.stuck_step(answer.worker, answer.incarnation)
         asked = self._assignments.answered(answer)
         if asked is None:
             return
@@ -484,7 +546,7 @@ class Dispatcher:
             for item in asked:
                 if isinstance(item, CheckpointUnit):
                     self._assignments.not_written(answer.worker, item.unit)
-            self._undo(asked, answer.message.error, change)
+            self._undo(asked, answer.message.error, change, stuck)
             return
         reply: Reply = answer.message  # type: ignore[assignment]
         now = self._clock()
@@ -580,10 +642,18 @@ class Dispatcher:
         unit.abandon(why, change)
         self._given_up.append(unit)
 
-    def _undo(self, asked: Iterable[Item], why: str, change: Change) -> None:
-        """What a worker was asked and will not answer is done again, from what is committed."""
+    def _undo(
+        self, asked: Iterable[Item], why: str, change: Change, stuck: tuple[RunUnit, int] | None = None
+    ) -> None:
+        """Do again, from what is committed, the items that a worker will not answer.
+
+        Where the worker was ended in a step that was `stuck`, the queries behind that step fail, and no
+        other unit is to blame.
+        """
         now = self._clock()
         for item in asked:
+            if stuck is not None and isinstance(item, RunUnit) and (unit := self._unit(item.unit)):
+                unit.note_stuck(item.run, stuck[1] if item is stuck[0] else None)
             failed = failed_item(item, why)
             if failed is not None:
                 self._item_failed(failed, change, now)

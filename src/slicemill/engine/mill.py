@@ -294,21 +294,22 @@ class Mill:
         alerts = self.alerts.begun(statements)
         # One record has all of it: a crash leaves the text wholly done, or not at all.
         others = Change(alerts=alerts)
-        if all(runs_nothing(statement) for statement in statements):
-            others = replace(others, catalog=entries)
-            if staged.versions:
-                self._running.tables_changed(others, staged)
+        with self.dispatcher.dropping(one.name for one in dropped):
+            if all(runs_nothing(statement) for statement in statements):
+                others = replace(others, catalog=entries)
+                if staged.versions:
+                    self._running.tables_changed(others, staged)
+                else:
+                    self.home.commit(others)
+                self.catalog = catalog
+            elif replaced:
+                self._running.replace_with(catalog, kept, replaced, entries, bound.source, others, staged)
+            elif any(isinstance(statement, (AlteredQuery, AlteredStream)) for statement in statements):
+                catalog, altering = with_added_columns(catalog, bound, entries, self.home)
+                self._running.alter_with(catalog, dropped, kept, altering, others, staged)
             else:
-                self.home.commit(others)
-            self.catalog = catalog
-        elif replaced:
-            self._running.replace_with(catalog, kept, replaced, entries, bound.source, others, staged)
-        elif any(isinstance(statement, (AlteredQuery, AlteredStream)) for statement in statements):
-            catalog, altering = with_added_columns(catalog, bound, entries, self.home)
-            self._running.alter_with(catalog, dropped, kept, altering, others, staged)
-        else:
-            declared = replace(NOTHING_REPLACED, entries=entries)
-            self._running.change_to(catalog, dropped, declared, others, staged)
+                declared = replace(NOTHING_REPLACED, entries=entries)
+                self._running.change_to(catalog, dropped, declared, others, staged)
         self.alerts.watch(self.catalog.alerts, alerts)
         self._set(statements)
         for statement in statements:
@@ -543,6 +544,7 @@ class Mill:
             self.home.commit(Change(tables=self._tables.changes()))
         with suppress(EngineStopped):
             self._write_state(checkpoint)
+        self.dispatcher.close()
         self.sinks.close()
         with self._spark_may_be_gone():
             if self._borrowed:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from slicemill.columns.keys import keys_found_once
-from slicemill.engine.step_limit import StepLimit, StepOverran
+from slicemill.engine.step_limit import StepCancelled, StepLimit, StepOverran
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
@@ -277,7 +277,7 @@ class UnitProgram:
             node: (tables[log], watermarks[log]) for node, log in self._read.items()
         }
         parts: dict[str, dict[str, StepResult]] = {}  # of shared nodes, by member
-        for node_id, sources in self._fed.items():
+        for place, (node_id, sources) in enumerate(self._fed.items()):
             if node_id not in wanted:
                 continue
             operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
@@ -286,7 +286,7 @@ class UnitProgram:
                 # A shared step that made no parts has failed as a whole.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
-                made = _run(step, [self._given(found[source], source, node_id) for source in sources], limit)
+                made = _run(step, [self._given(found[source], source, node_id) for source in sources], limit, place)
                 if isinstance(made, list):
                     assert isinstance(operator, SharedOperator), "nothing else makes parts"
                     names = [member.name for member in operator.members]
@@ -332,7 +332,7 @@ def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
 
 
 def _run(
-    step: Step | SharedStep, given: Sequence[StepResult], limit: StepLimit
+    step: Step | SharedStep, given: Sequence[StepResult], limit: StepLimit, place: int
 ) -> StepResult | list[StepResult]:
     """Return what a step makes of its inputs; without all of them it makes nothing."""
     tables, watermarks = [], []
@@ -341,9 +341,11 @@ def _run(
             return part
         tables.append(part[0])
         watermarks.append(part[1])
-    limit.begin()
+    limit.begin(place)
     try:
         made = step.run(tables, watermarks)
+    except StepCancelled:
+        return _Overrun("it was being dropped while it computed, and was interrupted")
     except StepOverran:
         rows = sum(table.num_rows for table in tables)
         return _Overrun(

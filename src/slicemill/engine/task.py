@@ -30,6 +30,7 @@ from slicemill.engine.adapting.redistribution import redistributed
 from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell, sampled_keys
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.step_limit import StepLimit
+from slicemill.engine.step_record import StepRecord, stuck_step
 from slicemill.engine.work import (
     CheckpointDone,
     CheckpointUnit,
@@ -126,6 +127,8 @@ class Worker:
     _sync: bool = False  # what is written must outlive a loss of power
     _taken: LoadedCell | None = None
     _bytes_read: int = 0  # of logs, for the cell that runs
+    _record: StepRecord | None = None
+    _message: int = 0
     _spreads: dict[tuple[object, ...], SpreadRows] = field(default_factory=dict)
     in_background: InBackground = in_thread
 
@@ -137,17 +140,32 @@ class Worker:
         self._plans.update(asked.plans)
         self._sync = asked.sync
         wall_clock_us.not_before(asked.now_us)
-        reply = tuple(done for item in asked.items if (done := self._do(item)) is not None)
+        self._message = asked.number
+        self._open_record(asked.record)
+        done = [self._do(item, place) for place, item in enumerate(asked.items)]
+        reply = tuple(one for one in done if one is not None)
         self._spreads.clear()
         if asked.sync:
             self._writers.sync()
             self._ordered.sync()
         return reply
 
-    def _do(self, item: Item) -> ItemDone | None:
+    def _open_record(self, path: Path | None) -> None:
+        """Note steps in this file from now on, where this process is one that may be ended."""
+        if path is None or not self.context.separate:
+            return
+        if self._record is None or self._record.path != path:
+            if stuck_step(path) is not None:  # Spark runs the task of a process that was ended once more
+                raise SlicemillError("its process was ended in a step that took too long")
+            if self._record is not None:
+                self._record.close()
+            self._record = StepRecord(path)
+        self._record.take_up()
+
+    def _do(self, item: Item, place: int) -> ItemDone | None:
         try:
             if isinstance(item, RunUnit):
-                return self._run(item)
+                return self._run(item, place)
             if isinstance(item, ReadStream):
                 return self._read(item)
             if isinstance(item, CheckpointUnit):
@@ -161,7 +179,7 @@ class Worker:
 
     # -- units -----------------------------------------------------------------------------------------
 
-    def _run(self, item: RunUnit) -> RunDone:
+    def _run(self, item: RunUnit, place: int) -> RunDone:
         began, clock = time.process_time(), [time.perf_counter()]
         # Taken out while it runs: a run that fails half-way leaves nothing that another could go on from.
         program = self._program(item)
@@ -170,7 +188,7 @@ class Worker:
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
         as_python, collecting = python_seconds(), collecting_seconds()
-        limit = StepLimit(item.limit_s)
+        limit = StepLimit(item.limit_s, self._record, place, self._message)
         with limit.watching():
             outcome = program.run(
                 tables, watermarks, item.dropping, item.latest, item.heavy, item.failed, limit

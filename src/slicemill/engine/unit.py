@@ -33,7 +33,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -124,6 +124,8 @@ class UnitRun:
     failed: str | None = None
     disk_full: bool = False
     checkpoint_damaged: bool = False
+    blameless: bool = False  # its worker was ended for a step of another unit, or of the queries in `stuck`
+    stuck: Mapping[str, str] = field(default_factory=dict)  # logs behind a step for which a worker was ended
 
     @property
     def rows(self) -> int:
@@ -469,6 +471,29 @@ class RunningUnit:
         cost, rows = self.statistics.cost, self.run.rows if self.run is not None else 0
         return max(STEP_S, _FAR_LONGER * (cost.overhead + cost.per_row * rows))
 
+    def logs_behind(self, step: int) -> list[str]:
+        """Return the outputs that have not failed and need a step, by its place in the unit."""
+        unit, graph = self.plan.unit, self.plan.graph
+        node_id = unit.nodes[step]
+        return [
+            log
+            for root, log in unit.outputs
+            if log not in self.failed and (root == node_id or node_id in graph.ancestors(root))
+        ]
+
+    def note_stuck(self, run: int, step: int | None) -> None:
+        """Note that the worker of a run was ended, for a step of this unit or else of another one."""
+        if self.run is None or self.run.number != run:
+            return
+        self.run.blameless = True
+        if step is not None:
+            why = (
+                f"one call in a step took more than {self.limit_s:g} s of processor time for "
+                f"{self.run.rows:,} rows, far more than usual, and its worker was ended; look for an "
+                "expression that takes long"
+            )
+            self.run.stuck = dict.fromkeys(self.logs_behind(step), why)
+
     @property
     def state_folder(self) -> Path:
         return self._home.checkpoint_folder(self.id)
@@ -613,11 +638,20 @@ class RunningUnit:
     def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
         """A run that could not be done: it is tried again, and after some times its queries are stopped.
 
-        A full disk is nobody's fault: that is waited for. `why` may be told by log.
+        A full disk is no query's fault: the run waits until there is space. Where a worker was ended because
+        a step was stuck, the queries behind that step fail at once. `why` may be given by log.
         """
-        blameless = self.run is not None and self.run.disk_full
-        overran = self.run is not None and any(done.overran for done in self.run.done)
-        if self.run is not None and self.run.checkpoint_damaged and self._go_back(change):
+        run = self.run
+        blameless = run is not None and (run.disk_full or run.blameless)
+        overran = run is not None and any(done.overran for done in run.done)
+        if run is not None and run.stuck:
+            if any(log not in self.failed and log not in run.stuck for _, log in self.plan.unit.outputs):
+                # The others go on without them.
+                change.units.setdefault(self.id, {})["failed"] = {**self.failed, **run.stuck}
+                self.run = None
+                return
+            why, blameless, overran = run.stuck, False, True
+        if run is not None and run.checkpoint_damaged and self._go_back(change):
             _LOGGER.warning(
                 "%s is restored from the checkpoint before its last one, and what came since is replayed: %s",
                 self.id,

@@ -163,6 +163,8 @@ class Message:
     plans: Mapping[str, bytes] = field(default_factory=dict)
     sync: bool = False  # durability 'machine': what is written must outlive the machine's power
     now_us: int = 0  # the time of the process that asks: that of the worker is no earlier
+    number: int = 0  # of the messages to this worker
+    record: Path | None = None  # where a process of its own notes the step that it runs
 
 
 @dataclass(frozen=True, slots=True)

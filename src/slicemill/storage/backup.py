@@ -19,7 +19,7 @@ from slicemill.storage.home_format import (
     require_home,
 )
 from slicemill.storage.home_lock import LOCK, HomeLock
-from slicemill.storage.home_state import HomeError
+from slicemill.storage.home_state import STEPS, HomeError
 from slicemill.storage.journal import Progress
 from slicemill.storage.trash import TRASH
 
@@ -62,7 +62,7 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
 def _left_out(home: Path, folder: str, names: list[str]) -> set[str]:
     """Return what a copy of a home does without; logs and streams may have any name."""
     unfinished = {name for name in names if name.endswith(TEMPORARY) and not Path(folder, name).is_dir()}
-    return unfinished | ({LOCK, TRASH} if Path(folder) == home else set())
+    return unfinished | ({LOCK, TRASH, STEPS} if Path(folder) == home else set())
 
 
 def upgrade_home(folder: Path) -> str:

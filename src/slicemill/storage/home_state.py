@@ -16,6 +16,7 @@ from slicemill.storage.log import Hold, Log, LogEnd
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
 TABLES = "tables"
+STEPS = "steps"  # the steps that workers run: only of a mill at work
 
 # A unit's fields of these names refer to files in its checkpoint folder.
 CHECKPOINT_FIELD = "checkpoint"

@@ -75,6 +75,7 @@ class WorkerContext:
     name: str  # that of no other process, now or later: files may be named after it
     notify: Callable[[object], None]  # from any thread
     resident: bool  # whether messages to this worker reach the same process until it leaves
+    separate: bool = True  # False in the process of the driver, which a worker must not end
 
 
 Handler: TypeAlias = Callable[[object], object]

@@ -74,6 +74,9 @@ class InlinePool:
             self._events.append(self._joined(worker))
         self._awake.set()
 
+    def end_stuck(self, worker: int) -> None:
+        """Do nothing: the caller is the worker."""
+
     def wait(self, timeout_s: float | None) -> list[Event]:
         if not self._events:
             self._awake.wait(timeout_s)
@@ -95,7 +98,8 @@ class InlinePool:
             self._awake.set()
 
         name = writer_name(worker, incarnation)
-        return make_handler(self._handler, WorkerContext(worker, incarnation, name, notify, resident=True))
+        context = WorkerContext(worker, incarnation, name, notify, resident=True, separate=False)
+        return make_handler(self._handler, context)
 
     def _joined(self, worker: int) -> WorkerJoined:
         return WorkerJoined(worker, self._incarnations[worker], socket.gethostname(), os.getpid())

@@ -173,6 +173,9 @@ class JobPool:
         self._events.append(events)
         self._awake.set()
 
+    def end_stuck(self, worker: int) -> None:
+        """Do nothing: the task ends itself, a little later."""
+
     def wait(self, timeout_s: float | None) -> list[Event]:
         """Submit what was collected; what has happened, at the latest when the time is over."""
         if self._collected:

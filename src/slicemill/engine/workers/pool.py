@@ -18,6 +18,7 @@ import contextlib
 import pickle
 import secrets
 import selectors
+import signal
 import socket
 import time
 from collections import deque
@@ -210,6 +211,16 @@ class WorkerPool:
             self.wake()
             return
         self._watch(connection)
+
+    def end_stuck(self, worker: int) -> None:
+        """End a worker that does not answer, with the signal after which its record says where it was.
+
+        A worker on another machine ends itself, a little later.
+        """
+        connection = self._slots[worker].connection
+        if connection is not None and connection.process is not None:
+            with contextlib.suppress(psutil.Error):
+                connection.process.send_signal(signal.SIGPROF)
 
     def wait(self, timeout_s: float | None) -> list[Event]:
         """What has happened; waits for it until the time is over, or until `wake` is called."""
