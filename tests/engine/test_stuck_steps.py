@@ -32,7 +32,8 @@ SCRIPT = """
 CREATE STREAM bid (item int, price int, ts timestamp micros) ORDER BY ts;
 CREATE QUERY slow AS SELECT item FROM bid WHERE crc32(cast(price AS varchar)) >= 0;
 CREATE QUERY dear AS SELECT item, price FROM bid WHERE price > 10;
-CREATE QUERY counted AS SELECT item, count(*) OVER (PARTITION BY item RANGE UNBOUNDED PRECEDING) AS n FROM bid;
+CREATE QUERY counted AS SELECT item, count(*) OVER (PARTITION BY item RANGE UNBOUNDED PRECEDING) AS n
+  FROM bid;
 """
 STUCK = 666
 
@@ -80,7 +81,11 @@ def test_a_stuck_step_ends_its_worker_and_fails_alone(
             "one call in a step took more than 0.7 s of processor time for 2 rows"
         )
         assert [problem.split(":")[0] for problem in problems(mill)] == ["slow stopped"]
-        assert [_rows(mill, name) for name in ("slow", "dear", "counted")] == [[1, 2], [1, 2, 3], [1, 2, 3, 4]]
+        assert [_rows(mill, name) for name in ("slow", "dear", "counted")] == [
+            [1, 2],
+            [1, 2, 3],
+            [1, 2, 3, 4],
+        ]
         # What failed is not computed again with the rows that follow.
         feed_rows(mill, "bid", [(5, STUCK, 5)])
         mill.dispatcher.run_all()

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from slicemill.columns.keys import keys_found_once
-from slicemill.engine.step_limit import StepCancelled, StepLimit, StepOverran
+from slicemill.engine.step_limit import FAR_LONGER, StepCancelled, StepLimit, StepOverran
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.schema import Schema
@@ -349,8 +349,8 @@ def _run(
     except StepOverran:
         rows = sum(table.num_rows for table in tables)
         return _Overrun(
-            f"one step took more than {limit.seconds:g} s of processor time for {rows:,} rows, far more "
-            "than usual; look for an expression that takes long, such as levenshtein of long texts"
+            f"one step took more than {limit.seconds:g} s of processor time for {rows:,} rows, "
+            f"{FAR_LONGER}; look for an expression that takes long, such as levenshtein of long texts"
         )
     except SlicemillError as problem:
         return problem

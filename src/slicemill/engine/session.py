@@ -84,9 +84,14 @@ _SQL_MEANING = {
 _COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 
 
+# How long Spark waits for a streaming query to end, in milliseconds. By default it waits for ever.
+STOP_S = 60
+_STOPPING = {"spark.sql.streaming.stopTimeout": str(1000 * STOP_S)}
+
+
 def configure(spark: SparkSession) -> None:
     """Settings that slicemill needs of a session, also of one that the caller has made."""
-    for key, value in {**_SQL_MEANING, **_COMPILED}.items():
+    for key, value in {**_SQL_MEANING, **_COMPILED, **_STOPPING}.items():
         spark.conf.set(key, value)
 
 

@@ -13,6 +13,7 @@ pauses that grow.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ from pyspark.sql.streaming.listener import (
 from slicemill.connectors.spark.checks import PLACE, RAW, REASON
 from slicemill.connectors.spark.frame import checked_frame, streaming_frame
 from slicemill.engine.cause import cause, in_few_words
+from slicemill.engine.session import STOP_S
 from slicemill.engine.streams import Supply
 from slicemill.errors import SlicemillError
 from slicemill.ingest.intake import ONLY
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
     from slicemill.engine.dispatcher import Dispatcher
     from slicemill.engine.streams import RunningStream
+
+_LOGGER = logging.getLogger("slicemill")
 
 _CHECKPOINT = "checkpoint"
 _TEND_EVERY_S = 0.25
@@ -133,9 +137,21 @@ class _Reading:
     failing: bool = False  # nothing has been read since it failed
 
     def stop(self) -> None:
-        if self.query is not None:
-            self.query.stop()
-        self._forget()
+        """Stop reading; a query of Spark that does not end in time is left behind."""
+        try:
+            if self.query is not None:
+                self.query.stop()
+        except Exception as problem:
+            if "Timeout" not in str(problem):
+                raise
+            _LOGGER.warning(
+                "Spark did not end its query that reads %s within %s s, and is not waited for any longer; "
+                "restart slicemill if the stream gets no rows from now on",
+                self.stream.name,
+                STOP_S,
+            )
+        finally:
+            self._forget()
 
     def failed(self, problem: BaseException, now: int) -> None:
         self._forget()

@@ -20,6 +20,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from slicemill.engine.step_record import StepPlace, StepRecord
 
 _TICK_S = 0.5
+# Part of the reason of each query that failed because a step took too long.
+FAR_LONGER = "far more than usual"
 # One call of machine code may take so many times the limit of a step.
 _OF_ONE_CALL = 1.5
 

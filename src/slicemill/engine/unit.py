@@ -42,6 +42,7 @@ from slicemill.engine.adapting.skew import HeavyKeys, SkewedSide
 from slicemill.engine.changing.retaining import WHOLE
 from slicemill.engine.load_control import LoadControl
 from slicemill.engine.program import UnitPlan
+from slicemill.engine.step_limit import FAR_LONGER
 from slicemill.engine.work import (
     CheckpointDone,
     CheckpointUnit,
@@ -489,8 +490,8 @@ class RunningUnit:
         if step is not None:
             why = (
                 f"one call in a step took more than {self.limit_s:g} s of processor time for "
-                f"{self.run.rows:,} rows, far more than usual, and its worker was ended; look for an "
-                "expression that takes long"
+                f"{self.run.rows:,} rows, {FAR_LONGER}, and its worker was ended; look for an expression "
+                "that takes long"
             )
             self.run.stuck = dict.fromkeys(self.logs_behind(step), why)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.engine.changing.lives import FIRST_PAUSE_S, MOST_TRIES, Life, LifeState
+from slicemill.engine import unit
+from slicemill.engine.changing.lives import FIRST_PAUSE_S, MOST_STALLS, MOST_TRIES, Life, LifeState
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
@@ -30,6 +31,10 @@ def down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "def fragile(x):\n"
         "    if os.path.exists(os.environ['FRAGILE_IS_DOWN']):\n"
         "        raise ValueError('it is down')\n"
+        "    return x\n"
+        "def spinning(x):\n"
+        "    while os.path.exists(os.environ['FRAGILE_IS_DOWN']):\n"
+        "        pass\n"
         "    return x\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -194,4 +199,34 @@ def test_only_what_has_failed_can_be_restarted(tmp_path: Path, down: Path) -> No
     home = Home(tmp_path / "home", ALONE)
     with pytest.raises(SlicemillError, match="query q has not failed"):
         home.mill.execute("RESTART QUERY q")
+    home.mill.close()
+
+
+def test_a_query_that_stalls_three_times_in_a_row_stays_failed_until_it_is_restarted(
+    tmp_path: Path, down: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit, "STEP_S", 0.4)
+    spinning = "CREATE FUNCTION spinning(x int) RETURNS int LANGUAGE PYTHON AS 'fragile_on_engine:spinning';"
+    home = Home(tmp_path / "home", spinning + ALONE.replace("fragile", "spinning"))
+    down.touch()
+    home.feed(0, 1)
+    pauses = []
+    for _ in range(MOST_STALLS - 1):
+        life = home.wait(1)
+        assert life.why is not None and life.why.startswith("one step took more than 0.4 s of processor time")
+        assert life.next_try_us is not None
+        pauses.append((life.next_try_us - home.clock.now) // SECOND)
+        home.reopen(checkpoint=False)
+        home.wait(pauses[-1])
+    assert pauses == [5, 10]
+    life = home.wait(1)
+    assert (life.state, life.failures, life.next_try_us) == (LifeState.FAILED, MOST_STALLS, None)
+    down.unlink()
+    assert home.wait(10_000).state is LifeState.FAILED
+    home.mill.execute("RESTART QUERY q")
+    home.mill.dispatcher.run_all()
+    assert home.life() == Life(LifeState.RUNNING)
+    home.feed(1, len(ROWS))
+    finish(home.mill)
+    assert home.rows() == expected(tmp_path, "q")
     home.mill.close()

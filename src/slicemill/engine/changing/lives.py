@@ -13,7 +13,8 @@ the definition that was in force `as_of` that record of the home, whatever repla
 **Failed.** Where all that a unit writes has failed together, the run that failed was not committed: it is run
 again from the committed state, and nothing is lost. A query that failed beside others that went on begins
 anew with what comes from then on, and `complete_from` says from when on its results are whole. Between two
-tries the pauses double; after the last try it stays stopped until RESTART.
+tries the pauses double; after the last try it stays stopped until RESTART. A query that stalls each time takes
+seconds of a worker each time, and has fewer tries.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from enum import StrEnum
 from typing import Any
 
 from slicemill.engine.changing.running_catalog import RunningCatalog
+from slicemill.engine.step_limit import FAR_LONGER
 from slicemill.engine.unit import BACKFILL, RunningUnit
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.lives import LifeAction, LifeChange
@@ -33,6 +35,8 @@ from slicemill.time import BEGINNING, US
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 MOST_TRIES = 8
+# A query that has stalled so often in a row is not tried again.
+MOST_STALLS = 3
 # Who has run for so long has left its earlier failures behind.
 STEADY_S = 600.0
 _LOOK_US = US // 5
@@ -171,12 +175,15 @@ class QueryLives:
         return unit is not None and name in unit.failed
 
     def _note_failure(self, log: str, why: str, tries: dict[str, Any], now_us: int) -> None:
-        """Say when it is tried again; the pauses double."""
+        """Note when a query is tried again, if it is. The pauses double."""
         steady = now_us - tries.get("began_us", now_us) > STEADY_S * US
         count = 1 if steady else tries.get("count", 0) + 1
+        stalls = (0 if steady else tries.get("stalls", 0)) + 1 if FAR_LONGER in why else 0
         pause_s = min(FIRST_PAUSE_S * 2 ** (count - 1), LONGEST_PAUSE_S)
-        next_us = now_us + int(pause_s * US) if count <= MOST_TRIES else None
+        again = count <= MOST_TRIES and stalls < MOST_STALLS
+        next_us = now_us + int(pause_s * US) if again else None
         noted = {"count": count, "failed_us": now_us, "next_us": next_us, "why": why}
+        noted |= {"stalls": stalls} if stalls else {}
         self.running.home.commit(Change(lives={log: {"tries": noted}}))
 
     def _again(self, failed: Sequence[str], *, forget_tries: bool = False) -> None:
@@ -194,6 +201,7 @@ class QueryLives:
             for one in logs:
                 known = home.lives.get(one, {}).get("tries", {})
                 tries = {"count": known.get("count", 1), "why": known.get("why"), "began_us": now_us}
+                tries |= {"stalls": known["stalls"]} if "stalls" in known else {}
                 began[one] = {"tries": None if forget_tries and one in failed else tries}
             if log in unit.resumable:
                 left = {one: why for one, why in unit.failed.items() if one not in logs}
