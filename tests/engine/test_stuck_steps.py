@@ -22,7 +22,6 @@ from slicemill.engine.step_record import (
     cancel_steps,
     current_step,
     remove_records,
-    stuck_step,
 )
 from slicemill.scalar.table import FUNCTIONS
 from support.engine import Clock, feed_rows
@@ -135,24 +134,43 @@ def _is_stuck(home: Path) -> bool:
     return any(current_step(path) is not None for path in (home / "steps").iterdir())
 
 
+def test_a_step_that_ends_its_worker_again_and_again_fails_alone(
+    tmp_path: Path, pool: ForkPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a process does that is killed for its memory: nobody says why it has ended."""
+
+    def crc32(text: str) -> int:
+        if text == str(STUCK):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 1
+
+    deadly = replace(FUNCTIONS["crc32"], row=lambda *_: crc32, column=None)
+    monkeypatch.setitem(FUNCTIONS, "crc32", deadly)
+    with _mill(tmp_path / "home", pool) as mill:
+        feed_rows(mill, "bid", [(3, STUCK, 3), (4, 5, 4)])
+        mill.dispatcher.run_all()
+        assert pool.ended == [signal.SIGKILL] * 3
+        assert mill.queries["slow"].error == "its process ended"
+        assert [_rows(mill, name) for name in ("slow", "dear", "counted")] == [[], [3], [3, 4]]
+
+
 def test_a_record_tells_the_step_and_whether_its_process_was_stuck(tmp_path: Path) -> None:
     path = tmp_path / "steps" / "m-0-1"
-    assert (current_step(path), stuck_step(path)) == (None, None)
+    assert current_step(path) is None
     record = StepRecord(path)
     try:
         record.take_up()
         assert current_step(path) is None
         record.begin(StepPlace(2, 5))
-        assert current_step(path) == (2, 5)
-        assert stuck_step(path) is None
+        assert current_step(path) == ((2, 5), False)
         child = os.fork()
         if not child:
             os.kill(os.getpid(), signal.SIGPROF)
             os._exit(0)
         assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGPROF
-        assert stuck_step(path) == (2, 5)
+        assert current_step(path) == ((2, 5), True)
         record.end()
-        assert (current_step(path), stuck_step(path)) == (None, None)
+        assert current_step(path) is None
     finally:
         record.close()
 

@@ -19,7 +19,6 @@ from slicemill.engine.step_record import (
     current_step,
     remove_record,
     remove_records,
-    stuck_step,
 )
 from slicemill.engine.streams import RunningStream
 from slicemill.engine.unit import RunningUnit
@@ -42,6 +41,15 @@ from slicemill.time import wall_clock_us
 
 # A worker, and which of its processes.
 At: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StepUnderWay:
+    """A step that a worker runs, or ran when it ended: its run, and its place in the unit."""
+
+    item: RunUnit
+    step: int
+    stuck: bool  # its process was ended for it
 
 
 @dataclass(slots=True)
@@ -178,29 +186,21 @@ class Assignments:
     def _record(self, worker: int, incarnation: int) -> Path:
         return self._records / f"{self._mill}-{worker}-{incarnation}"
 
-    def stuck_step(self, worker: int, incarnation: int) -> tuple[RunUnit, int] | None:
-        """Return the step for which a process was ended, with its run; None if the process was not stuck."""
-        return self._run_of(worker, incarnation, stuck_step(self._record(worker, incarnation)))
-
     def current_place(self, worker: int) -> StepPlace | None:
         """Return the place of the step that a worker runs, where that is known."""
-        return current_step(self._record(worker, self._workers[worker].incarnation))
+        found = current_step(self._record(worker, self._workers[worker].incarnation))
+        return None if found is None else found[0]
 
-    def current_step(self, worker: int) -> tuple[RunUnit, int] | None:
-        """Return the step that a worker runs, with its run; only processes of their own note that."""
+    def current_step(self, worker: int, incarnation: int | None = None) -> StepUnderWay | None:
+        """Return the step that a worker runs, or ran when it ended; only processes of their own note it."""
         assigned = self._workers.get(worker)
-        return (
-            None
-            if assigned is None
-            else self._run_of(worker, assigned.incarnation, self.current_place(worker))
-        )
-
-    def _run_of(self, worker: int, incarnation: int, place: StepPlace | None) -> tuple[RunUnit, int] | None:
-        assigned = self._workers.get(worker)
-        if place is None or assigned is None or assigned.incarnation != incarnation:
+        if assigned is None or incarnation not in (None, assigned.incarnation):
             return None
-        item = assigned.asked[place.item] if 0 <= place.item < len(assigned.asked) else None
-        return (item, place.step) if isinstance(item, RunUnit) else None
+        found = current_step(self._record(worker, assigned.incarnation))
+        if found is None or found[0].item >= len(assigned.asked):
+            return None
+        item = assigned.asked[found[0].item]
+        return StepUnderWay(item, found[0].step, found[1]) if isinstance(item, RunUnit) else None
 
     def cancel(self, worker: int, places: Collection[StepPlace]) -> None:
         """Have a worker end these steps of its message."""

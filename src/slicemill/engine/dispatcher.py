@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from slicemill.engine.adapting.balancing import Balancing
-from slicemill.engine.assignments import Assignments
+from slicemill.engine.assignments import Assignments, StepUnderWay
 from slicemill.engine.cause import cause
 from slicemill.engine.pace import POLL_S, ReadingPace
 from slicemill.engine.running_units import Goal, RunningUnits
@@ -179,8 +179,8 @@ class Dispatcher:
     def _computed_by(self, worker: int, items: Iterable[Item]) -> set[str]:
         """Return the outputs behind the step that a worker runs; of all its runs if the step is unknown."""
         at = self._assignments.current_step(worker)
-        if at is not None and (unit := self._unit(at[0].unit)) is not None:
-            return set(unit.logs_behind(at[1]))
+        if at is not None and (unit := self._unit(at.item.unit)) is not None:
+            return set(unit.logs_behind(at.step))
         units = [self._unit(item.unit) for item in items if isinstance(item, RunUnit)]
         return {log for unit in units if unit is not None for _, log in unit.plan.unit.outputs}
 
@@ -475,9 +475,9 @@ class Dispatcher:
                 self._assignments.join(event)
                 self._alone_s = None
             elif isinstance(event, WorkerLeft):
-                stuck = self._assignments.stuck_step(event.worker, event.incarnation)
+                step = self._assignments.current_step(event.worker, event.incarnation)
                 asked = self._assignments.leave(event, self.streams.values())
-                self._undo(asked, event.reason, change, stuck)
+                self._undo(asked, event.reason, change, step)
                 stopped |= event.spark_stopped
             elif isinstance(event, Notice) and isinstance(event.payload, CheckpointDone):
                 self._checkpointed(event, event.payload, change)
@@ -536,9 +536,9 @@ class Dispatcher:
         finished: list[tuple[RunningUnit, list[RunDone]]],
         handed: list[RunningStream],
     ) -> None:
-        stuck = None
+        step = None
         if isinstance(answer.message, Failure):
-            stuck = self._assignments.stuck_step(answer.worker, answer.incarnation)
+            step = self._assignments.current_step(answer.worker, answer.incarnation)
         asked = self._assignments.answered(answer)
         if asked is None:
             return
@@ -546,7 +546,7 @@ class Dispatcher:
             for item in asked:
                 if isinstance(item, CheckpointUnit):
                     self._assignments.not_written(answer.worker, item.unit)
-            self._undo(asked, answer.message.error, change, stuck)
+            self._undo(asked, answer.message.error, change, step)
             return
         reply: Reply = answer.message  # type: ignore[assignment]
         now = self._clock()
@@ -643,17 +643,17 @@ class Dispatcher:
         self._given_up.append(unit)
 
     def _undo(
-        self, asked: Iterable[Item], why: str, change: Change, stuck: tuple[RunUnit, int] | None = None
+        self, asked: Iterable[Item], why: str, change: Change, step: StepUnderWay | None = None
     ) -> None:
         """Do again, from what is committed, the items that a worker will not answer.
 
-        Where the worker was ended in a step that was `stuck`, the queries behind that step fail, and no
-        other unit is to blame.
+        Where the worker ended in a `step`, the queries behind that step are suspects. Where it was ended
+        because the step was stuck, they fail at once, and no other unit is to blame.
         """
         now = self._clock()
         for item in asked:
-            if stuck is not None and isinstance(item, RunUnit) and (unit := self._unit(item.unit)):
-                unit.note_stuck(item.run, stuck[1] if item is stuck[0] else None)
+            if step is not None and isinstance(item, RunUnit) and (unit := self._unit(item.unit)):
+                unit.note_end(item.run, step.step if item is step.item else None, stuck=step.stuck)
             failed = failed_item(item, why)
             if failed is not None:
                 self._item_failed(failed, change, now)

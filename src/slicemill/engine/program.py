@@ -354,7 +354,10 @@ def _run(
         )
     except SlicemillError as problem:
         return problem
-    except (OSError, MemoryError):
+    except MemoryError:
+        limit.end(deadly=True)
+        raise  # the process ends, and the run is tried again
+    except OSError:
         raise  # the machine's fault: the run is tried again
     except Exception as problem:  # whatever it is, the queries beside it go on
         return SlicemillError(f"{type(problem).__name__}: {problem}")

@@ -56,10 +56,10 @@ class StepLimit:
         if self._record is not None:
             self._record.begin(self._place)
 
-    def end(self) -> None:
-        """The step has ended; what follows it has no limit."""
-        self._place = None
-        if self._record is not None:
+    def end(self, *, deadly: bool = False) -> None:
+        """The step has ended; what follows it has no limit. A step that ends the process stays noted."""
+        ended, self._place = self._place, None
+        if ended is not None and self._record is not None and not deadly:
             self._record.end()
 
     @contextmanager

@@ -84,16 +84,16 @@ def cancel_steps(path: Path, message: int, places: Collection[StepPlace]) -> Non
     written.replace(_cancel_file(path))
 
 
-def current_step(path: Path) -> StepPlace | None:
-    """Return the step in which the process with this record is, or was when it ended."""
-    found = _read(path)
-    return None if found is None or found[0] == _NO_STEP else found[0]
-
-
-def stuck_step(path: Path) -> StepPlace | None:
-    """Return the step for which a process was ended because it was stuck."""
-    found = _read(path)
-    return None if found is None or found[0] == _NO_STEP or not found[1] else found[0]
+def current_step(path: Path) -> tuple[StepPlace, bool] | None:
+    """Return the step in which the process with this record is, or was when it ended; and if it was stuck."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(content) < _PLACE.size:
+        return None
+    place = StepPlace(*_PLACE.unpack_from(content))
+    return None if place == _NO_STEP else (place, len(content) > _PLACE.size)
 
 
 def remove_record(path: Path) -> None:
@@ -108,16 +108,6 @@ def remove_records(folder: Path, mill: str | None = None) -> None:
         for path in list(folder.iterdir()):
             if mill is None or path.name.startswith(f"{mill}-"):
                 path.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> tuple[StepPlace, bytes] | None:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    if len(content) < _PLACE.size:
-        return None
-    return StepPlace(*_PLACE.unpack_from(content)), content[_PLACE.size :]
 
 
 def _cancel_file(path: Path) -> Path:

@@ -30,7 +30,7 @@ from slicemill.engine.adapting.redistribution import redistributed
 from slicemill.engine.exchange import SpreadRows, is_large, ordered_by_cell, sampled_keys
 from slicemill.engine.program import UnitPlan, UnitProgram
 from slicemill.engine.step_limit import StepLimit
-from slicemill.engine.step_record import StepRecord, stuck_step
+from slicemill.engine.step_record import StepRecord, current_step
 from slicemill.engine.work import (
     CheckpointDone,
     CheckpointUnit,
@@ -155,8 +155,8 @@ class Worker:
         if path is None or not self.context.separate:
             return
         if self._record is None or self._record.path != path:
-            if stuck_step(path) is not None:  # Spark runs the task of a process that was ended once more
-                raise SlicemillError("its process was ended in a step that took too long")
+            if current_step(path) is not None:  # Spark runs the task of a process that was ended once more
+                raise SlicemillError("its process ended in a step")
             if self._record is not None:
                 self._record.close()
             self._record = StepRecord(path)

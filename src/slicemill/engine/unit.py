@@ -33,7 +33,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -125,8 +125,9 @@ class UnitRun:
     failed: str | None = None
     disk_full: bool = False
     checkpoint_damaged: bool = False
-    blameless: bool = False  # its worker was ended for a step of another unit, or of the queries in `stuck`
-    stuck: Mapping[str, str] = field(default_factory=dict)  # logs behind a step for which a worker was ended
+    suspects: Sequence[str] = ()  # outputs behind the step in which its worker ended
+    stuck: str | None = None  # why its worker was ended in that step
+    blameless: bool = False  # its worker was ended for a step
 
     @property
     def rows(self) -> int:
@@ -482,18 +483,20 @@ class RunningUnit:
             if log not in self.failed and (root == node_id or node_id in graph.ancestors(root))
         ]
 
-    def note_stuck(self, run: int, step: int | None) -> None:
-        """Note that the worker of a run was ended, for a step of this unit or else of another one."""
+    def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
+        """Note that the worker of a run has ended in a step of this unit, or else of another one."""
         if self.run is None or self.run.number != run:
             return
-        self.run.blameless = True
-        if step is not None:
-            why = (
+        self.run.blameless = stuck
+        if step is None:
+            return
+        self.run.suspects = self.logs_behind(step)
+        if stuck:
+            self.run.stuck = (
                 f"one call in a step took more than {self.limit_s:g} s of processor time for "
                 f"{self.run.rows:,} rows, {FAR_LONGER}, and its worker was ended; look for an expression "
                 "that takes long"
             )
-            self.run.stuck = dict.fromkeys(self.logs_behind(step), why)
 
     @property
     def state_folder(self) -> Path:
@@ -639,19 +642,14 @@ class RunningUnit:
     def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
         """A run that could not be done: it is tried again, and after some times its queries are stopped.
 
-        A full disk is no query's fault: the run waits until there is space. Where a worker was ended because
-        a step was stuck, the queries behind that step fail at once. `why` may be given by log.
+        A full disk is no query's fault: the run waits until there is space. Where its worker ended in a step,
+        only the queries behind that step are stopped, and at once if the step was stuck. `why` may be given
+        by log.
         """
         run = self.run
-        blameless = run is not None and (run.disk_full or run.blameless)
-        overran = run is not None and any(done.overran for done in run.done)
-        if run is not None and run.stuck:
-            if any(log not in self.failed and log not in run.stuck for _, log in self.plan.unit.outputs):
-                # The others go on without them.
-                change.units.setdefault(self.id, {})["failed"] = {**self.failed, **run.stuck}
-                self.run = None
-                return
-            why, blameless, overran = run.stuck, False, True
+        blameless = run is not None and (run.disk_full or (run.blameless and not run.stuck))
+        overran = run is not None and bool(run.stuck or any(done.overran for done in run.done))
+        why = why if run is None else run.stuck or why
         if run is not None and run.checkpoint_damaged and self._go_back(change):
             _LOGGER.warning(
                 "%s is restored from the checkpoint before its last one, and what came since is replayed: %s",
@@ -661,13 +659,17 @@ class RunningUnit:
             blameless = True
         self.run = None
         self.strikes += 0 if blameless else _STRIKES if overran else 1
-        if self.strikes >= _STRIKES:
-            self.strikes = 0
-            left = [log for _, log in self.plan.unit.outputs if log not in self.failed]
-            words = why if isinstance(why, str) else next(iter(why.values()))
-            stopped = {log: words if isinstance(why, str) else why.get(log, words) for log in left}
-            fields = change.units.setdefault(self.id, {})
-            fields["failed"], fields["resumable"] = {**self.failed, **stopped}, sorted(stopped)
+        if self.strikes < _STRIKES:
+            return
+        self.strikes = 0
+        left = [log for _, log in self.plan.unit.outputs if log not in self.failed]
+        suspects = [] if run is None else [log for log in left if log in run.suspects]
+        words = why if isinstance(why, str) else next(iter(why.values()))
+        stopped = {log: words if isinstance(why, str) else why.get(log, words) for log in suspects or left}
+        fields = change.units.setdefault(self.id, {})
+        fields["failed"] = {**self.failed, **stopped}
+        if len(stopped) == len(left):  # else the others go on without those behind the step
+            fields["resumable"] = sorted(stopped)
 
     def _go_back(self, change: Change) -> bool:
         """Make the checkpoint before the last one the last; False if there is none that can be replayed."""

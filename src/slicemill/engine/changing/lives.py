@@ -13,8 +13,8 @@ the definition that was in force `as_of` that record of the home, whatever repla
 **Failed.** Where all that a unit writes has failed together, the run that failed was not committed: it is run
 again from the committed state, and nothing is lost. A query that failed beside others that went on begins
 anew with what comes from then on, and `complete_from` says from when on its results are whole. Between two
-tries the pauses double; after the last try it stays stopped until RESTART. A query that stalls each time takes
-seconds of a worker each time, and has fewer tries.
+tries the pauses double; after the last try it stays stopped until RESTART. A query that stalls takes
+seconds of a worker each time, so it has fewer tries.
 """
 
 from __future__ import annotations
