@@ -25,7 +25,7 @@ from slicemill.esl.types.schema import Schema
 from slicemill.scalar.fallback import RowForm
 from slicemill.scalar.rows import compile_expression
 from slicemill.scalar.steps import ColumnSteps
-from slicemill.scalar.values import ExpressionError, representable
+from slicemill.scalar.values import MOST_TEXT, ExpressionError, representable
 from slicemill.scalar.vectors import (
     Vector,
     arrow_type,
@@ -139,9 +139,11 @@ class Root:
 
     def settled(self, vector: Vector, batch: pa.RecordBatch, *, or_null: bool) -> Vector:
         """The vector without fallbacks; the first error of the row form is raised, or all are NULL."""
+        rows = batch.num_rows
+        if isinstance(vector.data, pa.StringScalar):
+            self._check_texts(rows * len(vector.data.as_py() or ""))
         if vector.fallback is None:
             return vector
-        rows = batch.num_rows
         indices = np.flatnonzero(np.broadcast_to(vector.fallback, (rows,)))
         columns = [
             to_values(take(from_arrow(batch.column(column.name), column.type), indices), len(indices))
@@ -150,8 +152,22 @@ class Root:
         given: Iterator[tuple[Any, ...]] = (
             zip(*columns, strict=True) if columns else iter([()] * len(indices))
         )
-        values = [self._value(row, vector, or_null=or_null) for row in given]
+        values: list[object] = []
+        # What the other rows have counts as well.
+        length = vector.data.nbytes if isinstance(vector.data, pa.StringArray) else 0
+        for row in given:
+            value = self._value(row, vector, or_null=or_null)
+            length += len(value) if isinstance(value, str) else 0
+            self._check_texts(length)
+            values.append(value)
         return replace(patched(vector, rows, indices, values), fallback=None)
+
+    def _check_texts(self, length: int) -> None:
+        if length > MOST_TEXT:
+            raise ExpressionError(
+                f"the texts that an expression makes of a block of rows have more than {MOST_TEXT:,} "
+                "characters; make them shorter"
+            )
 
     def _value(self, row: tuple[Any, ...], vector: Vector, *, or_null: bool) -> object:
         try:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slicemill.esl.types.expression import Call, Cast, ColumnRef, Expr, Literal
 from slicemill.esl.types.schema import Column, Kind, Schema, Type
 from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.values import ExpressionError, representable
+from slicemill.scalar.values import MOST_TEXT, ExpressionError, representable
 from slicemill.scalar.vectors import (
     Mask,
     Vector,
@@ -71,10 +71,13 @@ def answers(
     columns = [to_values(vector, rows) for vector in vectors]
     values: list[Any] = []
     failed: list[bool] = []
+    length = 0
     for row in zip(*columns, strict=True) if columns else [()] * rows:
         try:
-            values.append(representable(form(row), result))
-            failed.append(False)
+            value = representable(form(row), result) if length <= MOST_TEXT else None
+            length += len(value) if isinstance(value, str) else 0
+            values.append(value)
+            failed.append(length > MOST_TEXT)
         except (ExpressionError, ArithmeticError):
             values.append(None)
             failed.append(True)
@@ -91,6 +94,10 @@ def by_distinct_row(form: RowForm, result: Type, vectors: Sequence[Vector], rows
         vectors = [replace(vector, valid=both(vector.valid, ~fallback), fallback=None) for vector in vectors]
     codes, first = distinct(vectors, rows)
     values, failed = answers(form, result, [take(vector, first) for vector in vectors], len(first))
+    if result.kind is Kind.VARCHAR and len(first) < rows:
+        lengths = np.array([len(value or "") for value in values], np.int64)
+        if int(lengths[codes].sum()) > MOST_TEXT:  # equal rows have the same text many times
+            values, failed = [None] * len(values), [True] * len(values)
     found = take(from_values(values, result), codes)
     own = some(np.array(failed, np.bool_)[codes]) if any(failed) else None
     return Vector(result, found.data, found.valid, either(fallback, own))

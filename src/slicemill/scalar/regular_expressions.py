@@ -18,6 +18,8 @@ from slicemill.scalar.values import ExpressionError
 
 # Limit of processor time for matching one text with a pattern that has no linear-time form.
 MATCH_S = 1.0
+# The limit also holds for a linear-time form whose instructions, times the length of the text, are more.
+MOST_STEPS = 3_000_000_000
 
 _LINE_ENDS = "\n\r\u0085\u2028\u2029"
 _AT_END = rf"(?=(?:\r\n|[{_LINE_ENDS}])?\Z)"
@@ -127,13 +129,13 @@ class JavaPattern:
 
     def found_in(self, text: str) -> bool:
         """Return True if the pattern matches somewhere."""
-        if self._linear is not None:
+        if self._linear is not None and self._linear.takes(text):
             return self._linear.found_in(text)
         return self._searched(text, 0) is not None
 
     def matches(self, text: str) -> Iterator[PatternMatch]:
         """Yield the matches from left to right, as Java's `find` does; one may be empty behind another."""
-        if self._linear is not None:
+        if self._linear is not None and self._linear.takes(text):
             yield from self._linear.matches(text)
             return
         place = 0
@@ -165,9 +167,14 @@ class _LinearPattern:
 
     def __init__(self, compiled: Any, groups: int) -> None:
         self._compiled = compiled
+        self._size: int = compiled.programsize
         index = compiled.groupindex
         self._places = [0, *(index[f"{GROUP}{number}"] for number in range(1, groups + 1))]
         self._ends = [place for name, place in index.items() if name.startswith(END)]
+
+    def takes(self, text: str) -> bool:
+        """Return True if RE2 surely matches a text within seconds."""
+        return self._size * len(text) <= MOST_STEPS
 
     def found_in(self, text: str) -> bool:
         return self._compiled.search(text.encode()) is not None

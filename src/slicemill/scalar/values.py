@@ -27,6 +27,16 @@ class ExpressionError(SlicemillError):
     """A value for which an expression has no result: overflow, division by zero, a text that is no number."""
 
 
+# A text may have so many characters, and so may the texts of a column together in a block of rows.
+LONGEST_TEXT, MOST_TEXT = 100_000_000, 1 << 30
+
+
+def check_length(name: str, length: int) -> None:
+    """Raise if a function would make a text that is too long."""
+    if length > LONGEST_TEXT:
+        raise ExpressionError(f"{name} would make a text of {length} characters; {LONGEST_TEXT} are allowed")
+
+
 def int_checked(value: int) -> int:
     if INT_MIN <= value <= INT_MAX:
         return value

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from slicemill.esl.types.schema import Type
 from slicemill.scalar.function import ScalarFunction, Types, plain
+from slicemill.scalar.functions.strings import joined
 from slicemill.scalar.regular_expressions import java_pattern
 from slicemill.scalar.values import ExpressionError
 
@@ -65,7 +66,7 @@ LISTS: dict[str, ScalarFunction] = {
     ),
     "array": ScalarFunction(row=plain(lambda *values: values), takes=_elements, strict=False),
     "array_join": ScalarFunction(
-        row=plain(lambda values, separator: separator.join(v for v in values if v is not None)),
+        row=plain(lambda values, separator: joined("array_join", separator, values)),
         duckdb="array_to_string({0}, {1})",
     ),
     "array_size": _SIZE,

@@ -16,11 +16,13 @@ from slicemill.scalar.function import SAME, ScalarFunction, plain
 from slicemill.scalar.functions.strings import only_ascii
 from slicemill.scalar.kernel import KernelCall, KernelMaker, Strict
 from slicemill.scalar.regular_expressions import java_pattern, like_pattern
-from slicemill.scalar.values import ExpressionError
+from slicemill.scalar.values import ExpressionError, check_length
 from slicemill.scalar.vectors import Mask, on_arrow
 
 # -- LIKE -------------------------------------------------------------------------------------------------
 
+# RE2 may take time that grows with the product of the lengths of pattern and text.
+_LONG_PATTERN = 100
 _FIXED = re.compile(r"[^%_]*")
 
 
@@ -34,7 +36,7 @@ def _ilike_row(text: str, pattern: str, escape: str = "\\") -> bool:
 
 def _like_test(pattern: str, escape: str) -> Callable[[pa.Array], Mask] | None:
     """Whether strings match a pattern; None for a pattern that only the row form judges."""
-    if len(escape) != 1 or escape in pattern:
+    if len(escape) != 1 or escape in pattern or len(pattern) > _LONG_PATTERN:
         return None
     inner = pattern.strip("%")
     if _FIXED.fullmatch(inner):
@@ -110,11 +112,14 @@ def _regexp_extract(text: str, pattern: str, group: int = 1) -> str:
 def _regexp_replace(text: str, pattern: str, template: str) -> str:
     replacement = _replacement(template, pattern)
     parts: list[str] = []
-    place = 0
+    place, length = 0, len(text)
     for match in java_pattern(pattern).matches(text):
         start, end = match.spans[0]
         parts.append(text[place:start])
-        parts += [part if isinstance(part, str) else match.group(part) or "" for part in replacement]
+        made = [part if isinstance(part, str) else match.group(part) or "" for part in replacement]
+        length += sum(map(len, made)) - (end - start)
+        check_length("regexp_replace", length)
+        parts += made
         place = end
     return "".join([*parts, text[place:]])
 

@@ -6,7 +6,7 @@ columns that are not ASCII run by the row form.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,13 @@ from slicemill.esl.types.expression import Call
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.scalar.function import SAME, ScalarFunction, Types, plain
 from slicemill.scalar.kernel import Fallback, KernelCall, KernelMaker, Out, Strict, kernel
-from slicemill.scalar.values import ExpressionError
+from slicemill.scalar.values import LONGEST_TEXT, MOST_TEXT, ExpressionError, check_length
 from slicemill.scalar.vectors import Numbers, numbers, on_arrow
 
 _END = 0x7FFF_FFFF
 _LONG = 10_000
-LONGEST = 100_000_000
+# Arrow compares a longer text in time that grows with the product of both lengths.
+_LONG_SEARCH = 32
 _AT_LEAST_0 = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"  # in SQL; NULL stays NULL
 
 
@@ -65,11 +66,19 @@ def _length_column(text: pa.Array) -> Numbers:
 
 
 def _concat_row(*parts: str) -> str:
+    check_length("concat", sum(map(len, parts)))
     return "".join(parts)
 
 
-def _concat_column(*parts: pa.Array) -> pa.Array:
+def _concat_column(*parts: pa.Array | pa.Scalar) -> pa.Array:
+    if sum(_most_bytes(part) for part in parts) > LONGEST_TEXT:
+        raise Fallback
     return pc.binary_join_element_wise(*parts, "")
+
+
+def _most_bytes(text: pa.Array | pa.Scalar) -> int:
+    """Return the length of the longest text, in bytes."""
+    return int(pc.max(pc.binary_length(text)).as_py() or 0)
 
 
 def _concat_in_duckdb(call: Call) -> str:
@@ -77,21 +86,26 @@ def _concat_in_duckdb(call: Call) -> str:
 
 
 def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
-    return None if separator is None else separator.join(part for part in parts if part is not None)
+    return None if separator is None else joined("concat_ws", separator, parts)
+
+
+def joined(name: str, separator: str, parts: Sequence[str | None]) -> str:
+    """Return the parts that are not NULL, with a separator between them."""
+    known = [part for part in parts if part is not None]
+    check_length(name, sum(map(len, known)) + len(separator) * max(len(known) - 1, 0))
+    return separator.join(known)
 
 
 def _repeat_row(text: str, count: int) -> str:
-    _check_length("repeat", len(text) * count)
+    check_length("repeat", len(text) * count)
     return text * max(count, 0)
-
-
-def _check_length(name: str, length: int) -> None:
-    if length > LONGEST:
-        raise ExpressionError(f"{name} would make a text of {length} characters; {LONGEST} are allowed")
 
 
 def _repeat_column(text: pa.Array | pa.Scalar, count: NDArray[np.int32]) -> Out:
     bounded = np.clip(count, 0, _LONG)
+    longest = _most_bytes(text)
+    if longest * int(np.max(bounded, initial=0)) > LONGEST_TEXT or longest * int(np.sum(bounded)) > MOST_TEXT:
+        raise Fallback
     times = pa.scalar(int(bounded)) if np.ndim(count) == 0 else pa.array(bounded)
     if isinstance(text, pa.Scalar) and not isinstance(times, pa.Scalar):
         text = pa.repeat(text, len(times))
@@ -99,7 +113,7 @@ def _repeat_column(text: pa.Array | pa.Scalar, count: NDArray[np.int32]) -> Out:
 
 
 def _padding(text: str, width: int, pad: str) -> str:
-    _check_length("padding", width if pad else 0)
+    check_length("padding", width if pad else 0)
     missing = width - len(text)
     return (pad * (missing // len(pad) + 1))[:missing] if pad and missing > 0 else ""
 
@@ -208,16 +222,25 @@ def _substring_column(call: KernelCall) -> Strict | None:
 
 
 def _replace_row(text: str, search: str, replacement: str = "") -> str:
+    if len(replacement) > len(search) > 0:
+        check_length("replace", len(text) + text.count(search) * (len(replacement) - len(search)))
     return text.replace(search, replacement) if search else text
 
 
 def _replace_column(call: KernelCall) -> Strict | None:
     search, replacement = call.constant(1), call.constant(2, default="")
-    if not isinstance(search, str) or not isinstance(replacement, str):
+    if not isinstance(search, str) or not isinstance(replacement, str) or len(search) > _LONG_SEARCH:
         return None
     if not search:
         return lambda text, *_parts: text
-    return lambda text, *_parts: pc.replace_substring(text, search, replacement)
+    growth = max(len(replacement.encode()) / len(search.encode()), 1.0)
+
+    def replaced(text: pa.Array, *_parts: pa.Scalar) -> pa.Array:
+        if text.nbytes * growth > MOST_TEXT or _most_bytes(text) * growth > LONGEST_TEXT:
+            raise Fallback
+        return pc.replace_substring(text, search, replacement)
+
+    return replaced
 
 
 def _split_part(text: str, delimiter: str, index: int) -> str:
@@ -239,12 +262,13 @@ def _substring_index(text: str, delimiter: str, count: int) -> str:
             if found < 0:
                 return text
         return text[:found]
-    found = len(text) - len(delimiter) + 1
+    # `find` takes time that grows with the sum of both lengths, `rfind` with their product.
+    backwards, part, found = text[::-1], delimiter[::-1], -1
     for _ in range(-count):
-        found = text.rfind(delimiter, 0, found - 1 + len(delimiter)) if found > 0 else -1
+        found = backwards.find(part, found + 1)
         if found < 0:
             return text
-    return text[found + len(delimiter) :]
+    return text[len(text) - found :]
 
 
 _length = ScalarFunction(row=plain(len), column=kernel(_length_column), duckdb="length({0})")
