@@ -53,6 +53,7 @@ from slicemill.engine.changing.undeclared import remove_undeclared
 from slicemill.engine.changing.unit_changes import UnitChanges
 from slicemill.engine.changing.versions import QueryVersion, versions_of
 from slicemill.engine.changing.views import answer, held_now
+from slicemill.engine.computing_limit import ComputingLimit
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.measuring import Measuring
 from slicemill.engine.query import Query
@@ -289,7 +290,8 @@ class Mill:
         log_warnings(bound)
         statements = [statement for statement, _ in bound.statements]
         dropped = [statement for statement in statements if isinstance(statement, DroppedName)]
-        staged = self._staged(bound, catalog, dropped)
+        with ComputingLimit("the change of tables"):
+            staged = self._staged(bound, catalog, dropped)
         entries = new_entries(bound, self.home.statements, self._clock(), same, by)
         alerts = self.alerts.begun(statements)
         # One record has all of it: a crash leaves the text wholly done, or not at all.
@@ -371,13 +373,20 @@ class Mill:
         query = self.queries.get(name.lower())
         if query is not None and query.schema.changelog:
             return plain_rows(query.table(), query.schema.own)
-        return answer(self.catalog, name, self.held)
+        with ComputingLimit(f"query {name}"):
+            return answer(self.catalog, name, self._held)
 
     def held(self, name: str) -> Sequence[Row]:
-        """The rows of a table or view, as they are now."""
+        """Return the rows of a table or view, as they are now."""
+        if not isinstance(self.catalog.relation(name), View):
+            return self._held(name)
+        with ComputingLimit(f"view {name}"):
+            return self._held(name)
+
+    def _held(self, name: str) -> Sequence[Row]:
         relation = self.catalog.relation(name)
         if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
-            return evaluate_relation(relation.query, self.catalog, self.held)
+            return evaluate_relation(relation.query, self.catalog, self._held)
         if isinstance(relation, View):
             return held_now(relation, self.home, self.watermark)
         return self._tables.now(self._table(name))

@@ -30,9 +30,9 @@ from slicemill.scalar.functions.casts import cast_kernel
 from slicemill.scalar.functions.logic import case_column
 from slicemill.scalar.kernel import VARIES, Fallback, Free, Kernel, KernelCall, apply
 from slicemill.scalar.rows import compile_expression
-from slicemill.scalar.table import expanded, function_of, kernel_of
+from slicemill.scalar.table import expanded, function_of, kernel_of, may_take_long
 from slicemill.scalar.values import ExpressionError, representable
-from slicemill.scalar.vectors import Vector, constant, either, from_arrow, nothing, to_values
+from slicemill.scalar.vectors import Vector, constant, either, from_arrow, full_length, nothing, to_values
 
 Run = Callable[[pa.RecordBatch, list[Vector]], Vector]
 
@@ -78,12 +78,15 @@ class ColumnSteps:
         return self._known[key]
 
     def _constant(self, expr: Expr) -> int:
-        """Worked out now; if it has no value, the row form says so to whoever asks for it."""
-        try:
-            value = representable(compile_expression(expr, self.schema)(()), expr.type)
-            vector = constant(value, expr.type)
-        except (ExpressionError, ArithmeticError):
-            vector = replace(nothing(expr.type), fallback=np.asarray(True))
+        """Return the step of a constant, which is computed now unless that may take long.
+
+        If it has no value, the row form raises the error for the rows that need the value.
+        """
+        if any(isinstance(node, Call) and may_take_long(node) for node in walk(expr)):
+            # While the step runs it has limits.
+            late = ColumnStep(expr, (), _computed_once(expr, self.schema))
+            return self._once(("late constant", repr(expr)), lambda: late)
+        vector = _value_of(expr, self.schema)
         # By text: 0.0 and -0.0 are equal, but not the same.
         text = "fails" if vector.fallback is not None else repr(to_values(vector, 1))
         step = ColumnStep(expr, (), lambda _batch, _inputs: vector)
@@ -143,6 +146,28 @@ class ColumnSteps:
             return by_distinct_row(form, expr.type, vectors, batch.num_rows)
 
         return ColumnStep(expr, inputs, run, vectorised=False)
+
+
+def _value_of(expr: Expr, schema: Schema) -> Vector:
+    """Return the value of a constant expression."""
+    try:
+        value = representable(compile_expression(expr, schema)(()), expr.type)
+        return constant(value, expr.type)
+    except (ExpressionError, ArithmeticError):
+        return replace(nothing(expr.type), fallback=np.asarray(True))
+
+
+def _computed_once(expr: Expr, schema: Schema) -> Run:
+    """Compute a constant expression when its value is needed first."""
+    known: list[Vector] = []
+
+    def run(batch: pa.RecordBatch, _inputs: list[Vector]) -> Vector:
+        if not known:
+            known.append(_value_of(expr, schema))
+        # Kernels were chosen for a column whose value varies.
+        return full_length(known[0], batch.num_rows)
+
+    return run
 
 
 def _column(expr: ColumnRef, schema: Schema) -> ColumnStep:

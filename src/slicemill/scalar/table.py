@@ -57,6 +57,15 @@ def function_of(name: str, types: Types) -> ScalarFunction:
     return function
 
 
+# Their time grows faster than the length of their texts, or with no bound that is known.
+_LONG = {"levenshtein", "regexp_extract", "regexp_like", "regexp_replace", "rlike", "split"}
+
+
+def may_take_long(call: Call) -> bool:
+    """Return True if one call may take seconds: it is computed where there is a limit."""
+    return call.function in _LONG or is_external(call.function)
+
+
 def expanded(call: Call) -> Expr:
     """The expression that a call is short for, or the call itself."""
     abbreviation = ABBREVIATIONS.get(call.function)

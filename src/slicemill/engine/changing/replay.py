@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from slicemill.connectors.origin import origin_of
 from slicemill.connectors.tcp.options import tcp_options
+from slicemill.engine.computing_limit import ComputingLimit
 from slicemill.engine.dispatcher import Dispatcher
 from slicemill.engine.streams import ReplayedRows
 from slicemill.errors import SlicemillError
@@ -148,7 +149,8 @@ def _batches(epochs: Sequence[Epoch]) -> Iterable[list[Epoch]]:
 
 
 def _holds(where: Expr, table: pa.Table) -> pa.ChunkedArray:
-    return pc.fill_null(compile_vector(where, ERROR_SCHEMA)(table), False)
+    with ComputingLimit("the condition of REPLAY"):
+        return pc.fill_null(compile_vector(where, ERROR_SCHEMA)(table), False)
 
 
 def _parsed(texts: Sequence[str | None], parser: LineParser) -> Parsed:

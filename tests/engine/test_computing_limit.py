@@ -1,0 +1,92 @@
+"""What the driver computes has a limit of processor time; what may take long is left to workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from slicemill.engine import computing_limit
+from slicemill.engine.computing_limit import ComputingLimit
+from slicemill.engine.mill import Mill
+from slicemill.errors import SlicemillError
+from slicemill.esl.types.expression import Call, Literal
+from slicemill.esl.types.schema import INT, VARCHAR, Schema
+from slicemill.scalar.columns import compile_vector
+from support.engine import Clock, fed_mill, feed_rows, inline_pool
+
+SLOW = "levenshtein(repeat('a', n * 100), repeat('b', n * 100))"
+SCRIPT = f"""
+CREATE TABLE sizes (n int);
+INSERT INTO sizes VALUES (1000);
+CREATE VIEW slow AS SELECT {SLOW} AS d FROM sizes;
+CREATE QUERY asked AS SELECT d FROM slow;
+"""
+
+
+def _change(mill: Mill) -> object:
+    return mill.change_rows(f"UPDATE sizes SET n = {SLOW}")
+
+
+def _insert(mill: Mill) -> object:
+    return mill.change_rows(f"INSERT INTO sizes SELECT {SLOW} FROM sizes")
+
+
+def _view(mill: Mill) -> object:
+    return mill.held("slow")
+
+
+def _ask(mill: Mill) -> object:
+    return mill.ask("asked")
+
+
+@pytest.mark.parametrize("compute", [_change, _insert, _view, _ask])
+def test_what_takes_long_is_ended_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compute: Callable[[Mill], object]
+) -> None:
+    with fed_mill(tmp_path / "home", Clock(), inline_pool(1)) as mill:
+        mill.execute(SCRIPT)
+        monkeypatch.setattr(computing_limit, "COMPUTING_S", 0.3)
+        began = time.thread_time()
+        with pytest.raises(SlicemillError, match=r"took more than 0\.3 s of processor time and was ended"):
+            compute(mill)
+        assert time.thread_time() - began < 3
+        assert list(mill.held("sizes")) == [(1000,)]
+        assert mill.change_rows("UPDATE sizes SET n = 1") == [1]
+        assert compute(mill) is not None
+
+
+def test_a_limit_counts_the_processor_time_of_its_own_thread() -> None:
+    with ComputingLimit("the test", 0.05):
+        time.sleep(0.2)
+    with ComputingLimit("the test", 1000.0):
+        pass
+    with pytest.raises(ZeroDivisionError), ComputingLimit("the test", 1000.0):
+        _ = 1 // 0
+    with pytest.raises(SlicemillError, match=r"test took more than 0\.05 s"), ComputingLimit("test", 0.05):
+        while True:
+            pass
+
+
+def test_a_constant_that_may_take_long_is_not_computed_when_its_query_is_compiled(tmp_path: Path) -> None:
+    def distance(length: int) -> Call:
+        texts = tuple(
+            Call("repeat", (Literal(letter, VARCHAR), Literal(length, INT)), VARCHAR) for letter in "ab"
+        )
+        return Call("levenshtein", texts, INT)
+
+    began = time.process_time()
+    compile_vector(distance(100_000), Schema(()))
+    assert time.process_time() - began < 5
+    with fed_mill(tmp_path / "home", Clock(), inline_pool(1)) as mill:
+        mill.execute(
+            "CREATE STREAM s (k int, ts timestamp micros) ORDER BY ts;"
+            "CREATE QUERY q AS SELECT k + levenshtein(repeat('a', 30), repeat('b', 30)) AS d,"
+            " levenshtein('x', 'yz') AS e FROM s WHERE levenshtein('kitten', 'sitting') = 3"
+        )
+        mill.open()
+        feed_rows(mill, "s", [(1, 1), (2, 2)])
+        mill.dispatcher.run_all()
+        assert [tuple(timed.row) for timed in mill.queries["q"].rows()] == [(31, 2), (32, 2)]
