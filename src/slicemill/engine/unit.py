@@ -97,8 +97,9 @@ _OVER_WINDOWS = (
     WindowTop,
 )
 
-# A run takes at most about so many rows of an input: what it holds in memory stays bounded.
-_ROWS_PER_RUN = 1_000_000
+# A run takes at most about so many rows of an input: what it holds in memory stays bounded. After a run that
+# failed, or ended its worker, the next run takes a fraction of that.
+_ROWS_PER_RUN, _FEWER = 1_000_000, 16
 BACKFILL = "backfill"
 BEFORE = "checkpoint_before"
 # A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
@@ -382,7 +383,8 @@ class RunningUnit:
         marks = dict(watermarks)
         for log in self.plan.unit.inputs:
             opened, cursor = self._home.logs[log], self.cursor(log)
-            taken, next_ts = opened.take(cursor, min(share * opened.rows_after(cursor), _ROWS_PER_RUN))
+            most = _ROWS_PER_RUN / _FEWER**self.strikes
+            taken, next_ts = opened.take(cursor, min(share * opened.rows_after(cursor), most))
             left = [] if next_ts is None else [next_ts]
             # A log is in order, so its last row tells the time: to all cells, also those that do not get it.
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]

@@ -27,6 +27,8 @@ Answer: TypeAlias = pa.Table | ExpressionError
 
 # The results of a run so far, by query.
 Collected: TypeAlias = dict[str, list[pa.Table]]
+# The results of a query in one run may take so much memory.
+MOST_BYTES = 2 << 30
 
 
 class Answers:
@@ -46,6 +48,7 @@ class Answers:
         self._schemas = schemas
         self._seats = seats
         self._residuals = Residuals(members, schemas, seats)
+        self._bytes: dict[str, int] = {}  # by query, of its results in this run
 
     def add(self, pairs: Pairs, collected: Collected, errors: dict[str, ExpressionError]) -> None:
         """Give each query its part of some pairs; one whose condition fails is noted in `errors`."""
@@ -61,10 +64,17 @@ class Answers:
             columns |= self._ties(pairs)
             columns |= {name: self._value(pairs, side, column) for name, side, column in member.columns}
             table = pa.table({name: fetch(column, places) for name, column in columns.items()})
-            collected.setdefault(member.name, []).append(table)
+            parts = collected.setdefault(member.name, [])
+            parts.append(table)
+            self._bytes[member.name] = self._bytes.get(member.name, 0) + table.nbytes
+            if self._bytes[member.name] > MOST_BYTES:
+                rows = sum(part.num_rows for part in parts)
+                del collected[member.name]
+                errors[member.name] = too_many_rows(rows)
 
     def all_of(self, collected: Collected, errors: dict[str, ExpressionError]) -> list[Answer]:
         """What each query gets in the end."""
+        self._bytes.clear()
         return [
             errors.get(member.name) or _joined(collected.get(member.name) or [self._empty(member)])
             for member in self._members
@@ -87,6 +97,14 @@ class Answers:
         for name, side, column in member.columns:
             types[name] = arrow_type(self._type_of(side, column))
         return pa.table({name: pa.array([], kind) for name, kind in types.items()})
+
+
+def too_many_rows(rows: int) -> ExpressionError:
+    """Return the error of a query whose results in one run take too much memory."""
+    return ExpressionError(
+        f"a join makes {rows:,} rows and more of one batch of input, which take more than "
+        f"{MOST_BYTES >> 20:,} MB of memory; give it smaller windows or a more selective condition"
+    )
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

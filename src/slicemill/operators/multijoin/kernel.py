@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.esl.types.schema import TIMESTAMP, Schema
-from slicemill.operators.join import probe
+from slicemill.operators.join import answers, probe
 from slicemill.operators.join.answers import Answer
 from slicemill.operators.join.arrays import Places
 from slicemill.operators.join.block import ARRIVAL, DATA, SEQ, TIME, TS, Block, column_numbers, grouped
@@ -44,6 +44,8 @@ from slicemill.shedding.ages import AgeCounter
 from slicemill.time import BEGINNING
 
 PARTIALS_PER_BLOCK = 1 << 19
+# A partial result has the place and the time of a row of each input.
+_BYTES_PER_PARTIAL = 16
 _NO_NUMBERS = np.zeros(0, np.int64)
 _TIMESTAMP = arrow_type(TIMESTAMP)
 
@@ -66,6 +68,7 @@ class MultiJoinKernel:
         `seq_bits` are those of each member's streams. Results that other cells have a part of are `tied`.
         """
         self.state = state
+        self._rows_found: dict[str, int] = {}  # by query, of its results in this run
         self.members = operator.members
         self._names = operator.inputs
         self._schemas = schemas
@@ -243,18 +246,19 @@ class MultiJoinKernel:
             probing.append(block)
             blocks.append(block if whole else self._grouped(ready)[0])
         found: dict[str, list[Partials]] = {}
+        self._rows_found.clear()
         targets = [list(self._targets(number, blocks, probing)) for number in range(len(blocks))]
         for source, block in enumerate(probing):
             if block.rows:
                 self._go(new_rows(source, block), self.orders[source], targets, [], found, errors)
-        answers: list[Answer] = []
+        results: list[Answer] = []
         for member in self.members:
             if member.name in errors:
-                answers.append(errors[member.name])
+                results.append(errors[member.name])
             else:
-                answers.append(self._results[member.name].made(found.get(member.name, ()), new))
+                results.append(self._results[member.name].made(found.get(member.name, ()), new))
         self._keep(blocks, complete)
-        return answers
+        return results
 
     def _keep(self, blocks: Sequence[Block], complete: Sequence[int]) -> None:
         """Store new rows; what no row to come can meet, of a stream that is joined with its own, goes."""
@@ -306,8 +310,12 @@ class MultiJoinKernel:
             if postponed:
                 self._residuals.finish(own, name, postponed, errors)
                 own = own.of(self.state.seats.mask([name]))
-            if len(own):
+            if len(own) and name not in errors:
                 found.setdefault(name, []).append(own)
+                self._rows_found[name] = self._rows_found.get(name, 0) + len(own)
+                if self._rows_found[name] * _BYTES_PER_PARTIAL * len(self._sides) > answers.MOST_BYTES:
+                    errors[name] = answers.too_many_rows(self._rows_found[name])
+                    del found[name]
         for look, further in node.next.items():
             mask = self._masks[id(further)]
             mine = partials.of(mask)
