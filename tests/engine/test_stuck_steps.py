@@ -21,6 +21,7 @@ from slicemill.engine.step_record import (
     StepRecord,
     cancel_steps,
     current_step,
+    make_folder,
     remove_records,
 )
 from slicemill.scalar.table import FUNCTIONS
@@ -118,16 +119,42 @@ def test_dropping_a_query_ends_its_step(
     with _mill(tmp_path / "home", pool, script) as mill:
         feed_rows(mill, "bid", [(3, STUCK, 3), (4, 5, 4)])
         mill.dispatcher.start()
-        deadline = time.monotonic() + 60
-        while not _is_stuck(tmp_path / "home"):
-            assert time.monotonic() < deadline
-            os.sched_yield()
+        _wait_until_stuck(tmp_path / "home")
         mill.execute("DROP QUERY slow")
         mill.dispatcher.stop()
         mill.dispatcher.run_all()
         assert pool.ended == [signal.SIGPROF] * machine_code
         assert "slow" not in mill.queries
         assert [_rows(mill, name) for name in ("dear", "counted")] == [[3], [3, 4]]
+
+
+def test_an_engine_that_ends_does_not_wait_for_a_stalled_worker(
+    tmp_path: Path, pool: ForkPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limits of the step and of ending are so long that only the one for stalled workers can be over."""
+    monkeypatch.setattr(unit, "STEP_S", 1000.0)
+    monkeypatch.setattr(dispatcher, "STALLED_S", -1.0)
+    monkeypatch.setattr(dispatcher, "_STALLED_ENDS_S", 0.1)
+    mill = _mill(tmp_path / "home", pool)
+    feed_rows(mill, "bid", [(3, STUCK, 3), (4, 5, 4)])
+    mill.dispatcher.start()
+    _wait_until_stuck(tmp_path / "home")
+    assert [problem.split(" for ")[0] for problem in problems(mill)] == ["worker 0 has been computing slow"]
+    mill.close(within_s=1000)
+    pool.stop()
+    monkeypatch.setattr(unit, "STEP_S", 0.7)
+    again = ForkPool(1)
+    with _mill(tmp_path / "home", again) as mill:
+        mill.dispatcher.run_all()
+        assert [_rows(mill, name) for name in ("slow", "dear", "counted")] == [[], [3], [3, 4]]
+    again.stop()
+
+
+def _wait_until_stuck(home: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not _is_stuck(home):
+        assert time.monotonic() < deadline
+        os.sched_yield()
 
 
 def _is_stuck(home: Path) -> bool:
@@ -155,6 +182,7 @@ def test_a_step_that_ends_its_worker_again_and_again_fails_alone(
 
 
 def test_a_record_tells_the_step_and_whether_its_process_was_stuck(tmp_path: Path) -> None:
+    make_folder(tmp_path / "steps")
     path = tmp_path / "steps" / "m-0-1"
     assert current_step(path) is None
     record = StepRecord(path)
@@ -176,6 +204,7 @@ def test_a_record_tells_the_step_and_whether_its_process_was_stuck(tmp_path: Pat
 
 
 def test_only_named_steps_of_the_message_are_cancelled(tmp_path: Path) -> None:
+    make_folder(tmp_path / "steps")
     record = StepRecord(tmp_path / "steps" / "m-0-1")
     try:
         assert not record.is_cancelled(StepPlace(0, 3), 7)

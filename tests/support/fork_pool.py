@@ -39,6 +39,7 @@ class ForkPool:
         self._children: dict[int, tuple[int, Connection[bytes, bytes]]] = {}
         self._sent_us: dict[int, int] = {}
         self._woken, self._wake = os.pipe()
+        self._ends: tuple[int, ...] = (self._woken, self._wake)
         os.set_blocking(self._wake, False)
 
     def start(self) -> None:
@@ -86,8 +87,9 @@ class ForkPool:
             os.waitpid(pid, 0)
             near.close()
         self._children.clear()
-        os.close(self._wake)
-        os.close(self._woken)
+        for end in self._ends:
+            os.close(end)
+        self._ends = ()
 
     def _ended(self, worker: int) -> list[Event]:
         pid, near = self._children.pop(worker)

@@ -30,7 +30,7 @@ from slicemill.engine.assignments import Assignments, StepUnderWay
 from slicemill.engine.cause import cause
 from slicemill.engine.pace import POLL_S, ReadingPace
 from slicemill.engine.running_units import Goal, RunningUnits
-from slicemill.engine.step_record import StepPlace, remove_records
+from slicemill.engine.step_record import StepPlace, make_folder
 from slicemill.engine.streams import ReplayedRows, RunningStream
 from slicemill.engine.unit import RunningUnit
 from slicemill.engine.work import (
@@ -121,7 +121,7 @@ class Dispatcher:
         self._clock = clock
         self._after_run = after_run
         records = home.folder / STEPS
-        remove_records(records)  # of processes that have ended with their driver
+        make_folder(records)
         self._assignments = Assignments(pool, mill, records, sync=home.durable)
         self.balancing = Balancing(self._assignments, clock())
         self._visitor: RunningUnit | None = None

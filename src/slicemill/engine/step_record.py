@@ -17,6 +17,7 @@ import mmap
 import signal
 import struct
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,6 @@ class StepRecord:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(exist_ok=True)
         with path.open("wb+") as file:
             file.write(_PLACE.pack(*_NO_STEP))
             file.flush()
@@ -100,6 +100,13 @@ def remove_record(path: Path) -> None:
     """Remove a record of a process that is gone."""
     path.unlink(missing_ok=True)
     _cancel_file(path).unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of records, and remove those of processes that have ended with their driver."""
+    with suppress(OSError):  # workers do without
+        folder.mkdir(exist_ok=True)
+        remove_records(folder)
 
 
 def remove_records(folder: Path, mill: str | None = None) -> None:

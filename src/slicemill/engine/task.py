@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -159,8 +160,11 @@ class Worker:
                 raise SlicemillError("its process ended in a step")
             if self._record is not None:
                 self._record.close()
-            self._record = StepRecord(path)
-        self._record.take_up()
+                self._record = None
+            with suppress(OSError):  # without a record, a worker that is stuck ends after a longer time
+                self._record = StepRecord(path)
+        if self._record is not None:
+            self._record.take_up()
 
     def _do(self, item: Item, place: int) -> ItemDone | None:
         try:
