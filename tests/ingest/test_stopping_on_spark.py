@@ -12,10 +12,6 @@ from slicemill.engine.mill import Mill
 from slicemill.engine.session import STOP_S
 
 
-def test_spark_is_told_how_long_a_query_may_take_to_end(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.sql.streaming.stopTimeout") == str(1000 * STOP_S)
-
-
 def test_reading_stops_though_a_batch_is_never_committed(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -25,6 +21,7 @@ def test_reading_stops_though_a_batch_is_never_committed(
         mill._ingest.frames["s"] = spark.readStream.schema("n int").json(str(tmp_path / "in"))
         mill.execute("CREATE STREAM s (n int); CREATE QUERY q AS SELECT n FROM s")
         mill.open()
+        assert spark.conf.get("spark.sql.streaming.stopTimeout") == str(1000 * STOP_S)
         spark.conf.set("spark.sql.streaming.stopTimeout", "300")
         try:
             # Without the dispatcher's loop nothing commits the batch, and Spark waits for that.
