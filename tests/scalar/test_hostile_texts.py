@@ -108,6 +108,15 @@ def test_the_texts_of_a_block_of_rows_have_a_limit(text: str, monkeypatch: pytes
         _by_column(_bound(text), [(60 + place, A[:100_000]) for place in range(5)])
 
 
+@pytest.mark.parametrize("type_", ["int", "double", "decimal(38, 2)", "timestamp", "date", "boolean"])
+def test_a_message_does_not_repeat_a_long_text(type_: str) -> None:
+    expr = _bound(f"CAST(s AS {type_})")
+    with pytest.raises(ExpressionError) as raised:
+        compile_expression(expr, SCHEMA)((0, A))
+    assert len(str(raised.value)) < 1000
+    assert "a … (999" in str(raised.value)
+
+
 def test_a_linear_pattern_has_the_time_limit_where_it_takes_many_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -23,8 +23,21 @@ BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
 EXACT = Context(prec=160, rounding=ROUND_HALF_UP, Emax=999_999, Emin=-999_999)
 
 
+# Characters at either end of a message.
+_SHOWN = 400
+
+
 class ExpressionError(SlicemillError):
-    """A value for which an expression has no result: overflow, division by zero, a text that is no number."""
+    """A value for which an expression has no result: overflow, division by zero, a text that is no number.
+
+    The message is kept in the home and shown, so that it has the ends only of a long value.
+    """
+
+    def __init__(self, message: str) -> None:
+        left_out = len(message) - 2 * _SHOWN
+        if left_out > _SHOWN:
+            message = f"{message[:_SHOWN]} … ({left_out} characters) … {message[-_SHOWN:]}"
+        super().__init__(message)
 
 
 # A text may have so many characters, and so may the texts of a column together in a block of rows.
