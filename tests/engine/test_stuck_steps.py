@@ -25,7 +25,7 @@ from slicemill.engine.step_record import (
     remove_records,
 )
 from slicemill.scalar.table import FUNCTIONS
-from support.engine import Clock, feed_rows
+from support.engine import Clock, fed_mill, feed_rows, inline_pool
 from support.fork_pool import ForkPool
 
 SCRIPT = """
@@ -34,6 +34,11 @@ CREATE QUERY slow AS SELECT item FROM bid WHERE crc32(cast(price AS varchar)) >=
 CREATE QUERY dear AS SELECT item, price FROM bid WHERE price > 10;
 CREATE QUERY counted AS SELECT item, count(*) OVER (PARTITION BY item RANGE UNBOUNDED PRECEDING) AS n
   FROM bid;
+"""
+SPLIT = """
+CREATE QUERY split AS
+  SELECT item, sum(crc32(cast(price AS varchar))) OVER (PARTITION BY item ROWS 3 PRECEDING) AS n FROM bid;
+CREATE QUERY every AS SELECT item, price FROM bid;
 """
 STUCK = 666
 
@@ -49,6 +54,17 @@ def stuck_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FUNCTIONS, "crc32", stuck)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Load the kernels once, in the process from which workers are forked."""
+    with fed_mill(tmp_path_factory.mktemp("warm") / "home", Clock(), inline_pool(2), cells=2) as mill:
+        mill.execute((SCRIPT + SPLIT).replace("crc32", "length"))
+        mill.open()
+        for first in (0, 5):
+            feed_rows(mill, "bid", [(item, 20, first + item) for item in range(5)])
+            mill.dispatcher.run_all()
+
+
 @pytest.fixture
 def pool() -> Iterator[ForkPool]:
     made = ForkPool(1)
@@ -60,8 +76,8 @@ def _rows(mill: Mill, name: str) -> list[object]:
     return [row["item"] for row in mill.queries[name].table().to_pylist()]
 
 
-def _mill(home: Path, pool: ForkPool, script: str = SCRIPT) -> Mill:
-    mill = Mill(home=home, pool=pool, clock=Clock(), cells=1, read_sources=False)
+def _mill(home: Path, pool: ForkPool, script: str = SCRIPT, cells: int = 1) -> Mill:
+    mill = Mill(home=home, pool=pool, clock=Clock(), cells=cells, read_sources=False)
     mill.execute(script)
     mill.open()
     return mill
@@ -92,6 +108,26 @@ def test_a_stuck_step_ends_its_worker_and_fails_alone(
         assert len(pool.ended) == 1
         assert _rows(mill, "counted") == [1, 2, 3, 4, 5]
     assert not list((tmp_path / "home" / "steps").iterdir())
+
+
+def test_a_stuck_step_of_one_cell_ends_one_worker_and_stops_the_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit, "STEP_S", 0.7)
+    pool = ForkPool(2)
+    script = ";".join(SCRIPT.split(";")[:1]) + ";" + SPLIT
+    with _mill(tmp_path / "home", pool, script, cells=2) as mill:
+        assert sorted(one.cells for one in mill.dispatcher.units.values()) == [1, 2]
+        feed_rows(mill, "bid", [(item, 1, item) for item in range(10)])
+        mill.dispatcher.run_all()
+        feed_rows(mill, "bid", [(item, STUCK if item == 3 else 1, 10 + item) for item in range(10)])
+        mill.dispatcher.run_all()
+        assert pool.ended == [signal.SIGPROF]
+        assert "its worker was ended" in (mill.queries["split"].error or "")
+        assert [one.resumable for one in mill.dispatcher.units.values() if one.cells == 2] == [["split"]]
+        assert _rows(mill, "every") == [*range(10)] * 2
+        assert sorted(map(str, _rows(mill, "split"))) == sorted(map(str, range(10)))
+    pool.stop()
 
 
 def test_a_stuck_query_that_is_alone_is_stopped_at_once_and_can_go_on(
