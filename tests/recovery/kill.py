@@ -105,7 +105,7 @@ def watch(process: str) -> None:
     see(LEDGER, Ledger, "write", lambda home, ledger, *_: _path(home, ledger.path))
     see(TRANSACTION, Transaction, "__exit__", lambda *_: "database")
     see(MESSAGE, task.Worker, "__call__", lambda _, __, message: _message(message))
-    see(ITEM, task.Worker, "_do", lambda _, __, item: _item(item))
+    see(ITEM, task.Worker, "_do", lambda _, __, item, ___: _item(item))
     see(STATE, task, "read_checkpoint", lambda home, folder, _: _path(home, folder))
     see(RESTORE, task.Worker, "_program", lambda _, __, item: _taken_over(item))
 
