@@ -286,7 +286,9 @@ class UnitProgram:
                 # A shared step that made no parts has failed as a whole.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
-                made = _run(step, [self._given(found[source], source, node_id) for source in sources], limit, place)
+                made = _run(
+                    step, [self._given(found[source], source, node_id) for source in sources], limit, place
+                )
                 if isinstance(made, list):
                     assert isinstance(operator, SharedOperator), "nothing else makes parts"
                     names = [member.name for member in operator.members]
