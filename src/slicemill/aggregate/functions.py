@@ -47,8 +47,7 @@ def _constant(call: AggregateCall | WindowCall, otherwise: object) -> object:
 
 def stored_arguments(call: AggregateCall | WindowCall) -> int:
     """How many of the arguments differ from tuple to tuple."""
-    builtin = BUILTINS[call.name.lower()]
-    return len(call.arguments) if builtin.constant is None else min(builtin.constant, len(call.arguments))
+    return len(BUILTINS[call.name.lower()].stored(call.arguments))
 
 
 def is_numbered(call: AggregateCall | WindowCall) -> bool:

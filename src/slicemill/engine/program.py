@@ -67,6 +67,8 @@ class UnitPlan:
     tables: Mapping[str, Sequence[Row]]
     exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # of its inputs, if it has several cells
     newcomers: Covers = field(default_factory=dict)  # names of state that is new in the first run to come
+    # By new name of state: the name of before that has it, in the first run to come.
+    successors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cells(self) -> int:
@@ -321,7 +323,16 @@ class UnitProgram:
 
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         plan = self.plan
-        context = StepContext(node, plan.graph, plan.catalog, plan.tables, state, plan.newcomers, self._cell)
+        context = StepContext(
+            node,
+            plan.graph,
+            plan.catalog,
+            plan.tables,
+            state,
+            plan.newcomers,
+            self._cell,
+            plan.successors,
+        )
         return step_of(context)
 
 

@@ -255,7 +255,8 @@ class Worker:
             raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
         plan = unpacked(self._plans[item.plan])
         states = self._restored(item, item.restore, plan)
-        program = UnitProgram(replace(plan, newcomers=item.restore.newcomers), states, item.cell)
+        renewed = replace(plan, newcomers=item.restore.newcomers, successors=item.restore.successors)
+        program = UnitProgram(renewed, states, item.cell)
         if item.restore.replay:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}

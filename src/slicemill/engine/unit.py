@@ -9,8 +9,8 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     begun        true              a run was committed that emitted what holds before the first tuple
     checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell; with the
                                    `placement` of then, where the unit has had another one since; and `begun`
-    checkpoint_before   the checkpoint before that one, with the `newcomers` that had joined since: it is
-                                   restored where a file of the last one is damaged
+    checkpoint_before   the checkpoint before that one, with the `newcomers` that had joined since, and the
+                                    `successors`: it is restored where a file of the last one is damaged
     latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
     joined_on    {input: key}      of joins on one key: what others must be joined on to come here
@@ -18,7 +18,10 @@ What lasts of a unit stands in the journal as the fields of one dictionary:
     failed       {log: reason}     queries and streams that are stopped
     resumable    [log]             of them, those whose state is that of the cursors: all failed together
     backfill     {query, from, …}  of a query that begins in the past (`changing.backfill`)
-    outputs, since, newcomers, statistics, load
+    newcomers    {name: …}         state that began after the checkpoint
+    successors   {name: name}      state that a definition took over from the one that it replaced: in the
+                                   checkpoint it has the name of before
+    outputs, since, statistics, load
 
 Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
 the log after it, so a worker that takes a cell over replays the log from `checkpoint.cursors` to `cursors`.
@@ -82,6 +85,7 @@ from slicemill.shedding.report import Report, merged
 from slicemill.storage.changes import Appended, Change, joined
 from slicemill.storage.epochs import Epoch
 from slicemill.storage.home import Home
+from slicemill.storage.unit_fields import BEFORE, SINCE_CHECKPOINT, gone_back_to
 from slicemill.time import BEGINNING, END
 
 _LOGGER = logging.getLogger("slicemill")
@@ -101,7 +105,6 @@ _OVER_WINDOWS = (
 # failed, or ended its worker, the next run takes a fraction of that.
 _ROWS_PER_RUN, _FEWER = 1_000_000, 16
 BACKFILL = "backfill"
-BEFORE = "checkpoint_before"
 # A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
 _STRIKES = 3
 # A step of a run is interrupted after so many processor seconds, or so many times what runs usually take.
@@ -521,13 +524,14 @@ class RunningUnit:
             for log in self.plan.unit.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
+        successors = self._field("successors")
         replayed = replay if input_watermarks else {}
         begun = bool(self.fields.get("begun", False))
         if files and "placement" in checkpoint:
             before = restored(self.plan.unit, self.plan.graph, checkpoint["placement"])
             heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
-            return Restore(tuple(files), replayed, newcomers, before.exchanges, heavy, begun)
-        return Restore(tuple(files[cell]) if files else (), replayed, newcomers, first_rows=begun)
+            return Restore(tuple(files), replayed, newcomers, successors, before.exchanges, heavy, begun)
+        return Restore(tuple(files[cell]) if files else (), replayed, newcomers, successors, first_rows=begun)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]
@@ -678,8 +682,7 @@ class RunningUnit:
         before = self._field(BEFORE)
         if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
             return False
-        checkpoint = {name: value for name, value in before.items() if name != "newcomers"}
-        fields = {"checkpoint": checkpoint, "newcomers": before["newcomers"] or None, BEFORE: None}
+        fields = gone_back_to(before)
         change.units.setdefault(self.id, {}).update(fields)
         self.drop_checkpoint()
         self._rows_since_checkpoint = max(self._rows_since_checkpoint, 1)
@@ -713,7 +716,7 @@ class RunningUnit:
             written["cursors"] != fields["cursors"]
             or written["input_watermarks"] != fields["input_watermarks"]
             or written.get("begun", False) != fields.get("begun", False)
-            or bool(self._field("newcomers"))
+            or any(self._field(name) for name in SINCE_CHECKPOINT)
             or "placement" in written
         )
 
@@ -775,7 +778,8 @@ class RunningUnit:
         input_watermarks: Mapping[str, int],
         files: Sequence[Any],
     ) -> None:
-        fields[BEFORE] = {**self._field("checkpoint"), "newcomers": self._field("newcomers")}
+        since = {name: self._field(name) for name in SINCE_CHECKPOINT}
+        fields[BEFORE] = {**self._field("checkpoint"), **since}
         fields["checkpoint"] = {
             "cursors": dict(cursors),
             "input_watermarks": dict(input_watermarks),
@@ -783,7 +787,7 @@ class RunningUnit:
         }
         if fields.get("begun", self.fields.get("begun", False)):
             fields["checkpoint"]["begun"] = True
-        fields["newcomers"] = None
+        fields |= dict.fromkeys(SINCE_CHECKPOINT)
         if self._heavy is not None and self._heavy.forget(min(input_watermarks.values(), default=BEGINNING)):
             fields["heavy"] = self._heavy.plain() or None
         fields["statistics"] = self.statistics.plain()

@@ -52,14 +52,16 @@ class LogSpan:
 class Restore:
     """How a worker restores a cell's state: a checkpoint, and the epochs to replay after it.
 
-    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint. Where the
-    unit had other cells `before`, by the exchanges and heavy keys that they had, `files` are those of all.
+    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint, and
+    `successors` have taken over the state of others, by name. Where the unit had other cells `before`, by
+    the exchanges and heavy keys that they had, `files` are those of all.
     `first_rows` says if the rows that hold before the first tuple are among the committed results.
     """
 
     files: tuple[Any, ...]
     replay: Mapping[str, LogSpan]
     newcomers: Covers
+    successors: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, Exchange] | None = None
     heavy: tuple[HeavyKey, ...] = ()
     first_rows: bool = False

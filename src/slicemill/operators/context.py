@@ -31,6 +31,8 @@ class StepContext:
     state: object | None
     newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
     cell: Cell = WHOLE
+    # By member of a shared operator: the member of before whose state it takes over.
+    successors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def schemas(self) -> list[Schema]:

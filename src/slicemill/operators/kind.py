@@ -74,6 +74,8 @@ class MemberKind:
     seq_bits: Callable[[Any, int, Catalog], int]
     keys_below: Callable[[Any, Any, Keys], tuple[Keys, ...] | None] = lambda *_: None
     """Keys over its output by input of the shared operator, which comes first."""
+    holds: Callable[[Any, Any], bool] = lambda *_: False
+    """Return True if the state of the first member has all that the second member needs."""
 
 
 def same_keys(_: Operator, node: Node, __: QueryGraph, keys: Keys) -> KeysBelow:

@@ -17,6 +17,7 @@ from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.models.spec import ModelMember
 from slicemill.operators.operator import SharedOperator, with_members
 from slicemill.operators.part.spec import Part
+from slicemill.operators.registry import kind_of
 from slicemill.plan.units import Unit
 
 if TYPE_CHECKING:
@@ -89,11 +90,48 @@ def serves(before: QueryGraph, after: QueryGraph, name: str) -> bool:
     return set(now.columns) <= set(was.columns)
 
 
+def successors(
+    before: QueryGraph, after: QueryGraph, was: Collection[str], now: Collection[str]
+) -> dict[str, str]:
+    """Return, for new names of a query's state, the names of before whose state has all they need.
+
+    q: aggregate #1f…    sum(v), count(*)                 before
+    q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
+    """
+    left, found = [name for name in was if name not in now], {}
+    for name in now:
+        kept = next((one for one in left if name not in was and _holds(before, after, one, name)), None)
+        if kept is not None:
+            found[name] = kept
+            left.remove(kept)
+    return found
+
+
+def _holds(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> bool:
+    """Return True if what is kept for a member of a shared node has all that a new member needs."""
+    was, now = _member(before, kept), _member(after, name)
+    if was is None or type(was) is not type(now) or before[kept].inputs != after[name].inputs:
+        return False
+    member = kind_of(after[after[name].inputs[0]].operator).member
+    return member is not None and member.holds(was, now)
+
+
 def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
-    """Return True if all state of a query in one plan is there, under the same names, in another plan."""
+    """Return True if all state that a query has in one plan is there in another plan."""
+    return kept_state(before, after, log) == state_of(after, log)[1]
+
+
+def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
+    """Return the names in one plan of the state that a query keeps from another plan."""
     was, now = state_of(before, log), state_of(after, log)
-    kept = [name for name in now[1] if name in was[1] and serves(before.graph, after.graph, name)]
-    return was[0] == now[0] and kept == now[1]
+    if was[0] != now[0]:
+        return []
+    taken = successors(before.graph, after.graph, was[1], now[1])
+    return [
+        name
+        for name in now[1]
+        if name in taken or (name in was[1] and serves(before.graph, after.graph, name))
+    ]
 
 
 def state_of(plan: Plan, log: str) -> tuple[str, list[str]]:

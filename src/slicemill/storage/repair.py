@@ -17,9 +17,9 @@ from slicemill.storage.home import Home
 from slicemill.storage.home_format import require_home
 from slicemill.storage.journal import JOURNAL, Progress, missing_commits
 from slicemill.storage.journal_end import read_end
+from slicemill.storage.unit_fields import BEFORE, CHECKPOINT, SINCE_CHECKPOINT, gone_back_to
 
-CHECKPOINT, BEFORE = "checkpoint", "checkpoint_before"
-_OF_STATE = ("due", "latest", "heavy", "newcomers", "resumable", BEFORE)
+_OF_STATE = ("due", "latest", "heavy", *SINCE_CHECKPOINT, "resumable", BEFORE)
 
 
 def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
@@ -66,8 +66,7 @@ def _with_whole_checkpoint(name: str, home: Home, damaged: set[str], change: Cha
         fields[BEFORE] = None
         yield f"unit {name} loses the checkpoint before its last one, and nothing else"
     elif before is not None and BEFORE not in damaged and _can_replay(home, before):
-        fields[CHECKPOINT] = {field: value for field, value in before.items() if field != "newcomers"}
-        fields |= {"newcomers": before.get("newcomers") or None, BEFORE: None}
+        fields |= gone_back_to(before)
         yield f"unit {name} is restored from the checkpoint before its last one, and loses nothing"
     else:
         outputs = unit.get("outputs", [])

@@ -18,19 +18,20 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admitted, members_behind
 from slicemill.operators.streams.spec import Source
 from slicemill.plan.history import history_us
-from slicemill.plan.members import names_of_state, serves, without_outputs
+from slicemill.plan.members import names_of_state, serves, successors, without_outputs
 from slicemill.plan.overlapping import HeldStates, PlacedQueries, joined_on, logs_read
 from slicemill.plan.placement import Placement, PlacementKind, judges_rows
 from slicemill.storage.arrow_schema import to_arrow, without_defaults
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import merged
+from slicemill.storage.unit_fields import SINCE_CHECKPOINT
 from slicemill.time import BEGINNING, END
 
 # Of a unit: logs that it wrote for queries and streams which a start has not declared.
 LEFT_OUT = "left_out"
 # Of a unit: what goes with its state when it begins anew.
-_OF_STATE = frozenset(("begun", "due", "failed", "resumable", "newcomers", "latest", "heavy"))
+_OF_STATE = frozenset(("begun", "due", "failed", "resumable", *SINCE_CHECKPOINT, "latest", "heavy"))
 
 
 def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
@@ -89,7 +90,8 @@ def joined(
 
     Queries that come, or begin `anew`, count what comes from now on; joins among them also get what is stored
     for others, where it serves them (S23). One that is `replaced` keeps the state that has the names of
-    before; where all of it is there, it is as complete as it was.
+    before, and takes over the state that has all it needs; where no state is missing, it is as complete as
+    it was.
     """
     graph, written, read = plan.graph, _written(plan), logs_read(plan.unit, plan.graph)
     held = {
@@ -98,6 +100,11 @@ def joined(
         if serves(before.plan.graph, graph, name)
     }
     roots = {log: root for root, log in plan.unit.outputs}
+    taken: dict[str, str] = {}
+    for log in roots.keys() & {log for _, log in before.plan.unit.outputs} & set(replaced) - set(anew):
+        was, now = _names_held(before.plan, [log]), names_of_state(graph, plan.unit, roots[log])
+        taken |= successors(before.plan.graph, graph, was, now)
+    held |= taken.keys()
 
     def fresh(log: str) -> list[str]:
         return [name for name in names_of_state(graph, plan.unit, roots[log]) if name not in held]
@@ -146,6 +153,7 @@ def joined(
         "outputs": written,
         "since": since,
         "newcomers": {**alone, **served} or None,
+        "successors": taken or None,
         "failed": failed or None,
         "resumable": [log for log in before.resumable if log in failed] or None,
         "output_watermarks": {
@@ -179,7 +187,7 @@ def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
     heads = {log: home.logs[log].head for log in unit.plan.unit.inputs}
     marks = unit.input_watermarks()
     checkpoint = {"cursors": heads, "input_watermarks": marks, "files": []}
-    gone = dict.fromkeys(("begun", "checkpoint_before", "due", "resumable", "newcomers"))
+    gone = dict.fromkeys(("begun", "checkpoint_before", "due", "resumable", *SINCE_CHECKPOINT))
     return {"cursors": heads, "checkpoint": checkpoint, **gone}
 
 

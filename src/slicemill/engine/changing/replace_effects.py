@@ -13,7 +13,7 @@ from slicemill.errors import all_of
 from slicemill.esl import SourceText, bind
 from slicemill.esl.types.catalog import Catalog
 from slicemill.plan.history import history_us
-from slicemill.plan.members import serves, state_of
+from slicemill.plan.members import kept_state, state_of, successors
 from slicemill.plan.overlapping import logs_read
 from slicemill.plan.planner import Plan
 from slicemill.time import BEGINNING
@@ -83,10 +83,10 @@ def _state_effects(
     was, now = state_of(running.plan, name), state_of(plan, name)
     unit = running.dispatcher.running.writers.get(name)
     anew = anew or (unit is not None and name in unit.failed)
-    kept = [one for one in now[1] if one in was[1] and serves(running.plan.graph, plan.graph, one)]
-    kept = kept if was[0] == now[0] and not anew else []
+    kept = [] if anew else kept_state(running.plan, plan, name)
+    taken = successors(running.plan.graph, plan.graph, was[1], kept)
     fresh = [one for one in now[1] if one not in kept]
-    gone = [one for one in was[1] if one not in kept]
+    gone = [one for one in was[1] if one not in kept and one not in taken.values()]
     found = [ReplaceEffect(name, "keeps", _words(plan, one)) for one in kept]
     found += [ReplaceEffect(name, "begins anew", _words(plan, one)) for one in fresh]
     found += [ReplaceEffect(name, "ends", _words(running.plan, one)) for one in gone]

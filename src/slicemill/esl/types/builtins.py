@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slicemill.argument_range import ArgumentRange, declared
 from slicemill.esl.types import schema as t
+from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.schema import Kind, Type
 
 
@@ -39,6 +40,10 @@ class BuiltinAggregate:
     def constant(self) -> int | None:
         """The first parameter that is the same for all tuples; so are those behind it."""
         return next((place for place, range_ in enumerate(self.ranges) if range_ is not None), None)
+
+    def stored(self, arguments: Sequence[Expr]) -> Sequence[Expr]:
+        """Return the arguments of a call that differ from tuple to tuple."""
+        return arguments[: self.constant]
 
     @property
     def usage(self) -> str:

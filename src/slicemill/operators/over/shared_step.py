@@ -58,15 +58,22 @@ class Cohort:
 class SharedOverState:
     cohorts: list[Cohort] = field(default_factory=list)
 
-    def adopt(self, members: Mapping[str, WindowAggregate], newcomers: Collection[str]) -> None:
-        """Go on with these members: those that are new begin together."""
+    def adopt(
+        self,
+        members: Mapping[str, WindowAggregate],
+        newcomers: Collection[str],
+        successors: Mapping[str, str],
+    ) -> None:
+        """Go on with these members: new ones begin together, or take the place of one that they succeed."""
         known: set[str] = set()
+        heirs = {before: name for name, before in successors.items() if name in members}
         for cohort in self.cohorts:
-            staying = {
-                name: own
-                for name, own in cohort.members.items()
-                if name not in newcomers and members.get(name) == own
-            }
+            staying = {}
+            for name, own in cohort.members.items():
+                if name in heirs:
+                    staying[heirs[name]] = members[heirs[name]]
+                elif name not in newcomers and members.get(name) == own:
+                    staying[name] = own
             cohort.leave(staying)
             known |= staying.keys()
         new = {name: own for name, own in members.items() if name not in known}
@@ -78,7 +85,8 @@ class SharedOverStep:
 
     def __init__(self, operator: SharedOver, context: StepContext) -> None:
         self.state = context.state if isinstance(context.state, SharedOverState) else SharedOverState()
-        self.state.adopt({m.name: m.operator for m in operator.members}, context.newcomers.keys())
+        members = {m.name: m.operator for m in operator.members}
+        self.state.adopt(members, context.newcomers.keys(), context.successors)
         self._members = operator.members
         self._inputs = len(context.schemas[0].names) + _SYSTEM
         self._schemas = {m.name: with_system_columns(to_arrow(Schema(m.columns))) for m in operator.members}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from slicemill.columns.sequence_bits import fanned_bits, ranked_bits
+from slicemill.esl.types.builtins import BUILTINS
 from slicemill.esl.types.catalog import Catalog
 from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import FrameUnit, WindowCall
@@ -51,6 +52,26 @@ def is_plain(call: WindowCall) -> bool:
     window = call.window
     stretch = window.extent is not None and window.slide is None and not window.active
     return stretch and call.name.lower() not in _COUNTING_FOREVER
+
+
+def holds(kept: OverMember, member: OverMember) -> bool:
+    """Return True if the rows that are kept for one member have all that another member reads of them.
+
+    Both have plain calls: each argument must be kept for a window that reaches as far back.
+    """
+    return all(
+        any(
+            before.window.frame is call.window.frame
+            and (before.window.extent or 0) >= (call.window.extent or 0)
+            for before in kept.operator.calls
+        )
+        and _stored([call]) <= _stored(c for c in kept.operator.calls if c.window.frame is call.window.frame)
+        for call in member.operator.calls
+    )
+
+
+def _stored(calls: Iterable[WindowCall]) -> set[Expr]:
+    return {expr for call in calls for expr in BUILTINS[call.name.lower()].stored(call.arguments)}
 
 
 def has_expiries(calls: Sequence[WindowCall]) -> bool:
@@ -120,6 +141,7 @@ KINDS = (
             words=lambda member: Description("γ", "Window aggregate", window_calls(member.operator.calls)),
             history_us=lambda member: longest_us(call.window for call in member.operator.calls),
             seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
+            holds=holds,
         ),
         step="slicemill.operators.over.shared_step:shared_over",
     ),

@@ -13,10 +13,11 @@ counterpart is `slicemill.operators.panes.figures`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from slicemill.esl.types.catalog import Catalog
+from slicemill.esl.types.expression import Expr
 from slicemill.esl.types.query import WindowCall
 from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind
@@ -53,6 +54,20 @@ def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...
             for finer in found
         )
     )
+
+
+def kept_for(calls: Sequence[Call]) -> set[tuple[str, Expr]]:
+    """Return what panes keep for some calls; the numbers of tuples, for `count(*)`, are always there.
+
+    >>> from slicemill.esl.types.expression import ColumnRef
+    >>> from slicemill.esl.types.schema import BIGINT, DOUBLE, Column
+    >>> v = ColumnRef("v", BIGINT)
+    >>> total = AggregateCall("sum", (v,), False, (Column("a", BIGINT),))
+    >>> mean = AggregateCall("avg", (v,), False, (Column("m", DOUBLE),))
+    >>> kept_for([mean]) == kept_for([total])
+    True
+    """
+    return {(kept, argument) for call in calls for argument in call.arguments for kept in KEPT[call.name]}
 
 
 def kept_in_panes(call: Call, catalog: Catalog) -> bool:

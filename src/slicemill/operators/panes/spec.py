@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from slicemill.columns.sequence_bits import fanned_bits
 from slicemill.esl.render.expressions import render
@@ -12,7 +13,7 @@ from slicemill.operators.description import Description, many, partition, window
 from slicemill.operators.kind import ColumnsRead, MemberKind, OperatorKind, Role, UnitOf, longest_us
 from slicemill.operators.operator import SharedOperator
 from slicemill.operators.over.spec import WindowAggregate
-from slicemill.operators.panes.grids import KEPT, edge_grids
+from slicemill.operators.panes.grids import KEPT, Call, edge_grids, kept_for
 from slicemill.operators.windowed_group.spec import RelationAggregate, words_of_windows
 from slicemill.time import format_us
 
@@ -39,6 +40,12 @@ class WindowMember:
         else:
             found = [(call.window.extent, call.window.slide) for call in self.operator.calls]
         return tuple((length, slide) for length, slide in found if length is not None and slide is not None)
+
+    @property
+    def calls_read(self) -> Sequence[Call]:
+        """The calls whose results are read."""
+        read = {column.name for column in self.columns}
+        return [call for call in self.operator.calls if call.columns[0].name in read]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,33 @@ def _member_history_us(member: WindowMember) -> int | None:
     return longest_us(call.window for call in member.operator.calls)
 
 
+def _holds(kept: WindowMember, member: WindowMember) -> bool:
+    """Return True if one member's panes have all that another member reads of panes.
+
+    sum(v), count(*)   [RANGE 60 SLIDE 10]     keeps of a pane: rows, count and sum of v
+    avg(v)             [RANGE 60 SLIDE 10]     needs of a pane: count and sum of v
+    """
+    if not (kept.partial and member.partial) or kept.conditions != member.conditions:
+        return False
+    if isinstance(kept.operator, RelationAggregate):
+        if not isinstance(member.operator, RelationAggregate):
+            return False
+        if replace(kept.operator, calls=()) != replace(member.operator, calls=()):
+            return False
+        return kept_for(member.calls_read) <= kept_for(kept.calls_read)
+    if not isinstance(member.operator, WindowAggregate) or _passed(kept) != _passed(member):
+        return False
+    same_keys = kept.operator.calls[0].partition_by == member.operator.calls[0].partition_by
+    in_time = set(member.windows) <= set(kept.windows)
+    return same_keys and in_time and kept_for(member.operator.calls) <= kept_for(kept.operator.calls)
+
+
+def _passed(member: WindowMember) -> list[Column]:
+    """The columns of tuples that a member's rows have; those of the tuples that wait are kept."""
+    returned = {column.name for call in member.operator.calls for column in call.columns}
+    return [column for column in member.columns if column.name not in returned]
+
+
 def _columns_read(shared: SharedWindows) -> ColumnsRead:
     exprs, names = [*shared.keys], set()
     for member in shared.members:
@@ -106,6 +140,7 @@ KINDS = (
             history_us=_member_history_us,
             # A user's aggregate may return several rows for a window.
             seq_bits=lambda member, bits, _: bits if member.partial else fanned_bits(bits),
+            holds=_holds,
         ),
         stored={"plan.window_member": WindowMember},
         step="slicemill.operators.panes.step:shared_windows",

@@ -6,8 +6,8 @@ and a row is written again a few times only. A pane that is still open simply ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -156,6 +156,18 @@ class PaneState:
     members: dict[str, MemberState] = field(default_factory=dict)
     seen: int = 0
     newest: int = BEGINNING
+
+    def hand_over(self, definitions: Mapping[str, object], successors: Mapping[str, str]) -> None:
+        """Give members the state of those that they succeed, by name."""
+        taken = {
+            before: name
+            for name, before in successors.items()
+            if name in definitions and before in self.members
+        }
+        for before, name in taken.items():
+            self.members[name] = replace(self.members.pop(before), definition=definitions[name])
+        if taken:
+            self.patterns = [frozenset(taken.get(name, name) for name in p) for p in self.patterns]
 
     def adopt(self, definitions: dict[str, object]) -> None:
         """Go on with these members: others are forgotten, and nothing that is here belongs to new ones."""

@@ -9,7 +9,6 @@ import pyarrow as pa
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
 from slicemill.esl.types.expression import conjunction
-from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Schema
 from slicemill.operators.call_values import evaluators, needed_arguments
 from slicemill.operators.context import StepContext
@@ -32,6 +31,7 @@ class SharedWindowsStep:
 
     def __init__(self, shared: SharedWindows, state: PaneState, context: StepContext) -> None:
         schema, newcomers, seq_bits = context.schemas[0], context.newcomers.keys(), context.seq_bits
+        state.hand_over({m.name: m for m in shared.members}, context.successors)
         members = {member.name: _member(member, context) for member in shared.members}
         # Twice, since a newcomer is new also if there was one of the same name and form before.
         state.adopt({member.name: member for member in shared.members if member.name not in newcomers})
@@ -86,7 +86,7 @@ def _member(member: WindowMember, context: StepContext) -> Member:
     grows = operator.windows[0][1].grows
     if not member.partial:
         return _by_value(member, operator, names, context)
-    read = {call.columns[0].name: _figure(call) for call in calls_read(member)}
+    read = {call.columns[0].name: _figure(call) for call in member.calls_read}
     return Groups(length, slide, names, read, member.columns, grows=grows)
 
 
@@ -102,13 +102,6 @@ def _by_value(
     return ValueGroups(
         length, slide, names, {}, member.columns, tuple(values.values()), evaluates, grows=grows
     )
-
-
-def calls_read(member: WindowMember) -> list[AggregateCall]:
-    """The calls of GROUP BY over windows whose results somebody reads."""
-    assert isinstance(member.operator, RelationAggregate)
-    read = {column.name for column in member.columns}
-    return [call for call in member.operator.calls if call.columns[0].name in read]
 
 
 def _figure(call: Call) -> Figure:

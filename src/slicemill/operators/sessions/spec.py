@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slicemill.columns.sequence_bits import fanned_bits
 from slicemill.esl.render.expressions import render
@@ -80,6 +80,16 @@ def _member_words(member: SessionMember) -> Description:
     return Description("γ", "Sessions", (*_words(member.operator).facts, *selected))
 
 
+def _holds(kept: SessionMember, member: SessionMember) -> bool:
+    """Return True if the rows that are kept for one member have all that another member reads of them."""
+    same = replace(kept.operator, calls=()) == replace(member.operator, calls=())
+    return (
+        same
+        and kept.conditions == member.conditions
+        and set(member.operator.exprs) <= set(kept.operator.exprs)
+    )
+
+
 def _columns_read(shared: SharedSessions) -> ColumnsRead:
     exprs = [*shared.keys]
     for member in shared.members:
@@ -116,6 +126,7 @@ KINDS = (
             words=_member_words,
             history_us=lambda _: None,
             seq_bits=lambda _, bits, __: fanned_bits(bits),
+            holds=_holds,
         ),
         stored={"plan.session_member": SessionMember},
         step="slicemill.operators.sessions.step:shared_sessions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -34,6 +34,12 @@ class SessionState:
     pieces: list[Slice] = field(default_factory=list)
     taken: int = 0
     members: dict[str, SessionMemberState] = field(default_factory=dict)
+
+    def hand_over(self, definitions: Mapping[str, object], successors: Mapping[str, str]) -> None:
+        """Give members the state of those that they succeed, by name."""
+        for name, before in successors.items():
+            if name in definitions and before in self.members:
+                self.members[name] = replace(self.members.pop(before), definition=definitions[name])
 
     def adopt(self, definitions: Mapping[str, object]) -> None:
         """Go on with these members: others are forgotten, and nothing that is here belongs to new ones."""

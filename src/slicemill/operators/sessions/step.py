@@ -62,6 +62,7 @@ class SharedSessionsStep:
         context: StepContext,
     ) -> None:
         newcomers = context.newcomers.keys()
+        state.hand_over({member.name: member for member in members}, context.successors)
         # Twice, since a newcomer is new also if there was one of the same name and form before.
         state.adopt({member.name: member for member in members if member.name not in newcomers})
         state.adopt({member.name: member for member in members})

@@ -1,0 +1,215 @@
+"""CREATE OR REPLACE with other aggregates: state that holds all they need is taken over, never begun anew."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from slicemill.engine.mill import Mill
+from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+
+SECOND = 1_000_000
+STREAM = "CREATE STREAM s (at timestamp, k int, v int, d double, c decimal(12, 2)) ORDER BY at;"
+OTHER = "CREATE QUERY other AS SELECT k, max(v) AS m FROM s [RANGE 9 SECONDS SLIDE 3 SECONDS] GROUP BY k;"
+ROWS = [
+    (
+        second * SECOND,
+        second % 3,
+        None if second % 7 == 0 else second,
+        second / 3 if second % 5 else None,
+        Decimal(second * 10 + second % 9).scaleb(-2),
+    )
+    for second in range(1, 41)
+]
+WINDOWS = {
+    "sliding": "FROM s [RANGE 6 SECONDS SLIDE 3 SECONDS] WHERE v > 2 OR v IS NULL GROUP BY k",
+    "sliding by row": "FROM s [RANGE 7 SECONDS] GROUP BY k",
+    "session": "FROM s [SESSION 4 SECONDS] GROUP BY k",
+}
+# The figures before and after.
+FIGURES = {
+    "avg joins sum and count": ("sum(v) AS a, count(*) AS n", "sum(v) AS a, count(*) AS n, avg(v) AS m"),
+    "sum and count join avg": ("avg(d) AS m", "avg(d) AS m, sum(d) AS a, count(d) AS n"),
+    "avg comes from a variance": ("variance(d) AS w", "avg(d) AS m"),
+    "avg in place of sum": ("sum(v) AS a", "avg(v) AS m"),
+}
+
+
+def opened(folder: Path, query: str) -> Mill:
+    mill = fed_mill(folder, Clock(), inline_pool())
+    mill.execute(f"{STREAM}{OTHER}CREATE QUERY q AS {query};")
+    mill.open()
+    return mill
+
+
+def feed(mill: Mill, first: int, last: int) -> None:
+    for row in ROWS[first:last]:
+        feed_rows(mill, "s", [row])
+        mill.dispatcher.run_all()
+
+
+def rows(mill: Mill, name: str) -> list[tuple[object, ...]]:
+    return [(timed.ts, *timed.row) for timed in mill.queries[name].rows()]
+
+
+def assert_takes_over(folder: Path, before: str, after: str, at: int, reopened: str = "") -> None:
+    """Replace a query after some rows; its results must be those of a query that was always there."""
+    mill = opened(folder / "home", before)
+    since = mill.queries["q"].complete_from()
+    feed(mill, 0, at)
+    statement = f"CREATE OR REPLACE QUERY q AS {after}"
+    effects = {one.effect: one.what for one in mill.explain_replace(statement)}
+    assert "keeps" in effects and not effects.keys() & {"begins anew", "ends"}
+    assert effects["complete from"].startswith("as before")
+    mill.execute(statement)
+    assert mill.queries["q"].complete_from() == since
+    border = mill.home.epoch
+    if reopened:
+        mill.close(checkpoint=reopened == "checkpoint")
+        mill = fed_mill(folder / "home", Clock(), inline_pool())
+        mill.restore()
+        mill.open()
+    feed(mill, at, len(ROWS))
+    finish(mill)
+    always = opened(folder / "always", after)
+    feed(always, 0, at)
+    seen = len(rows(always, "q"))
+    feed(always, at, len(ROWS))
+    finish(always)
+    assert rows_after(mill, border) == rows(always, "q")[seen:]
+    assert rows(mill, "other") == rows(always, "other")
+    mill.close()
+    always.close()
+
+
+def rows_after(mill: Mill, epoch: int) -> list[tuple[object, ...]]:
+    """The results of the definition that came with an epoch."""
+    found = rows(mill, "q")
+    log = mill.home.logs["q"]
+    later = sum(one.rows for one in log.epochs() if one.number > epoch)
+    return found[len(found) - later :]
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS.keys())
+@pytest.mark.parametrize(("before", "after"), FIGURES.values(), ids=FIGURES.keys())
+def test_a_replacement_takes_over_the_state_that_has_what_it_needs(
+    tmp_path: Path, window: str, before: str, after: str
+) -> None:
+    assert_takes_over(tmp_path, f"SELECT k, {before} {window}", f"SELECT k, {after} {window}", 14)
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS.keys())
+@pytest.mark.parametrize("reopened", ["checkpoint", "crash"])
+def test_state_that_was_taken_over_is_there_after_a_restart(
+    tmp_path: Path, window: str, reopened: str
+) -> None:
+    before, after = FIGURES["avg joins sum and count"]
+    assert_takes_over(tmp_path, f"SELECT k, {before} {window}", f"SELECT k, {after} {window}", 14, reopened)
+
+
+OVER = {
+    "rows": "(PARTITION BY k ROWS 4 PRECEDING)",
+    "range": "(PARTITION BY k RANGE 7 SECONDS PRECEDING)",
+    "slide": "(PARTITION BY k RANGE 6 SECONDS PRECEDING SLIDE 3 SECONDS)",
+}
+
+
+@pytest.mark.parametrize("over", OVER.values(), ids=OVER.keys())
+def test_aggregates_with_over_take_over_the_rows_that_are_kept(tmp_path: Path, over: str) -> None:
+    before = f"SELECT k, sum(d) OVER {over} AS a FROM s"
+    after = f"SELECT k, sum(d) OVER {over} AS a, avg(d) OVER {over} AS m, count(d) OVER {over} AS n FROM s"
+    assert_takes_over(tmp_path, before, after, 14)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("count(*) AS n", "avg(v) AS m"),
+        ("sum(v) AS a, count(*) AS n", "sum(v) AS a, avg(d) AS m"),
+        ("sum(v) AS a", "max(v) AS m"),
+    ],
+)
+def test_state_that_lacks_what_is_needed_begins_anew(tmp_path: Path, before: str, after: str) -> None:
+    window = WINDOWS["sliding"]
+    mill = opened(tmp_path, f"SELECT k, {before} {window}")
+    feed(mill, 0, 14)
+    effects = mill.explain_replace(f"CREATE OR REPLACE QUERY q AS SELECT k, {after} {window}")
+    assert "begins anew" in {one.effect for one in effects}
+    mill.close()
+
+
+def test_a_checkpoint_is_restored_after_several_replacements(tmp_path: Path) -> None:
+    window = WINDOWS["sliding"]
+    selects = [f"SELECT k, {figures} {window}" for figures in ("sum(v) AS a", "avg(v) AS m", "count(v) AS n")]
+    mill = opened(tmp_path / "home", selects[0])
+    for place, select in enumerate(selects[1:], 1):
+        feed(mill, 6 * place - 6, 6 * place)
+        mill.execute(f"CREATE OR REPLACE QUERY q AS {select}")
+        border = mill.home.epoch
+    mill.close(checkpoint=False)
+    mill = fed_mill(tmp_path / "home", Clock(), inline_pool())
+    mill.restore()
+    mill.open()
+    feed(mill, 12, len(ROWS))
+    finish(mill)
+    always = opened(tmp_path / "always", selects[-1])
+    feed(always, 0, 12)
+    seen = len(rows(always, "q"))
+    feed(always, 12, len(ROWS))
+    finish(always)
+    assert rows_after(mill, border) == rows(always, "q")[seen:]
+    mill.close()
+    always.close()
+
+
+CALLS = ["sum(v)", "avg(v)", "count(v)", "count(*)", "sum(d)", "avg(d)", "min(v)", "stddev(d)", "sum(c)"]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from(CALLS), min_size=1, max_size=3, unique=True),
+    st.lists(st.sampled_from(CALLS), min_size=1, max_size=3, unique=True),
+    st.sampled_from(list(WINDOWS.values())),
+    st.integers(min_value=1, max_value=len(ROWS) - 1),
+    st.booleans(),
+)
+def test_complete_results_after_any_replacement_equal_those_of_a_query_that_was_always_there(
+    tmp_path_factory: pytest.TempPathFactory,
+    before: list[str],
+    after: list[str],
+    window: str,
+    at: int,
+    crashes: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("replaced")
+    was, now = (
+        f"SELECT k, {', '.join(f'{call} AS f{place}' for place, call in enumerate(calls))} {window}"
+        for calls in (before, after)
+    )
+    mill = opened(folder / "home", was)
+    feed(mill, 0, at)
+    mill.execute(f"CREATE OR REPLACE QUERY q AS {now}")
+    border = mill.home.epoch
+    if crashes:
+        mill.close(checkpoint=False)
+        mill = fed_mill(folder / "home", Clock(), inline_pool())
+        mill.restore()
+        mill.open()
+    complete = mill.queries["q"].complete_from()
+    feed(mill, at, len(ROWS))
+    finish(mill)
+    always = opened(folder / "always", now)
+    feed(always, 0, at)
+    seen = len(rows(always, "q"))
+    feed(always, at, len(ROWS))
+    finish(always)
+    found, expected = rows_after(mill, border), rows(always, "q")[seen:]
+    if was != now and complete is not None:
+        found, expected = ([row for row in some if row[0] > complete] for some in (found, expected))
+        assert found == expected
+    mill.close()
+    always.close()
