@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.changing.come_and_go import Step
 from engine.changing.positions import OF_FILES, come_late, play, sequences
+from engine.changing.second_readings import kill_at_each_step
+from recovery.dying import AFTER, BEFORE
 
 
 @pytest.mark.parametrize("kind", OF_FILES)
@@ -21,3 +25,10 @@ def test_queries_created_at_any_moment_give_what_those_give_from_the_start(
     steps: list[Step], seed: int, cells: int
 ) -> None:
     play(steps, seed, cells)
+
+
+@pytest.mark.parametrize("when", [BEFORE, AFTER])
+def test_a_kill_at_any_file_operation_of_a_second_reading_changes_no_results(
+    tmp_path: Path, when: str
+) -> None:
+    assert kill_at_each_step(tmp_path, (when,), journal_only=False) > 100

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from recovery.dying import Death, Died, dying
 from slicemill.engine import unit
 from slicemill.engine.changing.lives import FIRST_PAUSE_S, MOST_STALLS, MOST_TRIES, Life, LifeState
 from slicemill.engine.mill import Mill
@@ -193,6 +196,46 @@ def test_a_query_comes_to_a_unit_whose_queries_have_all_failed(tmp_path: Path, d
     assert home.rows("other") == fresh.rows("other")
     fresh.mill.close()
     home.mill.close()
+
+
+def test_a_query_that_has_failed_goes_on_if_the_statement_of_another_one_is_interrupted(
+    tmp_path: Path, down: Path
+) -> None:
+    home = Home(tmp_path / "home", ALONE)
+    home.feed(0, 5)
+    down.touch()
+    home.feed(5, 10)
+    home.wait(1)
+    shutil.copytree(tmp_path / "home", tmp_path / "base")
+    home.mill.home.close()
+    counted = Death(journal_only=True)
+    interrupted(tmp_path, "counted", counted)
+    down.unlink()
+    whole = expected(tmp_path, "q")
+    for step in range(counted.steps):
+        down.touch()
+        left = interrupted(tmp_path, f"killed {step}", Death(step, journal_only=True))
+        down.unlink()
+        mill = Home(left, ALONE)
+        mill.clock.now = home.clock.now
+        mill.wait(FIRST_PAUSE_S * 4)
+        mill.feed(10, 30)
+        finish(mill.mill)
+        assert mill.rows("q") == whole
+        mill.mill.close()
+
+
+def interrupted(tmp_path: Path, name: str, death: Death) -> Path:
+    """Declare another query in a copy of a home; return what a kill leaves of the home."""
+    folder = tmp_path / name
+    shutil.copytree(tmp_path / "base", folder)
+    home = Home(folder, ALONE)
+    with dying(death), suppress(Died):
+        home.mill.execute(BESIDE)
+    left = folder.with_name(f"{name} left")
+    shutil.copytree(folder, left)
+    home.mill.home.close()
+    return left
 
 
 def test_only_what_has_failed_can_be_restarted(tmp_path: Path, down: Path) -> None:

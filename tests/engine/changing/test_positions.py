@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from engine.changing.come_and_go import Step
 from engine.changing.positions import come_late, play, sequences
+from engine.changing.second_readings import kill_at_each_step
+from recovery.dying import AFTER
 from slicemill.engine.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.esl import EslError
@@ -137,6 +139,11 @@ def test_a_second_reading_ends_with_its_query(bids: Bids) -> None:
     assert list(bids.mill.dispatcher.streams) == ["bid"]
     assert set(bids.mill.home.logs) == logs
     assert [name for name in bids.mill.home.streams if AGAIN in name] == []
+
+
+def test_a_kill_after_a_record_of_a_second_reading_changes_no_results(tmp_path: Path) -> None:
+    """`slow_positions` has kills at all file operations."""
+    assert kill_at_each_step(tmp_path, (AFTER,), journal_only=True, every=5) > 5
 
 
 def test_many_files_and_files_that_are_gone_do_not_keep_a_second_reading_alive(bids: Bids) -> None:

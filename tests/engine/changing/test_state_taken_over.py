@@ -125,6 +125,28 @@ def test_aggregates_with_over_take_over_the_rows_that_are_kept(tmp_path: Path, o
     assert_takes_over(tmp_path, before, after, 14)
 
 
+def test_a_start_with_another_definition_takes_over_state(tmp_path: Path) -> None:
+    window = WINDOWS["sliding"]
+    before, after = (f"SELECT k, {figures} {window}" for figures in FIGURES["avg joins sum and count"])
+    mill = opened(tmp_path / "home", before)
+    feed(mill, 0, 14)
+    border = mill.home.epoch
+    mill.close(checkpoint=False)
+    mill = fed_mill(tmp_path / "home", Clock(), inline_pool())
+    mill.execute(f"{STREAM}{OTHER}CREATE OR REPLACE QUERY q AS {after};")
+    mill.open()
+    feed(mill, 14, len(ROWS))
+    finish(mill)
+    always = opened(tmp_path / "always", after)
+    feed(always, 0, 14)
+    seen = len(rows(always, "q"))
+    feed(always, 14, len(ROWS))
+    finish(always)
+    assert rows_after(mill, border) == rows(always, "q")[seen:]
+    mill.close()
+    always.close()
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -85,15 +85,18 @@ def joined(
     home: Home,
     anew: Collection[str] = (),
     replaced: Collection[str] = (),
+    passed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The changed fields of a unit, which has read all epochs, when it gets the members of a plan.
+    """Return the changed fields of a unit when it gets the members of a plan.
 
+    The unit has read all epochs, or passes them by: `passed` are the fields that say so (`passed_by_all`).
     Queries that come, or begin `anew`, count what comes from now on; joins among them also get what is stored
     for others, where it serves them (S23). One that is `replaced` keeps the state that has the names of
     before, and takes over the state that has all it needs; where no state is missing, it is as complete as
     it was.
     """
     graph, written, read = plan.graph, _written(plan), logs_read(plan.unit, plan.graph)
+    fields = {**before.fields, **(passed or {})}
     held = {
         name
         for name in _names_held(before.plan, [log for log in replaced if log not in anew])
@@ -125,17 +128,17 @@ def joined(
         }
     since = {log: known[log] if log in known else newest_ts(read[log], home) for log in written}
     for log in new:
-        passed = _passed(before, read[log])
-        if BEGINNING < passed < END:
-            since[log] = max(since[log] or passed, passed)
+        let_go = _passed(before, read[log])
+        if BEGINNING < let_go < END:
+            since[log] = max(since[log] or let_go, let_go)
     members = {log: [one for one in members_behind(graph, roots[log]) if one.name not in held] for log in new}
     if any(members.values()):
         members |= {log: list(members_behind(graph, roots[log])) for log in written if log not in new}
     served, since = admitted(members, new, {}, since)
     alone = {name: (None, None) for log in new for name in fresh(log)}
     # Queries of joins may bring other streams, or be the last to read one.
-    inputs, checkpoint = plan.unit.inputs, before.fields["checkpoint"]
-    cursors = {log: before.cursor(log) for log in inputs}
+    inputs, checkpoint = plan.unit.inputs, fields["checkpoint"]
+    cursors = {log: fields["cursors"].get(log, home.logs[log].head) for log in inputs}
     kept = {log: checkpoint["cursors"].get(log, cursors[log]) for log in inputs}
     marks = {log: ts for log, ts in before.input_watermarks().items() if log in inputs}
     return {
@@ -146,8 +149,8 @@ def joined(
         # Of other queries: a replay from there would need the plan of then.
         "checkpoint_before": None,
         "input_watermarks": marks,
-        # What waited for a log that nobody reads any more waited for somebody who is gone.
-        "due": [due for due in before.due if due.keys() <= set(inputs)] or None,
+        # Results that waited for a log which the unit no longer reads were those of a query that is gone.
+        "due": [due for due in fields.get("due") or () if due.keys() <= set(inputs)] or None,
         # Members that are new emit what holds before the first tuple.
         "begun": None,
         "outputs": written,
@@ -155,7 +158,7 @@ def joined(
         "newcomers": {**alone, **served} or None,
         "successors": taken or None,
         "failed": failed or None,
-        "resumable": [log for log in before.resumable if log in failed] or None,
+        "resumable": [log for log in fields.get("resumable") or () if log in failed] or None,
         "output_watermarks": {
             log: ts for log, ts in before.fields["output_watermarks"].items() if log in written
         },
@@ -183,7 +186,7 @@ def _beginnings(logs: Iterable[str], home: Home) -> dict[str, int]:
 
 
 def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
-    """The changed fields of a unit all of whose queries have failed, when it lets what has come pass by."""
+    """Return the changed fields of a unit that passes by what has arrived: all of its queries have failed."""
     heads = {log: home.logs[log].head for log in unit.plan.unit.inputs}
     marks = unit.input_watermarks()
     checkpoint = {"cursors": heads, "input_watermarks": marks, "files": []}

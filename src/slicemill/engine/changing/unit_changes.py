@@ -250,8 +250,10 @@ class UnitChanges:
         anew: Collection[str],
         replaced: Collection[str],
     ) -> RunningUnit:
-        """Queries come to a unit, leave it, or are others, or its tables change: its state is written as it
-        was before, so that a replay never has to know both."""
+        """Prepare the change of a unit's queries or tables.
+
+        Its state is written as it was before, so that a replay never spans two plans.
+        """
         unit_id = plan.unit.id
         fields = self.home.units[unit_id]
         written = sorted(log for _, log in plan.unit.outputs)
@@ -267,10 +269,10 @@ class UnitChanges:
             # It meets what tables hold when it reads: nobody waits until it has read all of the past.
             self.dispatcher.checkpoint([before])
         self.dispatcher.finish(before)
-        if before.stopped and before.pending() and not reads_changes(plan, self.home):
-            # Whoever comes must not read what came before: what could have gone on begins anew.
-            self.home.commit(Change(units={unit_id: passed_by_all(before, self.home)}))
-        changed = joined(plan, before, self.home, anew, replaced)
+        passes_by = before.stopped and before.pending() and not reads_changes(plan, self.home)
+        # A query that comes must not read earlier rows, so failed queries of its unit begin anew.
+        passed = passed_by_all(before, self.home) if passes_by else None
+        changed = joined(plan, before, self.home, anew, replaced, passed)
         prepared.set_fields(unit_id, changed | moved_cells(plan, before, changed["checkpoint"]))
         return before
 
