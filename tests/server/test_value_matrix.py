@@ -138,25 +138,52 @@ def test_psycopg2_reads_every_value(listening: Listening) -> None:
 
 
 def test_asyncpg_reads_and_sends_every_value(listening: Listening) -> None:
-    """In binary alone. It reads the catalog of a real PostgreSQL before it reads lists."""
-    examples = [example for name, example in EXAMPLES.items() if name != "hugeint"]
+    """In binary alone, with lists, for whose types it reads PostgreSQL's catalog."""
+    cases = [case for name, example in EXAMPLES.items() if name != "hugeint" for case in positions(example)]
+    lists = {"int": [1, None, 3], "varchar": ["a", 'b "c"', None], "bigint": [], "bytea": [b"\xde\0"]}
 
-    async def run() -> tuple[list[Any], list[Any]]:
+    async def run() -> tuple[list[Any], list[Any], list[Any]]:
         assert listening.postgres is not None
         host, port = listening.postgres.getsockname()
         connection = await asyncpg.connect(host=host, port=port, user="me", database="mill", ssl=False)
         try:
-            read = await connection.fetchrow(question([example.sql for example in examples]))
+            read = await connection.fetchrow(question([sql for sql, _, _ in cases]))
             sent = await connection.fetchrow("SELECT $1 AS x, $2 + 1 AS y", "a", "1")
+            given = question([f"${place}::{kind}[]" for place, kind in enumerate(lists, 1)])
+            back = await connection.fetchrow(given, *lists.values())
             with pytest.raises(asyncpg.PostgresError, match=r"described as int64.*give it a type with CAST"):
                 await connection.fetchrow(f"SELECT {EXAMPLES['hugeint'].sql} AS huge")
-            return list(read), list(sent)
+            return list(read), list(sent), list(back)
         finally:
             await connection.close()
 
-    read, sent = asyncio.run(run())
-    assert read == [example.value for example in examples]
+    read, sent, back = asyncio.run(run())
+    assert read == [value for _, value, _ in cases]
     assert sent[0] == "a" and int(sent[1]) == 2
+    assert back == list(lists.values())
+
+
+def test_a_text_is_a_list_where_the_statement_says_so(connection: psycopg.Connection) -> None:
+    for sql, wanted in (
+        ("SELECT 2 = ANY(%t) AS x, 'a' = ANY(%t) AS y", (True, None)),
+        ("SELECT %t::bigint[] AS x, %t::varchar[] AS y", ([1, 2], ["b,c", "NULL", None])),
+    ):
+        row = connection.execute(sql, ["{1,2}", '{"b,c","NULL",NULL}']).fetchone()
+        assert row == wanted
+    assert connection.execute("SELECT %t::bigint[] AS x", ["[1, 2]"]).fetchone() == ([1, 2],)
+    row = connection.execute("SELECT %t::varchar[] AS x, 'a' = ANY(%t) AS y", [["a", None], ["a", "b"]])
+    assert row.fetchone() == (["a", None], True)
+
+
+@pytest.mark.parametrize("mark", ["%b", "%t"])
+def test_bytes_are_taken_by_statements_that_change_rows(connection: psycopg.Connection, mark: str) -> None:
+    connection.execute("CREATE TABLE files (k int PRIMARY KEY, content binary)")
+    connection.execute(f"INSERT INTO files VALUES (1, {mark}), (2, {mark})", [b"\xde\0'", b""])
+    connection.execute(f"UPDATE files SET content = {mark} WHERE k = 2", [b"\xff"])
+    rows = connection.execute("SELECT k, content FROM files ORDER BY k").fetchall()
+    assert rows == [(1, b"\xde\0'"), (2, b"\xff")]
+    connection.execute(f"DELETE FROM files WHERE content = {mark}", [b"\xff"])
+    assert connection.execute("SELECT count(*) AS n FROM files").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("binary", [False, True])

@@ -49,6 +49,7 @@ _FUNCTIONS: dict[str, str] = {
     "to_date": "CAST(text AS DATE), if the texts have the form 2026-01-31",
     "to_timestamp": "CAST(text AS TIMESTAMP), if the texts have the form 2026-01-31 12:00:00",
     "translate": "replace, for one letter",
+    "unhex": "",
     "unix_timestamp": "CAST(CAST(text AS TIMESTAMP) AS BIGINT)",
     "xxhash64": "the column itself: GROUP BY, PARTITION BY and joins hash their keys",
 }

@@ -186,6 +186,7 @@ hash(plain, plain...) -> int
 md5(string) -> string
 sha1(string) -> string
 sha2(string, integer{0|224|256|384|512}) -> string
+unhex(string) -> binary
 xxhash64(plain, plain...) -> bigint
 """
 
@@ -232,6 +233,7 @@ _NAMED_TYPES = {
     "bigint": t.BIGINT,
     "double": t.DOUBLE,
     "string": t.VARCHAR,
+    "binary": t.BINARY,
     "timestamp": t.TIMESTAMP,
     "date": t.DATE,
     "period": t.PERIOD,

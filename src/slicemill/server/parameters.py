@@ -32,7 +32,14 @@ def guessed(value: object) -> object:
     (12, 0.5, 'infinity')
     >>> guessed(UntypedText("12345678901234567890.5"))
     Decimal('12345678901234567890.5')
+    >>> guessed([UntypedText("1"), None]), guessed([UntypedText("1"), UntypedText("a")])
+    ([1, None], ['1', 'a'])
     """
+    if isinstance(value, list):
+        found = [guessed(element) for element in value]
+        kinds = {type(element) for element in found if element is not None}
+        # The elements of a list have one type.
+        return found if len(kinds) < 2 else [None if one is None else str(one) for one in value]
     if not isinstance(value, UntypedText):
         return value
     if _INTEGER.fullmatch(value):
@@ -61,8 +68,8 @@ def with_values(piece: StatementPiece, values: Sequence[object]) -> SourceText:
 def constant(value: object) -> str:
     """A value as ESL writes it.
 
-    >>> constant("it's"), constant(None), constant(True), constant(-3)
-    ("'it''s'", 'NULL', 'TRUE', '-3')
+    >>> constant("it's"), constant(None), constant(True), constant(-3), constant(b"a")
+    ("'it''s'", 'NULL', 'TRUE', '-3', "unhex('61')")
     """
     if value is None:
         return "NULL"
@@ -80,6 +87,8 @@ def constant(value: object) -> str:
     if isinstance(value, timedelta):
         us = value // timedelta(microseconds=1)
         return f"{'-' if us < 0 else ''}INTERVAL {abs(us)} MICROSECONDS"
+    if isinstance(value, (bytes, memoryview)):
+        return f"unhex('{value.hex()}')"
     if isinstance(value, list):
         return f"ARRAY[{', '.join(map(constant, value))}]"
     if isinstance(value, str):

@@ -122,7 +122,7 @@ def killed(base: Path, folder: Path, death: Death) -> Move:
 
 
 def kill_at_each_step(folder: Path, moments: Collection[str], *, journal_only: bool, every: int = 1) -> int:
-    """Kill the move at each step, or every so many, check what is left, and return how many kills there were."""
+    """Kill the move at steps and check what is left; return the number of kills."""
     Move(folder / "base").begin()
     counted = Death(journal_only=journal_only)
     whole = killed(folder / "base", folder / "counted", counted)

@@ -7,6 +7,7 @@ Rows mask Python's ints to the width, columns of numbers wrap; strings are hashe
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import struct
 import zlib
@@ -277,6 +278,18 @@ def _sha2(text: str, bits: int) -> str | None:
     return None if name is None else hashlib.new(name, text.encode()).hexdigest()
 
 
+def _unhex(text: str) -> bytes | None:
+    """Return the bytes of hexadecimal digits, as in Spark: NULL for other text.
+
+    >>> _unhex("DE00"), _unhex("f"), _unhex("x1")
+    (b'\\xde\\x00', b'\\x0f', None)
+    """
+    try:
+        return binascii.unhexlify(text if len(text) % 2 == 0 else f"0{text}")
+    except ValueError:
+        return None
+
+
 HASHES: dict[str, ScalarFunction] = {
     "hash": ScalarFunction(
         row=_chained_row(_murmur_int_row, _murmur_long_row, _murmur_bytes_row, 32),
@@ -292,4 +305,5 @@ HASHES: dict[str, ScalarFunction] = {
     "md5": _digest("md5", SAME),
     "sha1": _digest("sha1", SAME),
     "sha2": ScalarFunction(row=plain(_sha2)),
+    "unhex": ScalarFunction(row=plain(_unhex)),
 }

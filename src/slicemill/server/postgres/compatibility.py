@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 
 from slicemill import __version__
@@ -21,6 +20,7 @@ from slicemill.server.answer import StatementAnswer
 from slicemill.server.parameters import guessed
 from slicemill.server.questions.asking import reads_system_tables
 from slicemill.server.questions.messages import SystemQuestion
+from slicemill.server.questions.postgres_words import postgres_tree
 from slicemill.server.service import RelationShape
 
 SERVER_VERSION = "15.0"  # the PostgreSQL whose protocol and types these are
@@ -38,6 +38,7 @@ SETTINGS = {
     "search_path": "public",
     "max_identifier_length": "63",
     "max_index_keys": "32",
+    "jit": "off",
 }
 VERSION = f"PostgreSQL {SERVER_VERSION} (slicemill {__version__})"
 
@@ -117,6 +118,6 @@ def _system_tables(
     found = ask(SystemQuestion(sql, [guessed(value) for value in values], shapes, views, SETTINGS))
     if found is not None:
         return found
-    tree = sqlglot.parse_one(sql, read="postgres")
+    tree = postgres_tree(sql)
     selects = tree.selects if isinstance(tree, exp.Query) else []
     return pa.table({one.alias_or_name or "?column?": pa.array([], pa.string()) for one in selects})

@@ -27,6 +27,7 @@ from slicemill.server.postgres.values import (
     NEGATIVE,
     NOT_A_NUMBER,
     NUMERIC,
+    OID,
     TEXT,
     TIMESTAMP,
     TIMESTAMPTZ,
@@ -45,19 +46,63 @@ _ELEMENTS = {array: element for element, array in ARRAYS.items()} | {
 }
 
 
+LIST = -1  # a list of elements whose type is not known
+
+
+def list_parameters(text: str) -> dict[int, int]:
+    """Return the types of parameters, by number, that a statement itself says to be lists.
+
+    >>> list_parameters("SELECT $1::int[], CAST($2 AS varchar[]), k = ANY($3), $4 FROM t")
+    {1: 1007, 2: 1009, 3: -1}
+    """
+    found: dict[int, int] = {}
+    for match in _LIST_PARAMETER.finditer(text):
+        number, word = next((n, w) for n, w in (match.group(1, 2), match.group(3, 4)) if n)
+        element = TYPE_WORDS.get(" ".join(word.lower().split()))
+        if element in ARRAYS:
+            found[int(number)] = ARRAYS[element]
+    for match in _ANY_PARAMETER.finditer(text):
+        found.setdefault(int(match[1]), LIST)
+    return found
+
+
+_TYPE = r"(?:pg_catalog\s*\.\s*)?([A-Za-z]\w*(?:\s+precision)?)\s*\[\s*\]"
+_LIST_PARAMETER = re.compile(rf"\$(\d+)\s*::\s*{_TYPE}|\bCAST\s*\(\s*\$(\d+)\s+AS\s+{_TYPE}", re.IGNORECASE)
+_ANY_PARAMETER = re.compile(r"\b(?:ANY|ALL|SOME)\s*\(\s*\$(\d+)\s*\)", re.IGNORECASE)
+TYPE_WORDS = {
+    **dict.fromkeys(("bool", "boolean"), BOOL),
+    **dict.fromkeys(("int", "integer", "int4"), INT4),
+    **dict.fromkeys(("bigint", "int8"), INT8),
+    **dict.fromkeys(("smallint", "int2"), INT2),
+    **dict.fromkeys(("double", "double precision", "float", "float8"), FLOAT8),
+    **dict.fromkeys(("decimal", "numeric"), NUMERIC),
+    **dict.fromkeys(("text", "string", "varchar", "name"), TEXT),
+    **dict.fromkeys(("binary", "bytea", "blob"), BYTEA),
+    **dict.fromkeys(("timestamp", "timestamptz"), TIMESTAMPTZ),
+    "date": DATE,
+    "interval": INTERVAL,
+    "oid": OID,
+}
+
+
 def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
     """Return the value of a parameter. One whose type is not known is told apart where it is used."""
     if content is None:
         return None
+    if binary and oid == LIST:
+        oid = 0  # the client was told that the parameter is text
     element = _ELEMENTS.get(oid)
     if binary and oid not in _FROM_BINARY and element not in _FROM_BINARY:
         raise SlicemillError(f"parameters of type {oid} are not taken in binary; send them as text")
     try:
         if binary:
             return _FROM_BINARY[oid](content) if element is None else _array_of_bytes(content, element)
-        if element is not None:
-            return _array_values(content.decode(), _FROM_TEXT.get(element, str))
-        return _FROM_TEXT.get(oid, UntypedText)(content.decode())
+        text = content.decode()
+        # Other text is left to the question: `'[1, 2]'::int[]`.
+        is_list = (element is not None or oid == LIST) and text.lstrip().startswith("{")
+        if is_list:
+            return _array_values(text, UntypedText if element is None else _FROM_TEXT.get(element, str))
+        return _FROM_TEXT.get(oid, UntypedText)(text)
     except (ValueError, struct.error, InvalidOperation) as problem:
         raise SlicemillError(f"a parameter cannot be read: {problem}") from None
     except OverflowError:
@@ -116,6 +161,7 @@ _FROM_TEXT: dict[int, Callable[[str], object]] = {
     INT2: int,
     INT4: int,
     INT8: int,
+    OID: int,
     FLOAT4: float,
     FLOAT8: float,
     NUMERIC: lambda text: _finite(Decimal(text)),
@@ -232,6 +278,7 @@ _FROM_BINARY: dict[int, Callable[[bytes], object]] = {
     INT2: lambda content: struct.unpack("!h", content)[0],
     INT4: lambda content: struct.unpack("!i", content)[0],
     INT8: lambda content: struct.unpack("!q", content)[0],
+    OID: lambda content: struct.unpack("!I", content)[0],
     FLOAT4: lambda content: struct.unpack("!f", content)[0],
     FLOAT8: lambda content: struct.unpack("!d", content)[0],
     TEXT: lambda content: content.decode(),

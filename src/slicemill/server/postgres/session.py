@@ -34,7 +34,7 @@ from slicemill.server.epoch_rows import EpochRows
 from slicemill.server.live import Encoder, LiveResults
 from slicemill.server.postgres import wire
 from slicemill.server.postgres.compatibility import SETTINGS, answered
-from slicemill.server.postgres.parameter_values import parameter_value
+from slicemill.server.postgres.parameter_values import list_parameters, parameter_value
 from slicemill.server.postgres.values import (
     TEXT,
     TEXT_KINDS,
@@ -64,7 +64,7 @@ _MUCH_WAITS = 32 << 10
 
 @dataclass(slots=True)
 class PreparedText:
-    """A statement with parameters, and the types that the client said they have.
+    """A statement with parameters, and the types that the client or the statement says they have.
 
     `columns` are those that the client was told, before the values of parameters were known.
     """
@@ -356,7 +356,8 @@ class PostgresSession:
         content = wire.ContentReader(message.content)
         if message.kind == b"P":
             name, text = content.text(), content.text()
-            self._prepared[name] = PreparedText(text, tuple(content.int32() for _ in range(content.int16())))
+            said = [content.int32() for _ in range(content.int16())]
+            self._prepared[name] = PreparedText(text, _with_lists(text, said))
             self._send(wire.PARSED)
         elif message.kind == b"B":
             self._bind(content)
@@ -405,7 +406,7 @@ class PostgresSession:
         if kind == b"S":
             prepared = self._statement(name)
             count = max((int(number) for number in _PARAMETER.findall(prepared.text)), default=0)
-            oids = [(*prepared.oids, *[0] * count)[place] or TEXT for place in range(count)]
+            oids = [max((*prepared.oids, *[0] * count)[place], 0) or TEXT for place in range(count)]
             self._send(wire.parameter_description(oids))
             answer = await self._shape_of(prepared.text, count)
             prepared.columns = (
@@ -489,6 +490,14 @@ class Interrupted(SlicemillError):
 
 def _name(subscribed: re.Match[str]) -> str:
     return subscribed[1].strip('"').replace('""', '"')
+
+
+def _with_lists(text: str, oids: Sequence[int]) -> tuple[int, ...]:
+    """Return the types of parameters; where a client has said none, those that are lists in the statement."""
+    lists = list_parameters(text)
+    count = max([len(oids), *lists])
+    known = [*oids, *[0] * (count - len(oids))]
+    return tuple(oid or lists.get(number, 0) for number, oid in enumerate(known, 1))
 
 
 def _formats(portal: Portal) -> tuple[int, ...]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
 
 from slicemill.server.postgres.values import ARRAYS, describe_columns, type_size
 from slicemill.server.questions.asking import connected
+from slicemill.server.questions.postgres_words import postgres_tree
 
 _PLACE = "table_catalog table_schema table_name"
 _SCHEMAS = {11: "pg_catalog", 2200: "public", 13000: "information_schema"}
@@ -128,6 +128,7 @@ _MACROS = {
     "has_database_privilege(a, b, c := '')": "true",
     "has_any_column_privilege(a, b, c := '')": "true",
     "quote_ident(a)": "a",
+    "set_config(a, b, c)": "b",
     "array_upper(a, b)": "len(a)",
     "array_lower(a, b)": "1",
     "format_type(a, b)": "(SELECT word FROM pg_type AS own WHERE own.oid = a)",
@@ -159,7 +160,7 @@ def system_answer(
 
     `values` are for $1, $2, … in it. Raises duckdb.Error or sqlglot's errors where it is not understood.
     """
-    tree = _for_duckdb(sqlglot.parse_one(sql, read="postgres"))
+    tree = _for_duckdb(postgres_tree(sql))
     connection = connected()
     try:
         for name, rows in _tables(relations, views, settings).items():
@@ -223,7 +224,7 @@ _CLASS = (
     "relispartition? relreplident relpartbound relacl@ reloptions@"
 )
 _ATTRIBUTE = (
-    "attrelid# attname atttypid# attlen# attnum# attnotnull? atttypmod# attndims# atthasdef? "
+    "attrelid# attname atttypid& attlen# attnum# attnotnull? atttypmod# attndims# atthasdef? "
     "attidentity attgenerated attisdropped? attislocal? attcollation# attstorage attfdwoptions@ "
     "attcompression attstattarget# attacl@ attinhcount#"
 )
@@ -310,6 +311,7 @@ _EMPTY_STANDARD = {
 }
 _MARKS = {
     "#": pa.int64(),
+    "&": pa.uint32(),
     "%": pa.float64(),
     "?": pa.bool_(),
     "*": pa.list_(pa.int64()),
@@ -323,7 +325,7 @@ def _rows(columns: str, rows: Sequence[tuple[object, ...]] = ()) -> pa.Table:
     values = list(zip(*rows, strict=True)) or [()] * len(names)
     return pa.table(
         {
-            name.rstrip("#%?*@"): pa.array(found, _MARKS.get(name[-1], pa.string()))
+            name.rstrip("#&%?*@"): pa.array(found, _MARKS.get(name[-1], pa.string()))
             for name, found in zip(names, values, strict=True)
         }
     )

@@ -26,7 +26,7 @@ from slicemill.server.raw_columns import (
     raw_values,
 )
 
-BOOL, BYTEA, INT8, INT2, INT4, TEXT, JSON = 16, 17, 20, 21, 23, 25, 114
+BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON = 16, 17, 20, 21, 23, 25, 26, 114
 FLOAT4, FLOAT8, VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = (
     *(700, 701, 1043, 1082, 1114, 1184),
     *(1186, 1700),
@@ -40,6 +40,7 @@ ARRAYS = {
     INT2: 1005,
     INT4: 1007,
     TEXT: 1009,
+    OID: 1028,
     FLOAT8: 1022,
     DATE: 1182,
     TIMESTAMPTZ: 1185,
@@ -48,7 +49,18 @@ ARRAYS = {
 }
 
 _PG_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-_SIZES = {BOOL: 1, INT2: 2, INT4: 4, FLOAT4: 4, DATE: 4, INT8: 8, FLOAT8: 8, TIMESTAMP: 8, TIMESTAMPTZ: 8}
+_SIZES = {
+    BOOL: 1,
+    INT2: 2,
+    INT4: 4,
+    OID: 4,
+    FLOAT4: 4,
+    DATE: 4,
+    INT8: 8,
+    FLOAT8: 8,
+    TIMESTAMP: 8,
+    TIMESTAMPTZ: 8,
+}
 Encode = Callable[[object], bytes]
 
 
@@ -76,6 +88,7 @@ def _oid(kind: pa.DataType) -> int:
         (lambda one: is_list(one) and _oid(one.value_type) in ARRAYS, 0),
         (pa.types.is_nested, JSON),
         (pa.types.is_uint64, NUMERIC),
+        (pa.types.is_uint32, OID),  # PostgreSQL's only type of unsigned numbers
         (pa.types.is_dictionary, TEXT),
     )
     for matches, oid in tests:
@@ -270,6 +283,7 @@ _BINARIES: dict[int, Encode] = {
     INT2: lambda value: struct.pack("!h", value),
     INT4: lambda value: struct.pack("!i", value),
     INT8: lambda value: struct.pack("!q", value),
+    OID: lambda value: struct.pack("!I", value),
     FLOAT8: lambda value: struct.pack("!d", value),
     TEXT: _text,
     NUMERIC: lambda value: numeric_bytes(value),

@@ -7,7 +7,6 @@ and nothing else: no files, no network, no settings. All of this runs in a proce
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +20,11 @@ from slicemill.errors import SlicemillError
 from slicemill.server.questions.errors import OutOfMemory, UnknownName, refused, unknown_in
 from slicemill.server.questions.messages import ProcessLimits
 from slicemill.server.questions.needs import Limit, RelationNeed, Wanted, is_system, needs_of, parsed
+from slicemill.server.questions.postgres_words import (
+    is_system_question,
+    may_be_system_question,
+    postgres_tree,
+)
 from slicemill.server.questions.rows import AskedRelation
 
 _BATCH_ROWS = 8_192
@@ -28,7 +32,6 @@ _BATCH_ROWS = 8_192
 _DECIDED_BYTES = 1 << 20
 # A batch on its way to a client has about so many bytes.
 _PIECE_BYTES = 1 << 20
-_SYSTEM = re.compile("pg_|information_schema", re.IGNORECASE)
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
 
 
@@ -177,14 +180,13 @@ def _bounds(question: _Question, name: str, need: RelationNeed) -> Callable[[], 
 
 def reads_system_tables(sql: str) -> bool:
     """Return True if a question names tables or functions that PostgreSQL has for its catalog."""
-    if not _SYSTEM.search(sql):
+    if not may_be_system_question(sql):
         return False
     try:
-        tree = sqlglot.parse_one(sql, read="postgres")
+        tree = postgres_tree(sql)
     except sqlglot.errors.SqlglotError:
         return False
-    calls = (call for call in tree.find_all(exp.Anonymous) if call.name.lower().startswith("pg_"))
-    return next(calls, None) is not None or any(is_system(table) for table in tree.find_all(exp.Table))
+    return is_system_question(tree) or any(is_system(table) for table in tree.find_all(exp.Table))
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
