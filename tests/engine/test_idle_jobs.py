@@ -5,12 +5,15 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from connectors.sender import Sender, eventually
 from slicemill.engine.mill import Mill
 from slicemill.engine.work import Message, ReadStream
 from slicemill.engine.workers.events import Event, Notice
 from slicemill.engine.workers.inline import InlinePool
 from slicemill.engine.workers.sharing import HANDLER
+from slicemill.errors import SlicemillError
 from support.engine import Clock, turn
 
 SECOND = 1_000_000
@@ -77,31 +80,59 @@ def test_time_passes_in_a_stream_that_is_only_looked_at(tmp_path: Path) -> None:
         assert pool.reads <= 6
 
 
-def test_lines_of_a_socket_are_read_although_no_notice_comes(tmp_path: Path) -> None:
-    clock, pool = Clock(BEGIN), JobsInline()
-    with closing(Sender()) as sender, Mill(home=tmp_path, pool=pool, clock=clock) as mill:
-        mill.execute(
-            f"CREATE STREAM s (k int) SOURCE 'tcp://127.0.0.1:{sender.port}';"
-            "CREATE QUERY q AS SELECT k FROM s"
-        )
+def test_a_new_stream_of_a_socket_is_refused(tmp_path: Path) -> None:
+    """A job connects anew, and lines between two jobs would be lost."""
+    refused = pytest.raises(SlicemillError, match=r"--execution jobs .* run with --execution workers")
+    (tmp_path / "in").mkdir()
+    with Mill(home=tmp_path / "home", pool=JobsInline(), clock=Clock(BEGIN), folder=tmp_path) as mill:
         mill.open()
-        mill._running.start_reading()
-        for count in (1, 2):
-            sender.hang_up()  # a job connects anew
-            sender.send(b"%d\n" % count)
+        with refused:
+            mill.execute(
+                "CREATE STREAM s (k int) SOURCE 'tcp://127.0.0.1:9'; CREATE QUERY q AS SELECT k FROM s"
+            )
+        assert not mill.queries
+        mill.execute("CREATE STREAM s (k int) SOURCE 'in/*.csv'; CREATE QUERY q AS SELECT k FROM s")
+        with refused:
+            mill.execute("CREATE OR REPLACE STREAM s (k int) SOURCE 'tcp://127.0.0.1:9'")
 
-            def came(count: int = count) -> bool:
-                passes(mill, clock, 0.2)
-                return len(mill.queries["q"].rows()) == count
 
-            eventually(came)
+def test_lines_of_a_socket_are_read_although_no_notice_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream that was declared for workers goes on, with a warning."""
+    clock, pool = Clock(BEGIN), JobsInline()
+    with closing(Sender()) as sender:
+        with Mill(home=tmp_path, pool=InlinePool(1, HANDLER), clock=clock) as mill:
+            mill.execute(
+                f"CREATE STREAM s (k int) SOURCE 'tcp://127.0.0.1:{sender.port}';"
+                "CREATE QUERY q AS SELECT k FROM s"
+            )
+            mill.open()
+        with Mill(home=tmp_path, pool=pool, clock=clock) as mill:
+            mill.restore()
+            mill.open()
+            assert "lines on their way between two reads are lost" in caplog.text
+            read_lines(mill, clock, pool, sender)
 
-        def idle() -> bool:
-            read = pool.reads
-            passes(mill, clock, 10)
-            return pool.reads == read
 
-        eventually(idle)
+def read_lines(mill: Mill, clock: Clock, pool: JobsInline, sender: Sender) -> None:
+    mill._running.start_reading()
+    for count in (1, 2):
+        sender.hang_up()  # a job connects anew
+        sender.send(b"%d\n" % count)
+
+        def came(count: int = count) -> bool:
+            passes(mill, clock, 0.2)
+            return len(mill.queries["q"].rows()) == count
+
+        eventually(came)
+
+    def idle() -> bool:
         read = pool.reads
-        passes(mill, clock, 30)
-        assert pool.reads >= read + 1  # so that the process with the connection stays
+        passes(mill, clock, 10)
+        return pool.reads == read
+
+    eventually(idle)
+    read = pool.reads
+    passes(mill, clock, 30)
+    assert pool.reads >= read + 1  # so that the process with the connection stays

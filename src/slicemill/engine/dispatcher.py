@@ -157,6 +157,11 @@ class Dispatcher:
         """The names of those who may still append to their segments."""
         return self._assignments.writers
 
+    @property
+    def keeps_connections(self) -> bool:
+        """Return True if reads of a stream reach the same process, so that its connection stays open."""
+        return self._assignments.resident
+
     def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
         """The worker that has a cell, if one has."""
         return self._assignments.holder_of(unit, cell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from slicemill.connectors.origin import is_socket
 from slicemill.connectors.readers import has_readers
 from slicemill.connectors.sinks.registry import another_place, lasts_in_one_place, open_sink
 from slicemill.connectors.sinks.runner import SinkRunner
@@ -60,6 +62,8 @@ from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 
 _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
+
+_LOGGER = logging.getLogger("slicemill")
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +284,25 @@ class RunningCatalog:
                     f"longer says that it is backfilling, or DROP QUERY {quoted(query)} and create it anew"
                 )
 
+    def _check_sockets(
+        self, streams: Iterable[Stream], supplies: Mapping[str, Supply], moved: Collection[str]
+    ) -> None:
+        """Refuse new streams of sockets where each read connects anew; warn of those that a home has."""
+        for stream in streams:
+            if supplies[stream.name] is not Supply.READER or not is_socket(stream.source):
+                continue
+            if stream.name in moved or not self._is_declared(stream.name):
+                raise SlicemillError(
+                    f"stream {stream.name} reads a socket, and with --execution jobs each read connects "
+                    "anew: lines on their way between two reads would be lost; run with --execution workers, "
+                    "or have the sender write files or Kafka"
+                )
+            _LOGGER.warning(
+                "stream %s reads a socket: with --execution jobs each read connects anew, and lines on their "
+                "way between two reads are lost; run with --execution workers",
+                stream.name,
+            )
+
     def _can_be_read_again(self, stream: Stream) -> bool:
         """Return True if a worker can read the source of a stream a second time."""
         return stream.has_past and self._supply(stream) is Supply.READER
@@ -336,6 +359,9 @@ class RunningCatalog:
             fresh = [stream for stream in wanted if stream.name not in streams]
             altered = [stream for stream in wanted if stream.name in otherwise_declared & streams.keys()]
             supplies = {stream.name: self._supply(stream) for stream in (*fresh, *altered)}
+            if not self.dispatcher.keeps_connections:
+                moved = [stream for stream in altered if stream.name in replacing.moved]
+                self._check_sockets([*fresh, *moved], supplies, replacing.moved)
             whole = {stream.name: stream.schema.names for stream in retained_streams(catalog)}
             needs = needed_together([*streams, *(stream.name for stream in fresh)], plan.needs, whole)
             needs = always_stored(needs, self.home, replacing.widened)
