@@ -85,7 +85,7 @@ lpad(s, i % 9, u); md5(s); repeat(s, i % 4); repeat(u, 2); replace(s, 'a', u); r
 right(s, i % 5); rpad(s, j % 9); rpad(s, j % 9, u); rtrim(w); sha1(s); sha2(s, 256); sha2(s, i % 600)
 sha2(s, 0); sha2(s, 384); split_part(s, 'a', 1); split_part(s, 'b', -1); split_part(s, u, i % 3)
 startswith(s, u); startswith(s, 'a'); substr(s, i % 5); substr(s, i % 5, j % 4); substring(s, 2)
-substring(s, -2, 1); substring_index(s, 'a', i % 3); substring_index(s, 'ab', -1)
+unhex(md5(s)); unhex(s); substring(s, -2, 1); substring_index(s, 'a', i % 3); substring_index(s, 'ab', -1)
 substring_index(s, u, j % 3)
 translate(s, 'ab', 'x'); translate(s, u, w); trim(w); upper(s)
 s LIKE 'a%'; s LIKE '%b_'; s LIKE u; s LIKE '_'; s LIKE '%'; s LIKE 'a!%%' ESCAPE '!'; s LIKE '\\%%'

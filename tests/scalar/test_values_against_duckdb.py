@@ -50,7 +50,7 @@ ELSEWHERE = {
     *("shiftleft", "chr", "initcap", "levenshtein", "substring_index", "upper", "regexp_replace"),
     *("date_format", "from_unixtime", "make_timestamp", "to_date", "to_timestamp", "unix_timestamp"),
     "get_json_object",
-    *("crc32", "hash", "sha2", "xxhash64", "begin", "end", "period", "whole_units", *LISTS),
+    *("crc32", "hash", "sha2", "unhex", "xxhash64", "begin", "end", "period", "whole_units", *LISTS),
     *(relation for relation in RELATIONS if relation != "contains"),
 }
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from slicemill.engine.mill import Mill
+from slicemill.plan.rules import share_windows
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000
@@ -35,6 +36,7 @@ FIGURES = {
     "avg joins sum and count": ("sum(v) AS a, count(*) AS n", "sum(v) AS a, count(*) AS n, avg(v) AS m"),
     "sum and count join avg": ("avg(d) AS m", "avg(d) AS m, sum(d) AS a, count(d) AS n"),
     "avg comes from a variance": ("variance(d) AS w", "avg(d) AS m"),
+    "avg of decimals": ("sum(c) AS a, count(c) AS n", "avg(c) AS m, sum(c) AS a"),
     "avg in place of sum": ("sum(v) AS a", "avg(v) AS m"),
 }
 
@@ -164,6 +166,41 @@ def test_state_that_lacks_what_is_needed_begins_anew(tmp_path: Path, before: str
     mill.close()
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_means_of_decimals_go_on_with_the_values_that_an_earlier_version_has_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
+) -> None:
+    window = WINDOWS["sliding"]
+    before, after = (
+        f"SELECT k, {figures} {window}" for figures in ("avg(c) AS m, sum(c) AS a", "sum(c) AS a")
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(share_windows, "kept_in_panes", lambda *_: False)
+        mill = opened(tmp_path / "home", before)
+        feed(mill, 0, 14)
+        mill.close()
+    mill = fed_mill(tmp_path / "home", Clock(), inline_pool())
+    mill.restore()
+    mill.open()
+    if replaced:
+        mill.execute(f"CREATE OR REPLACE QUERY q AS {after}")
+    border = mill.home.epoch
+    mill.close(checkpoint=False)
+    mill = fed_mill(tmp_path / "home", Clock(), inline_pool())
+    mill.restore()
+    mill.open()
+    feed(mill, 14, len(ROWS))
+    finish(mill)
+    always = opened(tmp_path / "always", after if replaced else before)
+    feed(always, 0, 14)
+    seen = len(rows(always, "q"))
+    feed(always, 14, len(ROWS))
+    finish(always)
+    assert rows_after(mill, border) == rows(always, "q")[seen:]
+    mill.close()
+    always.close()
+
+
 def test_a_checkpoint_is_restored_after_several_replacements(tmp_path: Path) -> None:
     window = WINDOWS["sliding"]
     selects = [f"SELECT k, {figures} {window}" for figures in ("sum(v) AS a", "avg(v) AS m", "count(v) AS n")]
@@ -188,7 +225,18 @@ def test_a_checkpoint_is_restored_after_several_replacements(tmp_path: Path) -> 
     always.close()
 
 
-CALLS = ["sum(v)", "avg(v)", "count(v)", "count(*)", "sum(d)", "avg(d)", "min(v)", "stddev(d)", "sum(c)"]
+CALLS = [
+    "sum(v)",
+    "avg(v)",
+    "count(v)",
+    "count(*)",
+    "sum(d)",
+    "avg(d)",
+    "min(v)",
+    "stddev(d)",
+    "sum(c)",
+    "avg(c)",
+]
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

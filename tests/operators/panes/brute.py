@@ -9,6 +9,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+from slicemill.scalar.values import EXACT
+
 BIAS = {"variance": 1, "var_samp": 1, "var_pop": 0, "stddev": 1, "stddev_samp": 1, "stddev_pop": 0}
 
 
@@ -29,6 +31,9 @@ def aggregate(name: str, values: Sequence[Any]) -> Any:
     if broken:
         return math.nan if name in BIAS else sum(map(float, broken))
     total = sum(map(Fraction, known), Fraction(0))
+    if name in ("avg", "mean") and isinstance(known[0], Decimal):
+        mean = total / len(known)
+        return EXACT.divide(Decimal(mean.numerator), Decimal(mean.denominator))
     if name in ("sum", "avg", "mean"):
         return nearest(total if name == "sum" else total / len(known))
     squares = sum((Fraction(value) ** 2 for value in known), Fraction(0))

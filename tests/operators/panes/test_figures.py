@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -21,10 +21,11 @@ from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Column, Kind, Type
 from slicemill.operators.panes.entries import from_table, joined, no_entries, to_table
 from slicemill.operators.panes.figures import Figure, figure_of
-from slicemill.operators.panes.grids import KEPT
+from slicemill.operators.panes.grids import KEPT, MEANS
 from slicemill.operators.panes.partials import Columns
 from slicemill.operators.panes.spans import Spans
 from slicemill.operators.panes.view import PaneView
+from slicemill.scalar.values import EXACT
 
 Entries = list[list[Any]]  # the values of each
 
@@ -81,15 +82,25 @@ def fits(value: Any, type_: Type) -> bool:
     return type_.kind is not Kind.DECIMAL or len(value.as_tuple().digits) <= (type_.precision or 0)
 
 
+def rounded(mean: Decimal | None, type_: Type) -> Decimal | None:
+    """Return a mean with the digits of its column, half away from zero."""
+    if mean is None:
+        return None
+    assert type_.scale is not None
+    return mean.quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP, EXACT)
+
+
 def check(type_: Type, keys: list[Entries], cuts: set[int]) -> None:
     spans, inside = all_spans(keys)
     for name in names_for(type_):
         figure, result = figure_of(call(name, type_)), BUILTINS[name].result(type_)
         assert figure is not None
         expected = [aggregate(name, values) for values in inside]
+        if name in MEANS and result.kind is Kind.DECIMAL:
+            expected = [rounded(mean, result) for mean in expected]
         view = view_of_keys([figure], type_, keys, cuts)
         if not all(fits(value, result) for value in expected):
-            with pytest.raises(SlicemillError, match=r"sum\(x\) does not fit into"):
+            with pytest.raises(SlicemillError, match=r"does not fit"):
                 figure.over(view, spans)
             continue
         found = figure.over(view, spans)
@@ -171,4 +182,3 @@ def test_calls_that_need_more_than_partials_have_no_figure() -> None:
         assert figure_of(call(name, t.BIGINT)) is None
     two = AggregateCall("min", (call("min", t.INT).arguments * 2), False, (Column("r", t.INT),))
     assert figure_of(two) is None
-    assert all(figure_of(call(name, t.decimal(5, 2))) is None for name in ("avg", "mean"))

@@ -8,13 +8,13 @@ from slicemill.engine.changing.compaction import Compactor
 from slicemill.engine.changing.retaining import kept_us
 from slicemill.engine.changing.views import passed_by
 from slicemill.engine.dispatcher import Dispatcher
-from slicemill.engine.unit import BEFORE
 from slicemill.esl.types.catalog import HELD, Catalog
 from slicemill.esl.types.schema import Schema
 from slicemill.plan.reads import views_to_answer
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.storage.retention import epochs_to_free
+from slicemill.storage.unit_fields import BEFORE
 
 
 class Collector:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.aggregate.exact.totals import Totals, variances
+from slicemill.aggregate.moments import ColumnMoments
 from slicemill.errors import SlicemillError
 from slicemill.esl.render.expressions import render
 from slicemill.esl.types.expression import Expr
@@ -20,6 +21,7 @@ from slicemill.esl.types.relation import AggregateCall
 from slicemill.esl.types.schema import Kind, Type
 from slicemill.operators.panes.edges import Ints
 from slicemill.operators.panes.extremes import Extreme, sortable
+from slicemill.operators.panes.grids import MEANS
 from slicemill.operators.panes.partials import Edge, Known, Partial
 from slicemill.operators.panes.spans import Spans
 from slicemill.operators.panes.sums import Sum
@@ -63,7 +65,9 @@ def figure_of(call: Call) -> Figure | None:
         return None
     if call.name == "sum":
         return _total(known, Sum(argument), call, type_)
-    if call.name in ("avg", "mean") and argument.type.kind is not Kind.DECIMAL:
+    if call.name in MEANS:
+        if argument.type.kind is Kind.DECIMAL:
+            return _decimal_mean(known, Sum(argument), ColumnMoments("avg", argument.type, type_))
         return _mean(known, Sum(argument))
     if call.name in _BIAS:
         return _variance(argument, known, _BIAS[call.name], call.name.startswith("stddev"))
@@ -118,6 +122,16 @@ def _mean(known: Known, sum_: Sum) -> Figure:
     def over(view: PaneView, spans: Spans) -> pa.Array:
         count: Ints = view.index(known.name).over(spans)
         return _doubles(view.index(sum_.name).over(spans).means(count), count > 0)
+
+    return Figure((known, sum_), over)
+
+
+def _decimal_mean(known: Known, sum_: Sum, statistic: ColumnMoments) -> Figure:
+    def over(view: PaneView, spans: Spans) -> pa.Array:
+        count: Ints = view.index(known.name).over(spans)
+        whole = view.index(sum_.name).over(spans).whole
+        assert whole is not None, "sums of decimals are whole numbers of their last digits"
+        return statistic.by_moments(statistic.moments(count, [whole.tolist()], {}, 0))
 
     return Figure((known, sum_), over)
 

@@ -24,6 +24,7 @@ from slicemill.esl.types.schema import Kind
 
 Call: TypeAlias = AggregateCall | WindowCall
 
+MEANS = ("avg", "mean")
 _SQUARES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
 KEPT: dict[str, tuple[str, ...]] = {
     "count": ("count",),
@@ -77,6 +78,8 @@ def kept_in_panes(call: Call, catalog: Catalog) -> bool:
     kinds = [argument.type.kind for argument in call.arguments]
     if call.name == "count":
         return True
-    if call.name in ("avg", "mean"):
-        return kinds[0] not in (Kind.DECIMAL, Kind.NULL, Kind.ANY)
+    if call.name in MEANS:
+        # With OVER, means of decimals keep their rows, as homes of earlier versions do.
+        decimal = isinstance(call, WindowCall) and kinds[0] is Kind.DECIMAL
+        return not decimal and kinds[0] not in (Kind.NULL, Kind.ANY)
     return kinds[0] not in _NO_ORDER

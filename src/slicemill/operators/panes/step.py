@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -31,11 +32,13 @@ class SharedWindowsStep:
 
     def __init__(self, shared: SharedWindows, state: PaneState, context: StepContext) -> None:
         schema, newcomers, seq_bits = context.schemas[0], context.newcomers.keys(), context.seq_bits
-        state.hand_over({m.name: m for m in shared.members}, context.successors)
-        members = {member.name: _member(member, context) for member in shared.members}
-        # Twice, since a newcomer is new also if there was one of the same name and form before.
-        state.adopt({member.name: member for member in shared.members if member.name not in newcomers})
-        state.adopt({member.name: member for member in shared.members})
+        definitions = _as_kept(shared.members, state, context.successors)
+        state.hand_over(definitions, context.successors)
+        # A newcomer is new even if there was a member of the same name and form before.
+        state.adopt({name: known for name, known in definitions.items() if name not in newcomers})
+        definitions |= {m.name: m for m in shared.members if m.name in newcomers}
+        state.adopt(definitions)
+        members = {name: _member(member, context) for name, member in definitions.items()}
         self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
         # A user's aggregate may return several rows for a window.
         self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
@@ -71,6 +74,23 @@ class SharedWindowsStep:
 def shared_windows(operator: SharedWindows, context: StepContext) -> SharedWindowsStep:
     state = context.state if isinstance(context.state, PaneState) else PaneState()
     return SharedWindowsStep(operator, state, context)
+
+
+def _as_kept(
+    members: Sequence[WindowMember], state: PaneState, successors: Mapping[str, str]
+) -> dict[str, WindowMember]:
+    """Return members by name, in the form in which their state is kept.
+
+    Earlier versions kept the values of tuples for means of decimals, where sums are kept now.
+    """
+    found = {}
+    for member in members:
+        known = state.members.get(successors.get(member.name, member.name))
+        kept = known.definition if known is not None else None
+        by_value = isinstance(kept, WindowMember) and not kept.partial
+        succeeds = member.name in successors or kept == replace(member, partial=False)
+        found[member.name] = replace(member, partial=False) if by_value and succeeds else member
+    return found
 
 
 def _member(member: WindowMember, context: StepContext) -> Member:
