@@ -169,7 +169,7 @@ class PaneState:
         if taken:
             self.patterns = [frozenset(taken.get(name, name) for name in p) for p in self.patterns]
 
-    def adopt(self, definitions: dict[str, object]) -> None:
+    def adopt(self, definitions: Mapping[str, object]) -> None:
         """Go on with these members: others are forgotten, and nothing that is here belongs to new ones."""
         known = {
             name: member
