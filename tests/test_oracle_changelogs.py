@@ -5,86 +5,34 @@ Runs, cells and restarts are cut at random; both engines tell the same changes i
 
 from __future__ import annotations
 
-import random
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import duckdb
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.engine.mill import Mill
 from slicemill.esl import bind
-from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
-from slicemill.reference.engine import Engine
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
+from support.both_engines import by_mill, by_reference, times_to_compare
 from support.changelogs import (
     SECOND,
     STREAM,
     ChangingQuery,
     Row,
     TableOfNow,
-    TimedRow,
     queries,
     rows,
     same_rows,
 )
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 
 def script(asked: Sequence[ChangingQuery]) -> str:
     return STREAM + "".join(f"CREATE QUERY q{i} AS {query.esl};" for i, query in enumerate(asked))
 
 
-def by_mill(esl: str, tuples: Sequence[Row], seed: int) -> dict[str, list[TimedRow]]:
-    """The rows of each query, by a mill that stops, crashes and starts again, in any number of cells."""
-    chooser = random.Random(seed)
-    clock, pool = Clock(), inline_pool()
-    with tempfile.TemporaryDirectory() as folder:
-
-        def started() -> Mill:
-            mill = fed_mill(Path(folder), clock, pool, chooser.choice([1, 2, 5]))
-            mill.execute(esl)
-            mill.open()
-            return mill
-
-        mill = started()
-        try:
-            for row in tuples:
-                feed_rows(mill, "S", [row])
-                if chooser.random() < 0.4:
-                    mill.dispatcher.run_all()
-                if chooser.random() < 0.07:
-                    mill.close(checkpoint=chooser.random() < 0.5)
-                    mill = started()
-            finish(mill)
-            for query in mill.queries.values():
-                assert query.error is None, query.error
-            return {
-                name: [(timed.ts, timed.row) for timed in query.rows()]
-                for name, query in mill.queries.items()
-            }
-        finally:
-            mill.close()
-
-
-def by_reference(esl: str, tuples: Sequence[Row]) -> dict[str, list[TimedRow]]:
-    catalog = bind(esl).catalog
-    engine = Engine(translate(optimize(build_graph(catalog)), catalog, {}))
-    for row in tuples:
-        engine.feed("S", [Arrival(row[-1], row, row[-1])])
-        engine.run_until_idle()
-    engine.run()
-    return {name: [(timed.ts, timed.row) for timed in engine.results(name)] for name in catalog.queries}
-
-
 def check(asked: Sequence[ChangingQuery], tuples: Sequence[Row], seed: int) -> None:
     esl = script(asked)
-    found = by_mill(esl, tuples, seed)
+    found = by_mill(esl, tuples, seed, runs=0.4, restarts=0.07)
     told = by_reference(esl, tuples)
     for (name, rows_told), query in zip(told.items(), asked, strict=True):
         # The reference merges what comes at one time as it comes (M21); sets of groups are a union too.
@@ -100,7 +48,7 @@ def check(asked: Sequence[ChangingQuery], tuples: Sequence[Row], seed: int) -> N
             table = TableOfNow(catalog.queries[name].schema)
             left = list(found[name])
             met = False
-            for now in _times(query, tuples):
+            for now in times_to_compare(tuples, every=query.every, final=query.final):
                 while left and left[0][0] <= now:
                     table.apply(*left.pop(0))
                 table.check_key()
@@ -113,17 +61,6 @@ def check(asked: Sequence[ChangingQuery], tuples: Sequence[Row], seed: int) -> N
                 met |= bool(expected)
                 assert same_rows(table.rows, expected), (query.esl, until, table.rows, expected)
             assert not left
-
-
-def _times(query: ChangingQuery, tuples: Sequence[Row]) -> list[int]:
-    """When the table is compared: at each tuple, at the ends of intervals, or at the end."""
-    times = sorted({int(str(row[-1])) for row in tuples})
-    if query.final:
-        return times[-1:]
-    if query.every is not None:
-        length = query.every * SECOND
-        return sorted({(ts // length + 1) * length for ts in times})
-    return times
 
 
 # Tuples of one time come to the join by two ways: that of the table is taken first, whichever is faster.

@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import math
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from pathlib import Path
 
 import duckdb
 
 from slicemill.esl import bind
-from slicemill.plan.build import build_graph
-from slicemill.plan.optimize import optimize
-from slicemill.reference.engine import Engine
-from slicemill.reference.sources import Arrival
-from slicemill.reference.translate import translate
+from support.both_engines import by_mill, by_reference, times_to_compare
 from support.changelogs import SECOND, Row, TableOfNow, TimedRow
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 STREAM = """CREATE STREAM S (n int, b boolean, i int, d double, m decimal(10, 2), s varchar, t timestamp,
   v int, ts timestamp) ORDER BY ts;
@@ -429,14 +422,8 @@ def _check(
 
 def _moments(query: RandomQuery, rows: Sequence[Row]) -> list[int]:
     """Return when the tables are compared; first before any row has arrived."""
-    times = sorted({int(str(row[-1])) for row in rows})
-    if query.final:
-        return times[-1:]
-    before = times[0] - SECOND
-    if query.every is not None:
-        length = query.every * SECOND
-        return [before, *sorted({(ts // length + 1) * length for ts in times})]
-    return [before, *times]
+    times = times_to_compare(rows, every=query.every, final=query.final)
+    return times if query.final else [min(int(str(row[-1])) for row in rows) - SECOND, *times]
 
 
 def _plain(value: object) -> object:
@@ -468,45 +455,3 @@ def _same(left: Row, right: Row) -> bool:
         else a == b
         for a, b in zip(left, right, strict=True)
     )
-
-
-# -- engines -----------------------------------------------------------------------------------------------
-
-
-def by_mill(esl: str, rows: Sequence[Row], seed: int) -> dict[str, list[TimedRow]]:
-    """The rows of each query, by a mill that stops, crashes and starts again, in any number of cells."""
-    chooser = random.Random(seed)
-    clock, pool = Clock(), inline_pool()
-    with tempfile.TemporaryDirectory() as folder:
-        mill = fed_mill(Path(folder), clock, pool, chooser.choice([1, 2, 5]))
-        mill.execute(esl)
-        mill.open()
-        try:
-            for row in rows:
-                feed_rows(mill, "S", [row])
-                if chooser.random() < 0.2:
-                    mill.dispatcher.run_all()
-                if chooser.random() < 0.01:
-                    mill.close(checkpoint=chooser.random() < 0.5)
-                    mill = fed_mill(Path(folder), clock, pool, chooser.choice([1, 2, 5]))
-                    mill.execute(esl)
-                    mill.open()
-            finish(mill)
-            for query in mill.queries.values():
-                assert query.error is None, query.error
-            return {
-                name: [(timed.ts, timed.row) for timed in query.rows()]
-                for name, query in mill.queries.items()
-            }
-        finally:
-            mill.close()
-
-
-def by_reference(esl: str, rows: Sequence[Row]) -> dict[str, list[TimedRow]]:
-    catalog = bind(esl).catalog
-    engine = Engine(translate(optimize(build_graph(catalog)), catalog, {}))
-    for row in rows:
-        engine.feed("S", [Arrival(int(str(row[-1])), row, int(str(row[-1])))])
-        engine.run_until_idle()
-    engine.run()
-    return {name: [(timed.ts, timed.row) for timed in engine.results(name)] for name in catalog.queries}

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from hypothesis import strategies as st
 
 from engine.changing.catalogue import DECLARED, KINDS, RELATIONS, TABLES
-from engine.changing.come_and_go import Shown, Step, events, shown
+from engine.changing.come_and_go import Shown, Step, events, shown, staged, take
 from slicemill.engine.mill import Mill
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
@@ -111,28 +110,19 @@ class Scene:
 @cache
 def always(seed: int, kind: str) -> Shown:
     """What a query gives that was there before the first event, in a mill that nobody stops."""
-    with TemporaryDirectory() as folder:
-        scene = Scene(Path(folder), seed)
-        try:
-            scene.live("alone", kind)
-            scene.feed(EVENTS)
-            finish(scene.mill)
-            return shown((timed.ts, timed.row) for timed in scene.mill.queries["alone"].rows())
-        finally:
-            scene.close()
+    with staged(lambda folder: Scene(folder, seed)) as scene:
+        scene.live("alone", kind)
+        scene.feed(EVENTS)
+        finish(scene.mill)
+        return shown((timed.ts, timed.row) for timed in scene.mill.queries["alone"].rows())
 
 
 def play(steps: Sequence[Step], seed: int = 0, cells: int = 1) -> set[str | None]:
     """Take the steps, and compare at the end; the states that queries from the past were seen in."""
-    with TemporaryDirectory() as folder:
-        scene = Scene(Path(folder), seed, cells)
-        try:
-            for step, *arguments in steps:
-                getattr(scene, step)(*arguments)
-            scene.end()
-            return scene.states
-        finally:
-            scene.close()
+    with staged(lambda folder: Scene(folder, seed, cells)) as scene:
+        take(scene, steps)
+        scene.end()
+        return scene.states
 
 
 @st.composite

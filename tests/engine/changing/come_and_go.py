@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
@@ -273,20 +274,42 @@ def alone(
             scene.close()
 
 
-def play(steps: Sequence[Step], seed: int = 0, cells: int = 1) -> None:
-    """Take the steps that are possible, and compare at the end."""
+class Staged(Protocol):
+    """A scene: a mill in a folder, on which steps are taken."""
+
+    def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=Staged)
+
+
+@contextmanager
+def staged(made: Callable[[Path], S]) -> Iterator[S]:
+    """Give a scene in a folder of its own, and close the scene at the end."""
     with TemporaryDirectory() as folder:
-        scene = Scene(Path(folder), seed, cells)
+        scene = made(Path(folder))
         try:
-            for word, *given in steps:
-                if word in ("create", "replace", "or_replace", "table") and scene.streams_paused:
-                    scene.resume_streams()  # whoever comes would get what is held back
-                known = bool(given) and given[0] in scene.live
-                if not (word == "create" and known) and not (word in ("drop", "replace") and not known):
-                    getattr(scene, word)(*given)
-            scene.end()
+            yield scene
         finally:
             scene.close()
+
+
+def take(scene: object, steps: Sequence[Step]) -> None:
+    """Take steps: each is the name of a method, with its arguments."""
+    for step, *arguments in steps:
+        getattr(scene, step)(*arguments)
+
+
+def play(steps: Sequence[Step], seed: int = 0, cells: int = 1) -> None:
+    """Take the steps that are possible, and compare at the end."""
+    with staged(lambda folder: Scene(folder, seed, cells)) as scene:
+        for word, *given in steps:
+            if word in ("create", "replace", "or_replace", "table") and scene.streams_paused:
+                scene.resume_streams()  # a query that comes would get what is held back
+            known = bool(given) and given[0] in scene.live
+            if not (word == "create" and known) and not (word in ("drop", "replace") and not known):
+                getattr(scene, word)(*given)
+        scene.end()
 
 
 @st.composite

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from hypothesis import strategies as st
 
 from engine.changing.backfills import PAST
 from engine.changing.catalogue import DECLARED, KINDS, RELATIONS, TABLES
-from engine.changing.come_and_go import Event, Shown, Step, events, shown
+from engine.changing.come_and_go import Event, Shown, Step, events, shown, staged, take
 from slicemill.engine.mill import Mill
 from slicemill.esl.types.catalog import AGAIN
 from support.engine import Clock, inline_pool
@@ -146,28 +145,19 @@ def _line(event: Event) -> str:
 @cache
 def always(seed: int, kind: str) -> Shown:
     """What a query gives that is declared in one script with its streams, over all files."""
-    with TemporaryDirectory() as folder:
-        scene = Scene(Path(folder), seed)
-        try:
-            scene.create("alone", kind)
-            scene.write(EVENTS)
-            scene.mill.drain()
-            return scene.rows("alone")
-        finally:
-            scene.close()
+    with staged(lambda folder: Scene(folder, seed)) as scene:
+        scene.create("alone", kind)
+        scene.write(EVENTS)
+        scene.mill.drain()
+        return scene.rows("alone")
 
 
 def play(steps: Sequence[Step], seed: int = 0, cells: int = 1) -> Scene:
     """Take the steps and compare at the end; return the scene, which is closed."""
-    with TemporaryDirectory() as folder:
-        scene = Scene(Path(folder), seed, cells)
-        try:
-            for step, *arguments in steps:
-                getattr(scene, step)(*arguments)
-            scene.end()
-            return scene
-        finally:
-            scene.close()
+    with staged(lambda folder: Scene(folder, seed, cells)) as scene:
+        take(scene, steps)
+        scene.end()
+        return scene
 
 
 def come_late(kind: str) -> None:
