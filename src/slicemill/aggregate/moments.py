@@ -330,6 +330,16 @@ class ColumnMoments:
                 out = np.sqrt(out)
         return doubles(self._with_nonfinite(out, odd), valid)
 
+    def means_of(self, sums: NDArray[Any], counts: Places) -> pa.Array:
+        """Return the means of decimals, given sums in units of their last digit."""
+        if sums.dtype == object or not self.in_limbs or counts.max(initial=0) >= MANY:
+            return self.by_moments(self.moments(counts, [sums.tolist()], {}, 0))
+        # Each sum is that of a stretch which begins at a row of zeros.
+        numbers_ = limbs.limbs_of_integers(sums, np.ones(len(sums), np.bool_))
+        totals = np.concatenate([np.zeros((1, limbs.WHOLE), np.uint32), numbers_])
+        ends = np.arange(1, len(sums) + 1)
+        return self.figures(totals, None, Windows(np.zeros_like(ends), ends), counts, 0, {})
+
     @property
     def in_limbs(self) -> bool:
         """Return True if figures are computed without Python's numbers."""

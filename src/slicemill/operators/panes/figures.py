@@ -131,7 +131,7 @@ def _decimal_mean(known: Known, sum_: Sum, statistic: ColumnMoments) -> Figure:
         count: Ints = view.index(known.name).over(spans)
         whole = view.index(sum_.name).over(spans).whole
         assert whole is not None, "sums of decimals are whole numbers of their last digits"
-        return statistic.by_moments(statistic.moments(count, [whole.tolist()], {}, 0))
+        return statistic.means_of(whole, count)
 
     return Figure((known, sum_), over)
 
