@@ -75,6 +75,9 @@ class Maker:
 
     def leaf(self, *wanted: Kind) -> Expr:
         columns = [c for c in SCHEMA if not wanted or c.type.kind in wanted]
+        if not columns:  # of a kind that only functions make
+            type_ = Type(self.random.choice(wanted))
+            return Literal(self.random.choice(pool(type_)), type_)
         column = self.random.choice(columns)
         chance = self.random.random()
         if chance < 0.7 or column.type.kind is Kind.PERIOD:

@@ -103,6 +103,7 @@ def pool(type_: Type) -> list[Any]:
         Kind.BIGINT: _LONGS,
         Kind.DOUBLE: _DOUBLES,
         Kind.VARCHAR: _TEXTS,
+        Kind.BINARY: [b"", b"\x00", b"a", b"ab", b"\xff\xfe", b"caf\xc3\xa9"],
         Kind.BOOLEAN: [True, False],
         Kind.TIMESTAMP: _MOMENTS,
         Kind.DATE: _DAYS,
