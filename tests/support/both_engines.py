@@ -67,11 +67,15 @@ def by_reference(esl: str, rows: Sequence[Row]) -> dict[str, list[TimedRow]]:
 
 
 def times_to_compare(rows: Sequence[Row], *, every: int | None, final: bool) -> list[int]:
-    """Return when tables are compared: at each row, at the ends of intervals, or at the end."""
+    """Return when tables are compared: before the first row, then at each row or at the ends of intervals.
+
+    Results that are emitted at the end are compared at the end only.
+    """
     times = sorted({int(str(row[-1])) for row in rows})
+    before = times[0] - SECOND if times else 0
     if final:
-        return times[-1:]
+        return times[-1:] or [before]
     if every is not None:
         length = every * SECOND
-        return sorted({(ts // length + 1) * length for ts in times})
-    return times
+        times = sorted({(ts // length + 1) * length for ts in times})
+    return [before, *times]

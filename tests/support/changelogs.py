@@ -48,13 +48,12 @@ _SPREAD = "spread(cast(coalesce(b, 0) AS bigint))"  # an aggregate of a user
 
 @dataclass(frozen=True, slots=True)
 class ChangingQuery:
-    """`every` is the interval of EMIT in seconds; `final` if it is told once; `counts_all` without groups."""
+    """`every` is the interval of EMIT in seconds; `final` if it is told once."""
 
     esl: str
     duckdb: str
     every: int | None = None
     final: bool = False
-    counts_all: bool = False
 
 
 def rows(most: int = 14) -> st.SearchStrategy[list[Row]]:
@@ -79,7 +78,7 @@ def _numbered(drawn: Sequence[tuple[object, object, object, int]]) -> list[Row]:
 
 @st.composite
 def queries(draw: st.DrawFn) -> ChangingQuery:
-    esl, duckdb, counts_all = draw(
+    esl, duckdb = draw(
         st.one_of(
             _groups(),
             _sets_of_groups(),
@@ -96,15 +95,15 @@ def queries(draw: st.DrawFn) -> ChangingQuery:
         return ChangingQuery(*draw(told_early), every=2)
     emit = draw(st.sampled_from(("", "", "EMIT CHANGES", "EMIT EVERY 2 SECONDS", "EMIT FINAL")))
     if draw(st.integers(0, 4)) == 0:
-        esl, duckdb, counts_all = draw(_joins())
+        esl, duckdb = draw(_joins())
     if "UNION" in esl or "DISTINCT k, v" in esl or "ORDER BY ts)" in esl or "PARTITION BY ts" in esl:
         emit = ""  # told branch by branch, or without a change
     every = 2 if "EVERY" in emit else None
-    return ChangingQuery(f"{esl} {emit}", duckdb, every, "FINAL" in emit, counts_all)
+    return ChangingQuery(f"{esl} {emit}", duckdb, every, "FINAL" in emit)
 
 
 @st.composite
-def _groups(draw: st.DrawFn) -> tuple[str, str, bool]:
+def _groups(draw: st.DrawFn) -> tuple[str, str]:
     keys = ", ".join(
         draw(st.lists(st.sampled_from(("k", "g", "v % 2")), min_size=1, max_size=2, unique=True))
     )
@@ -114,11 +113,11 @@ def _groups(draw: st.DrawFn) -> tuple[str, str, bool]:
     where = draw(st.sampled_from(("", "WHERE v > 0", "WHERE g IS NOT NULL")))
     having = draw(st.sampled_from(("", "HAVING count(*) > 1", "HAVING count(*) <= 2", "HAVING sum(v) < 5")))
     text = f"SELECT {selected}, {named} FROM S {where} GROUP BY {keys} {having}"
-    return text, text, False
+    return text, text
 
 
 @st.composite
-def _sets_of_groups(draw: st.DrawFn) -> tuple[str, str, bool]:
+def _sets_of_groups(draw: st.DrawFn) -> tuple[str, str]:
     """Where a column is left out of a set it is NULL, as it may be in a tuple too."""
     sets = draw(
         st.sampled_from(
@@ -131,7 +130,7 @@ def _sets_of_groups(draw: st.DrawFn) -> tuple[str, str, bool]:
     where = "" if of_all else draw(st.sampled_from(("", "WHERE v > 0")))
     having = draw(st.sampled_from(("", "HAVING count(*) > 1")))
     text = f"SELECT k, g, count(*) AS n, {call} AS c FROM S {where} GROUP BY {sets} {having}"
-    return text, text, False
+    return text, text
 
 
 def _plain_groups() -> st.SearchStrategy[str]:
@@ -149,17 +148,17 @@ def _plain_groups() -> st.SearchStrategy[str]:
 
 
 @st.composite
-def _all(draw: st.DrawFn) -> tuple[str, str, bool]:
+def _all(draw: st.DrawFn) -> tuple[str, str]:
     inner = draw(st.one_of(st.just("S"), _plain_groups()))
     value, source = ("v", "S") if inner == "S" else ("a", f"({inner}) AS y")
     call = draw(st.sampled_from(("sum", "min", "max", "avg", "median", "count")))
     where = draw(st.sampled_from(("", f"WHERE {value} > 1")))
     text = f"SELECT count(*) AS n, {call}({value}) AS c FROM {source} {where}"
-    return text, text, True
+    return text, text
 
 
 @st.composite
-def _groups_of_groups(draw: st.DrawFn) -> tuple[str, str, bool]:
+def _groups_of_groups(draw: st.DrawFn) -> tuple[str, str]:
     inner = draw(_plain_groups())
     calls = draw(
         st.lists(
@@ -184,11 +183,11 @@ def _groups_of_groups(draw: st.DrawFn) -> tuple[str, str, bool]:
     named = ", ".join(f"{call} AS c{number}" for number, call in enumerate(calls))
     where = draw(st.sampled_from(("", "WHERE b > 0")))
     text = f"SELECT a, {named} FROM ({inner}) AS y {where} GROUP BY a"
-    return text, text.replace(_SPREAD, "max(coalesce(b, 0)) - min(coalesce(b, 0))"), False
+    return text, text.replace(_SPREAD, "max(coalesce(b, 0)) - min(coalesce(b, 0))")
 
 
 @st.composite
-def _first_rows(draw: st.DrawFn) -> tuple[str, str, bool]:
+def _first_rows(draw: st.DrawFn) -> tuple[str, str]:
     function = draw(st.sampled_from(("row_number", "rank", "dense_rank")))
     grouped = draw(st.booleans())
     source = f"({draw(_plain_groups())}) AS y" if grouped else "S"
@@ -211,7 +210,7 @@ def _first_rows(draw: st.DrawFn) -> tuple[str, str, bool]:
         ranked = f"SELECT *, {function}() OVER ({partition} ORDER BY {order}) AS r FROM {source}"
         return f"SELECT {columns}{shown} FROM ({ranked}) AS x WHERE r <= {limit}"
 
-    return text(ours), text(theirs), False
+    return text(ours), text(theirs)
 
 
 @st.composite
@@ -272,7 +271,7 @@ def _early_sessions(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @st.composite
-def _joins(draw: st.DrawFn) -> tuple[str, str, bool]:
+def _joins(draw: st.DrawFn) -> tuple[str, str]:
     """Joins of tables that change, with each other and with a stream; groups and ranks over them."""
     left = f"({draw(_plain_groups())}) AS x"
     right = draw(st.one_of(st.just("S AS y"), _plain_groups().map(lambda inner: f"({inner}) AS y")))
@@ -293,7 +292,7 @@ def _joins(draw: st.DrawFn) -> tuple[str, str, bool]:
         text += f" WHERE y.{b} > 0"
     elif around == "group":
         text = f"SELECT a, count(*) AS n, sum(b) AS s FROM ({text}) AS z GROUP BY a"
-    return text, text, False
+    return text, text
 
 
 @st.composite
@@ -323,7 +322,7 @@ def _first_of_windows(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @st.composite
-def _ordered(draw: st.DrawFn) -> tuple[str, str, bool]:
+def _ordered(draw: st.DrawFn) -> tuple[str, str]:
     inner = draw(st.one_of(st.just(""), _plain_groups()))
     columns, source = ("k, a", f"({inner}) AS y") if inner else ("v, n", "S")
     value, unique = ("a", "k") if inner else ("v", "n")
@@ -334,19 +333,19 @@ def _ordered(draw: st.DrawFn) -> tuple[str, str, bool]:
     theirs = (
         f"{text} {value} {'DESC NULLS LAST' if falls else 'NULLS FIRST'}, {unique} NULLS FIRST LIMIT {limit}"
     )
-    return ours, theirs, False
+    return ours, theirs
 
 
-def _distinct() -> st.SearchStrategy[tuple[str, str, bool]]:
+def _distinct() -> st.SearchStrategy[tuple[str, str]]:
     stays = st.just("SELECT DISTINCT k, v FROM S")
     changes = _plain_groups().map(lambda inner: f"SELECT DISTINCT a FROM ({inner}) AS y")
-    return st.one_of(stays, changes).map(lambda text: (text, text, False))
+    return st.one_of(stays, changes).map(lambda text: (text, text))
 
 
-def _union() -> st.SearchStrategy[tuple[str, str, bool]]:
-    def both(left: str, right: str) -> tuple[str, str, bool]:
+def _union() -> st.SearchStrategy[tuple[str, str]]:
+    def both(left: str, right: str) -> tuple[str, str]:
         text = f"SELECT k, count(a) AS a FROM ({left}) AS x GROUP BY k UNION ALL {right}"
-        return text, text, False
+        return text, text
 
     stays = st.just("SELECT k, count(a) AS a FROM (SELECT k, v AS a FROM S) AS y GROUP BY k")
     return st.builds(both, _plain_groups(), st.one_of(stays, st.just("SELECT k, 0 AS a FROM S")))

@@ -400,7 +400,7 @@ def _check(
     engine: str,
 ) -> str:
     left = list(told)
-    for now in _moments(query, rows):
+    for now in times_to_compare(rows, every=query.every, final=query.final):
         try:
             while left and left[0][0] <= now:
                 ts, row = left.pop(0)
@@ -418,12 +418,6 @@ def _check(
                 f"at {now}: {sorted(table.rows.elements(), key=repr)} instead of {sorted(expected, key=repr)}"
             )
     return f"{len(left)} changes come after the end" if left else ""
-
-
-def _moments(query: RandomQuery, rows: Sequence[Row]) -> list[int]:
-    """Return when the tables are compared; first before any row has arrived."""
-    times = times_to_compare(rows, every=query.every, final=query.final)
-    return times if query.final else [min(int(str(row[-1])) for row in rows) - SECOND, *times]
 
 
 def _plain(value: object) -> object:
