@@ -1,7 +1,7 @@
-"""The whole corpus with every seed, on Spark and on workers in this process, and from CSV files.
+"""The whole corpus with every seed, on Spark and on workers in this process, and from CSV and JSON files.
 
-`make test` has one seed in this process, a case for each operator and placement on Spark, and JSON files.
-`make test-slow` runs this module.
+`make test` has one seed in this process, and a case for each operator and placement on Spark and from JSON
+files. `make test-slow` runs this module.
 """
 
 from __future__ import annotations
@@ -40,5 +40,6 @@ def test_a_case_gives_its_rows_as_ordinary_jobs(
 
 
 @pytest.mark.parametrize("case", parameters())
-def test_a_case_gives_its_rows_when_they_come_from_csv_files(case: Case, tmp_path: Path) -> None:
-    check_from_files(case, "csv", tmp_path)
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_a_case_gives_its_rows_when_they_come_from_files(case: Case, form: str, tmp_path: Path) -> None:
+    check_from_files(case, form, tmp_path)

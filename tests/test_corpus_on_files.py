@@ -23,12 +23,15 @@ from slicemill.engine.mill import Mill
 from slicemill.esl.types.catalog import SourceSpec, Stream
 from slicemill.esl.types.schema import Column, Kind, TimestampUnit
 from slicemill.rows import Row
-from support.corpus import Case, Event, Runnable, check_rows, parameters, prepare, sent_row
+from support.corpus import Case, Event, Runnable, check_rows, prepare, sent_row
 from support.engine import Clock, finish, inline_pool, results_of, turn
+from support.placed_cases import placed_cases
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNIT_US = {TimestampUnit.SECONDS: 1_000_000, TimestampUnit.MILLIS: 1_000, TimestampUnit.MICROS: 1}
 SPELLED = {"csv": "USING csv OPTIONS (path '{}/*')", "json": "USING json OPTIONS (path '{}/*')"}
+# `make test` has a case for each operator and placement; `make test-slow` has all cases, and CSV.
+PLACED = {case.name: case for case, _ in placed_cases().values()}
 # A declaration of a stream without a source, up to its semicolon.
 DECLARATION = re.compile(
     r"CREATE\s+(?:STREAM|SOURCE)\s+(\w+)\s*\((?:'[^']*'|--.*|[^;'])*?(?=;|\Z)", re.IGNORECASE
@@ -133,6 +136,6 @@ def check_from_files(case: Case, form: str, folder: Path) -> None:
         check_rows(expected, results[query.lower()], query)
 
 
-@pytest.mark.parametrize("case", parameters())
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in PLACED.items()])
 def test_a_case_gives_its_rows_when_they_come_from_json_files(case: Case, tmp_path: Path) -> None:
     check_from_files(case, "json", tmp_path)

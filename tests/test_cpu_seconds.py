@@ -43,6 +43,7 @@ def test_the_longest_modules_are_divided_first(tmp_path: Path, monkeypatch: pyte
     kept.write_text(json.dumps({"spark.py": 40, "a.py": 60, "b.py": 30, "c.py": 30, "gone.py": 900}))
     monkeypatch.setattr(cpu_seconds, "KEPT", kept)
     monkeypatch.setattr(cpu_seconds, "MYPY_S", 30)
+    monkeypatch.setattr(cpu_seconds, "SESSION_S", 0)
     modules = ["new.py", "spark.py", "c.py", "b.py", "a.py"]
     assert first_process(modules, ["spark.py"]) == {"spark.py", "b.py", "c.py"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,10 +35,10 @@ def stream(worker: int | None, next_read_us: int) -> Any:
 
 
 @pytest.fixture
-def assignments() -> Assignments:
+def assignments(tmp_path: Path) -> Assignments:
     """The first of two workers is busy."""
     pool: Any = TwoWorkers()
-    found = Assignments(pool, "mill", sync=False)
+    found = Assignments(pool, "mill", tmp_path, sync=False)
     found.ask({0: [Forget("mill")]}, lambda _: b"")
     assert found.idle == [1]
     return found
