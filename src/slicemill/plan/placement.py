@@ -24,10 +24,12 @@ from typing import Any, TypeAlias
 
 from slicemill.errors import SlicemillError
 from slicemill.esl.render.expressions import render
+from slicemill.esl.types.expression import ColumnRef
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.kind import Keys
 from slicemill.plan.joined_inputs import JoinedInputs, joined_inputs
+from slicemill.plan.logs import log_of
 from slicemill.plan.partitions import MOST_CELLS, Along, Exchange, by_key, by_time, may_spread_keys
 from slicemill.plan.placement_cost import (
     ASSUMED,
@@ -235,28 +237,52 @@ def chosen(
 
 
 def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement:
-    """The placement that a journal holds; a query that has come since may ask for another, or, by key, bring
-    other logs."""
+    """Return the placement that a journal holds.
+
+    Its queries may have been dropped since, so the queries of now need not allow it (see `permitted`).
+    """
     cells = prod(plain["shape"])
     if cells == 1:
         return ONE_CELL
-    # Most are by key, and asked for with each statement: others need not be listed for them.
+    # Most units are placed by key, and each statement restores them, so other placements are not listed here.
     if plain["kind"] == PlacementKind.KEY.value:
         keyed = Placement(PlacementKind.KEY, by_key(unit, graph, cells))
         by = keyed.plain()["by"]
         if by and all(plain["by"].get(log, own) == own for log, own in by.items()):
             return keyed
-    else:
-        for placement in _placements(unit, graph, cells):
-            if placement.plain() == plain:
-                return placement
-    raise SlicemillError(
-        f"the state of {unit.id} is spread over cells in a way that its queries do not allow any more"
-    )
+    possible = _placements(unit, graph, cells)
+    for placement in possible:
+        if placement.plain() == plain:
+            return placement
+    known = {
+        (log, _words(one)): one
+        for placement in possible
+        for log, exchange in placement.exchanges.items()
+        for one in exchange.by
+    }
+    shape, exchanges = tuple(plain["shape"]), {}
+    for log in unit.inputs:
+        words = plain["by"].get(log, ())
+        by_log = [known.get((log, word)) or _parsed(word, log, graph) for word in words]
+        if by_log:
+            exchanges[log] = Exchange(shape, tuple(by_log))
+    return Placement(PlacementKind(plain["kind"]), exchanges)
+
+
+def _parsed(words: str, log: str, graph: QueryGraph) -> Keys | Along:
+    """Return the keys, which are columns, or the turn that the journal holds as text (see `_words`)."""
+    if words.upper() in Along.__members__:
+        return Along[words.upper()]
+    schema = next(node.schema for node in graph.nodes.values() if log_of(node, graph) == log)
+    columns = {render(column): column for column in map(ColumnRef.to, schema)}
+    names = words.split(", ")
+    if not columns.keys() >= set(names):
+        raise SlicemillError(f"rows are placed by {words}, which no query joins on any more")
+    return tuple(columns[name] for name in names)
 
 
 def permitted(unit: Unit, graph: QueryGraph, before: Placement) -> Placement:
-    """The placement of before, or the one nearest to it that the queries of now allow."""
+    """Return the placement of before, or another one if the queries of now do not allow it."""
     if before == ONE_CELL or before in placements_of(unit, graph, before.cells):
         return before
     return chosen(unit, graph, before.cells)
