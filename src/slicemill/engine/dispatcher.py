@@ -1,19 +1,19 @@
-"""The dispatcher: chooses the next units, sends them to workers, and commits their answers.
+"""Dispatcher: schedules units on workers and commits their results.
 
     wait for answers ──► ONE journal record ──► deliver ──► policy ──► a message to each idle worker
           ▲                                                                     │
           └─────────────────────────────────────────────────────────────────────┘
 
-There is no barrier: a worker that answers gets its next message while others are at work. A message holds
-reads of sources first, then runs of units in the order of the policy, as many as fit into a quantum of
-estimated cost. A run takes no more of what waits than a quantum either, while other units wait: a policy can
-choose again soon. A unit that is not picked falls behind in its logs; nothing is lost.
+There is no barrier: a worker that answers gets its next message while other workers are busy. A message holds
+reads of sources first, then runs of units in the order of the scheduling policy, up to a quantum of estimated
+cost. While several units have input, one run reads at most a quantum of it, so that the policy can choose
+again soon. A unit that is not picked lags in its logs; no row is lost.
 
-What arrives while a round is under way goes into the next one, so under load batches grow; `pace` says when
-sources are read while little comes.
+Rows that arrive during a round are processed in the next round, so batches grow under load. `pace` decides
+when sources are polled while few rows arrive.
 
-A message asks for a checkpoint, which holds its worker only for a snapshot. Its files are complete when the
-notices of all cells have arrived, and one record names them then. A pause of the loop waits for them.
+A checkpoint message blocks its worker only while the worker takes a snapshot. When the notices of all cells
+have arrived, the files are complete and one journal record names them. A pause of the loop waits for them.
 """
 
 from __future__ import annotations
@@ -58,30 +58,31 @@ from slicemill.storage.files import StorageFull
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import STEPS
 
-AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # and when it was committed
+AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # the last argument is the commit time
 
-# A full decision ranks all ready units; a message never holds more than these.
+# Maximum number of units in a message. A full decision ranks all ready units.
 _UNITS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
-# A message that takes longer is among the problems.
+# A worker whose message takes longer is reported as stalled.
 STALLED_S = 5.0
-# A step that only queries need which are being dropped may take so much longer; then its process is ended.
+# A step that serves only queries that are being dropped is cancelled after CANCEL_S. END_S later its process
+# is killed.
 CANCEL_S, END_S = 1.0, 1.0
-# A stalled worker gets this time when the engine has to end.
+# Shutdown waits at most this long for a stalled worker.
 _STALLED_ENDS_S = 2.0
 _NAMED = 5
-# Workers may take so long to start before it is told that none is there.
+# Having no worker is reported as a problem after this time.
 _ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
 _SPARK_STOPPED = (
     "Spark has stopped: its Java process (JVM) has ended, or the session was closed; start slicemill again "
     "with the same home, and it goes on from what is committed"
 )
-# A read that has to end fails so often in a row before it is given up: it may only be its worker that died.
+# A read that must succeed is given up after so many failures in a row. One failure may be a worker crash.
 _TRIES = 3
 
 
 class _Round(NamedTuple):
-    """Work of one round: its journal record, the finished runs, the streams that took rows."""
+    """Uncommitted work of one round: its journal record, finished runs, and streams that took fed rows."""
 
     change: Change
     finished: list[tuple[RunningUnit, list[RunDone]]]
@@ -89,7 +90,7 @@ class _Round(NamedTuple):
 
 
 class Dispatcher:
-    """`watermark` returns the watermark of a log; `after_run` sees every run that is committed."""
+    """`watermark` returns the watermark of a log; `after_run` is called for every committed run."""
 
     def __init__(
         self,
@@ -108,12 +109,12 @@ class Dispatcher:
         self.failure: BaseException | None = None
         self.decisions = Summary()
         self.rounds = 0
-        self.problem: str | None = None  # why it cannot go on
+        self.problem: str | None = None  # why it cannot continue
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningUnits([], home.logs, {}, clock())
         self.quantum_s = quantum_s
         self.watermark = watermark
-        self.advance: Callable[[], bool] = lambda: False  # takes the next steps of who reads the past
+        self.advance: Callable[[], bool] = lambda: False  # takes the next steps of backfills
         self.between_rounds: list[Callable[[], None]] = []  # called by the loop
         self._pool = pool
         self._home = home
@@ -127,7 +128,7 @@ class Dispatcher:
         self._visitor: RunningUnit | None = None
         self._given_up: list[RunningUnit] = []  # in the round under way
         self._reads_sources = False
-        # Who wants to change the plan, or to run something here and now, waits until the loop is parked.
+        # A thread that changes the plan, or runs units itself, waits until the loop is parked.
         self._control = threading.Condition()
         self._pausing = threading.RLock()
         self._pauses = 0
@@ -135,15 +136,15 @@ class Dispatcher:
         self._stop = False
         self._thread: threading.Thread | None = None
         self._pace = ReadingPace()
-        self._alone_s: float | None = None  # since when no worker is there
-        self._resume_s = 0.0  # nothing is given before: the disk is full
+        self._alone_s: float | None = None  # since when there has been no worker
+        self._resume_s = 0.0  # no work is sent before this time, because the disk is full
         self.full: str | None = None  # why no record can be written now
-        self._refused: str | None = None  # why a worker could not write, in the round under way
-        # Finished work that could not be committed because the disk was full. The next round commits it.
+        self._refused: str | None = None  # why a worker could not write in the current round
+        # Finished work that is not committed because the disk is full. The next round commits it.
         self._left: _Round | None = None
-        self._ends_s: float | None = None  # when waiting for workers has to end
-        self._stalled_ends_s = math.inf  # … for workers that are stalled
-        self._dropping: frozenset[str] = frozenset()  # by the statement under way
+        self._ends_s: float | None = None  # deadline of waiting for workers
+        self._stalled_ends_s = math.inf  # the same for stalled workers
+        self._dropping: frozenset[str] = frozenset()  # queries that the current statement drops
         self._dropping_s = 0.0
 
     # -- for the mill ----------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ class Dispatcher:
 
     @property
     def writers(self) -> set[str]:
-        """The names of those who may still append to their segments."""
+        """Names of the writers that may still append to their segments."""
         return self._assignments.writers
 
     @property
@@ -163,11 +164,11 @@ class Dispatcher:
         return self._assignments.resident
 
     def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
-        """The worker that has a cell, if one has."""
+        """Return the worker that holds the state of a cell, or None."""
         return self._assignments.holder_of(unit, cell)
 
     def stalled(self) -> list[str]:
-        """Describe the workers whose message takes far longer than usual, and whose work that is."""
+        """Describe the workers whose current message takes more than STALLED_S, and their queries."""
         now_s, found = time.monotonic(), []
         for worker, (since_s, items) in self._assignments.busy_since().items():
             took_s = now_s - since_s
@@ -182,7 +183,7 @@ class Dispatcher:
         return found
 
     def _computed_by(self, worker: int, items: Iterable[Item]) -> set[str]:
-        """Return the outputs behind the step that a worker runs; of all its runs if the step is unknown."""
+        """Return the outputs of the step that a worker runs, or of all its runs if the step is unknown."""
         at = self._assignments.current_step(worker)
         if at is not None and (unit := self._unit(at.item.unit)) is not None:
             return set(unit.logs_behind(at.step))
@@ -190,13 +191,12 @@ class Dispatcher:
         return {log for unit in units if unit is not None for _, log in unit.plan.unit.outputs}
 
     def resize(self, count: int) -> None:
-        """Let workers come, or the last ones go; while paused."""
+        """Add workers or remove the last ones; while paused."""
         self._pool.resize(count)
         self._take(self._pool.wait(0))
 
     def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal] | None = None) -> None:
-        """Run these units from now on, for the queries that have these goals, or those of before; while
-        paused."""
+        """Run these units from now on; while paused. `goals` are by query; None keeps the current goals."""
         fresh = list(units)
         kept = {(unit.id, unit.digest) for unit in fresh}
         cells = {unit.id: unit.cells for unit in fresh}
@@ -209,11 +209,11 @@ class Dispatcher:
         self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
 
     def close(self) -> None:
-        """Remove what was noted of the steps of workers."""
+        """Remove the files that record the steps of workers."""
         self._assignments.close()
 
     def notify(self) -> None:
-        """Something has changed that the loop should look at."""
+        """Wake the loop and all threads that wait for a change."""
         self._pool.wake()
         with self.changed:
             self.changed.notify_all()
@@ -224,7 +224,7 @@ class Dispatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the loop when the work under way is done."""
+        """End the loop after the current round."""
         self._stop, self._reads_sources = True, False
         self._pool.wake()
         if self._thread is not None:
@@ -232,23 +232,23 @@ class Dispatcher:
             self._thread = None
 
     def check(self) -> None:
-        """Raise EngineStopped if the dispatcher has stopped by itself."""
+        """Raise EngineStopped if the dispatcher has failed."""
         if isinstance(self.failure, EngineStopped):
             raise EngineStopped(str(self.failure)) from self.failure
         if self.failure is not None:
             raise EngineStopped(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
 
     def end_within(self, seconds: float) -> None:
-        """Wait no longer than this for workers; give up what is under way then, and run nothing more.
+        """Limit waiting for workers to this time; after it, unfinished work is abandoned.
 
-        Workers that are stalled get less.
+        Stalled workers get less time.
         """
         now_s = time.monotonic()
         self._ends_s, self._stalled_ends_s = now_s + seconds, now_s + _STALLED_ENDS_S
         self._pool.wake()
 
     def _check_waiting(self) -> None:
-        """Raise EngineStopped where waiting for workers has no end, or has taken too long."""
+        """Raise EngineStopped if the dispatcher has failed or the deadline for workers has passed."""
         self.check()
         if self._ends_s is None:
             return
@@ -259,9 +259,9 @@ class Dispatcher:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Between two rounds, with nothing under way, also no checkpoint: the plan may be changed here.
+        """Hold the loop between two rounds, with no message or checkpoint in progress.
 
-        StorageFull: the loop waits for space on the disk, and cannot be paused.
+        The plan may be changed inside. Raises StorageFull if the loop waits for disk space.
         """
         with self._pausing:
             with self._control:
@@ -282,7 +282,7 @@ class Dispatcher:
 
     @contextmanager
     def dropping(self, names: Iterable[str]) -> Iterator[None]:
-        """Drop these queries within: steps that only they need are ended if they take long."""
+        """Cancel slow steps that serve only these queries, inside the context."""
         self._dropping, self._dropping_s = frozenset(names), time.monotonic()
         try:
             yield
@@ -290,7 +290,7 @@ class Dispatcher:
             self._dropping = frozenset()
 
     def _end_dropped(self) -> None:
-        """End the steps under way that only queries need which are being dropped, if they take long."""
+        """Cancel steps that serve only queries being dropped, then kill their processes, after time-outs."""
         now_s = time.monotonic()
         for worker, (since_s, items) in self._assignments.busy_since().items() if self._dropping else ():
             waited_s = now_s - max(since_s, self._dropping_s)
@@ -309,15 +309,18 @@ class Dispatcher:
                 yield StepPlace(at, step)
 
     def finish(self, unit: RunningUnit) -> None:
-        """Run a unit, while paused, until it has read all there is, and write its state; one that reads the
-        past is written as it is. It need not be one of those that run: its plan may be about to change."""
+        """Run a unit to the head of its inputs and checkpoint it; while paused.
+
+        A unit that is backfilling is checkpointed where it is. The unit need not be among the running ones,
+        because its plan may be about to change.
+        """
         if not unit.catching_up:
             self.catch_up(unit)
         self.run_while(unit, lambda: unit.unwritten, checkpoint=True)
         self._assignments.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
-        """Run a unit, while paused, until it has read all there is; it need not be one of those that run."""
+        """Run a unit to the head of its inputs, while paused; it need not be among the running ones."""
         self.run_while(unit, lambda: unit.has_pending)
 
     def run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
@@ -333,19 +336,19 @@ class Dispatcher:
             self._visitor = None
 
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
-        """Write the state of units, while paused, so that nobody has to replay what came before."""
+        """Checkpoint units, while paused, so that earlier input is not replayed."""
         for unit in units:
             if unit.dirty and not unit.stopped:
                 self._give_checkpoint(unit)
                 self._finish_asked()
 
     def admit_handed(self) -> None:
-        """Admit what was handed over for streams, and run nothing."""
+        """Write fed rows into the logs of their streams; run no query."""
         with self.paused():
             self._read_while_wanted(handed_only=True)
 
     def read_all(self) -> None:
-        """Read all that the sources hold now, and run nothing."""
+        """Read all current rows of the sources; run no query."""
         with self.paused():
             for stream in self.streams.values():
                 if not stream.handed and not stream.ended:
@@ -353,7 +356,7 @@ class Dispatcher:
             self._read_while_wanted(every=True)
 
     def read_now(self, streams: Iterable[RunningStream]) -> None:
-        """Read all that the sources of some streams hold now, while paused, and run nothing."""
+        """Read all current rows of some streams' sources, while paused; run no query."""
         chosen = [stream for stream in streams if not stream.handed and not stream.ended]
         for stream in chosen:
             stream.next_read_us = 0
@@ -361,7 +364,7 @@ class Dispatcher:
             self._finish_asked()
 
     def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
-        """Read, while paused; what fails is tried again at once, and then left to the loop."""
+        """Read all wanted streams, while paused; retry a failed read at once, up to _TRIES times."""
         while self._give_reads(every=every, handed_only=handed_only):
             self._finish_asked()
             for stream in self.streams.values():
@@ -369,16 +372,16 @@ class Dispatcher:
                     stream.retry_now()
 
     def end_streams(self) -> None:
-        """The input has ended for good: admit what is held back. One that cannot be read has not ended."""
+        """End all streams: flush the rows that they hold back. A stream whose source fails is not ended."""
         with self.paused():
             for stream in self.streams.values():
                 if stream.error is None:
                     self.let_in(stream)
                     stream.ended = True
-            self.running.wake()  # what is paused too: nothing would be left that could tell of the end
+            self.running.wake()  # paused units too, or else their outputs would never end
 
     def let_in(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
-        """Let rows in that could not be read before, or else all that is held back; while paused."""
+        """Write replayed rows to a stream's log, or flush the stream's held-back rows; while paused."""
         for _ in range(_TRIES):
             self._wait_for_workers()
             worker = self._assignments.reader_of(stream, self.streams.values())
@@ -395,7 +398,7 @@ class Dispatcher:
             pass
 
     def run_some(self) -> bool:
-        """Run the units that the policy picks, as much as fits into a quantum; False if none can run."""
+        """Run the units that the policy picks, up to a quantum; return False if no unit can run."""
         with self.paused():
             self._read_while_wanted(handed_only=True)
             asked = self._give_runs(self._ranked(), self.quantum_s)
@@ -424,7 +427,7 @@ class Dispatcher:
                 self._control.notify_all()
 
     def _park(self) -> None:
-        """Leave the workers to whoever has asked for a pause, until it is over."""
+        """Park the loop while another thread holds a pause."""
         with self._control:
             while self._pauses and not self._stop:
                 self._parked = True
@@ -433,20 +436,20 @@ class Dispatcher:
             self._parked = False
 
     def _finish_asked(self) -> None:
-        """Wait for the messages and checkpoints under way, and commit what they have done."""
+        """Wait for the messages and checkpoints in progress and commit their results."""
         while self._assignments.busy or self._left is not None:
             self._check_waiting()
             self._end_dropped()
             self._take(self._pool.wait(0 if self._left is not None else POLL_S))
 
     def turn(self) -> None:
-        """What the loop does at one moment, for who has a clock of its own: note answers, and give work."""
+        """Run one iteration of the loop without waiting, for a caller with its own clock."""
         self._take(self._pool.wait(0))
         self._give_reads(handed_only=True)
         self._give()
 
     def look(self) -> None:
-        """Run the callbacks between rounds, unless the plan is changing; a full disk only delays them."""
+        """Run the between-round callbacks, unless the plan is changing. A full disk only delays them."""
         if self._pausing.acquire(blocking=False):
             try:
                 for look in self.between_rounds:
@@ -471,7 +474,7 @@ class Dispatcher:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _take(self, events: Iterable[object]) -> None:
-        """Note what workers say, and commit what they have done as one record."""
+        """Process events of workers, commit their results as one record, and deliver them."""
         change, finished, handed = self._left or _Round(Change(), [], [])
         self._left = None
         stopped = False
@@ -508,7 +511,7 @@ class Dispatcher:
             raise self.failure
 
     def _commit(self, change: Change) -> None:
-        """Write one record. While the disk is full the loop waits, and nothing is lost; others are told."""
+        """Write one journal record. While the disk is full, the loop retries and reports the problem."""
         while True:
             try:
                 with stage("commit"):
@@ -526,7 +529,7 @@ class Dispatcher:
                 return
 
     def _deliver(self, finished: list[tuple[RunningUnit, list[RunDone]]]) -> None:
-        now = self._clock()  # all of it can be read since the commit, whoever is told first
+        now = self._clock()  # the commit has made all of these results readable
         with stage("deliver"):
             for unit, done in finished:
                 self.running.ran(unit, now)
@@ -583,7 +586,7 @@ class Dispatcher:
         self._pace.spend(cost_s)
 
     def _checkpointed(self, by: WorkerAnswer | Notice, done: CheckpointDone, change: Change) -> None:
-        """The checkpoint of a cell is written, or could not be. Its state in memory is intact then."""
+        """Process the end of a cell's checkpoint. If writing failed, the state in memory is intact."""
         unit = self._unit(done.unit) if self._assignments.written(by, done) else None
         if unit is None:
             return
@@ -591,7 +594,7 @@ class Dispatcher:
             unit.checkpointed(done, change)
         else:
             unit.drop_checkpoint()
-            self.balancing.forget({unit.id})  # the unit goes on where it is
+            self.balancing.forget({unit.id})  # rebalancing of the unit is cancelled
             self._not_stored(done.failed)
 
     def _ran(
@@ -629,7 +632,7 @@ class Dispatcher:
             self._cell_failed(unit, failed.error, change)
 
     def _not_stored(self, failed: ItemFailed) -> None:
-        """A worker could not write: report it, and give no work for a moment."""
+        """Report that a worker could not write, and send no work for a moment."""
         if failed.disk_full:
             self._refused = failed.error
         self.problem = failed.error
@@ -650,10 +653,10 @@ class Dispatcher:
     def _undo(
         self, asked: Iterable[Item], why: str, change: Change, step: StepUnderWay | None = None
     ) -> None:
-        """Do again, from what is committed, the items that a worker will not answer.
+        """Retry items that a worker will not answer, from the committed state.
 
-        Where the worker ended in a `step`, the queries behind that step are suspects. Where it was ended
-        because the step was stuck, they fail at once, and no other unit is to blame.
+        If the worker ended in a `step`, the queries of that step are suspects. If the worker was killed
+        because the step was stuck, these queries fail at once, and no other unit gets a strike.
         """
         now = self._clock()
         for item in asked:
@@ -666,7 +669,7 @@ class Dispatcher:
     # -- work ------------------------------------------------------------------------------------------
 
     def _ranked(self) -> dict[RunningUnit, float]:
-        """The units that could run now, by the policy, and what share of its rows a run of each takes."""
+        """Rank the units that can run, by policy; by unit, the share of its pending rows that a run reads."""
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
         quantum_s = self.quantum_s if self._assignments.resident else math.inf
@@ -705,9 +708,9 @@ class Dispatcher:
     def _give_runs(
         self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
     ) -> bool:
-        """Ask idle workers to run these units, in this order, until each has its quantum.
+        """Send runs of these units to idle workers, in this order, until each worker has a quantum.
 
-        By unit, the share of what waits that a run takes.
+        `units` maps a unit to the share of its pending rows that the run reads.
         """
         self._wait_for_workers()
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
@@ -724,31 +727,31 @@ class Dispatcher:
                 continue
             moves = unit.dirty and self.balancing.is_urgent(unit)
             if moves and (unit.writing or self._snapshots(unit, workers, queues)):
-                continue  # its cells move before its next run: there is nothing to replay then
+                continue  # the cells move before the next run, so that nothing has to be replayed
             alone = bool(unit.strikes) or unit.catching_up
             if alone and any(queues[worker] for worker in workers):
-                continue  # one that may have ended a worker goes alone; nobody waits for one that is behind
+                continue  # suspects run alone in a message, and so do backfills, which would delay live units
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = unit.statistics.cost
             watermarks = {log: self.watermark(log) for log in unit.plan.unit.inputs}
             unit.begin(watermarks, self.running.moments(unit, self.streams), now, backlog, share)
             assert unit.run is not None
             self.running.began(unit)
-            # What was shed is not in the log: a replay would not shed it again.
+            # The log does not record which rows were shed; a replay would process them. So checkpoint.
             written = checkpoint or not self._assignments.resident or unit.run.shares < 1
             if not written and unit.checkpoint_overdue(time.monotonic()):
                 self._snapshots(unit, workers, queues)
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
-                load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # that of the slowest cell
+                load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # the cost of the slowest cell
                 if alone:
                     load_s[worker] = math.inf
         self._ask({worker: queue for worker, queue in queues.items() if queue})
         return any(queues.values())
 
     def _give_due_checkpoints(self) -> None:
-        """Have state written when workers have nothing else to do, one checkpoint at a time by each."""
+        """Start one due checkpoint whose workers are idle; a worker writes one checkpoint at a time."""
         now_s, assignments = time.monotonic(), self._assignments
         for unit in self.running.units:
             if unit.checkpoint_due(now_s) and unit.run is None and not unit.stopped:
@@ -764,16 +767,16 @@ class Dispatcher:
         if self._snapshots(unit, holders, queues):
             self._ask(queues)
         else:
-            # A worker has died since the last run: whoever gets its cells replays, and writes them.
+            # A worker has died since the last run. The workers that take over its cells replay and write.
             self._give_runs({unit: 1.0}, math.inf, checkpoint=True)
 
     def _snapshots(
         self, unit: RunningUnit, workers: Sequence[int | None], queues: Mapping[int, list[Item]]
     ) -> bool:
-        """Put the checkpoint of a unit, as of its last run, into the queues of the workers of its cells.
+        """Queue a checkpoint of a unit, as of its last run, for the workers of its cells.
 
-        Return False, and do nothing, if a cell is not in memory there or a worker has another checkpoint to
-        write: a worker keeps one snapshot in memory at most.
+        Return False and queue nothing if a cell is not in memory there, or if a worker is already writing a
+        checkpoint. A worker holds at most one snapshot in memory.
         """
         for cell, worker in enumerate(workers):
             if worker is None or self._assignments.holder_of(unit, cell) != worker:
@@ -789,20 +792,20 @@ class Dispatcher:
         return True
 
     def forget(self, units: Iterable[str], streams: Iterable[str]) -> None:
-        """Let workers drop what they keep for units and streams that are gone; while paused."""
+        """Make workers drop the state of removed units and streams; while paused."""
         item = Forget(self._mill, tuple(units), tuple(streams))
         self._ask({worker: [item] for worker in self._assignments})
         self._finish_asked()
 
     def _wait_for_workers(self) -> None:
-        """Until one is there at least: their processes may just be starting, or all have died."""
+        """Wait for at least one worker. Workers may be starting, or all may have died."""
         while not self._assignments:
             self._check_waiting()
             self._take(self._pool.wait(POLL_S))
             self._miss_workers()
 
     def _miss_workers(self) -> None:
-        """Say so when none has been there for long: whoever waits should know what for."""
+        """Report a problem if there has been no worker for _ALONE_S."""
         now_s = time.monotonic()
         if self._alone_s is None:
             self._alone_s = now_s
@@ -826,6 +829,6 @@ class Dispatcher:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Return the first names, and how many there are besides."""
+    """Return the first names and the number of further ones."""
     shown, more = names[:_NAMED], len(names) - _NAMED
     return f"{', '.join(shown)}{f' and {more} others' if more > 0 else ''}" or "state"

@@ -1,4 +1,4 @@
-"""Mill: continuous queries on Spark, from a script or from Python.
+"""Mill, the engine: declares and runs continuous queries on Spark, from a script or from Python.
 
 with Mill(home="work") as mill:
     mill.execute(open("examples/auction.esl").read())
@@ -104,18 +104,23 @@ _LOGGER = logging.getLogger("slicemill")
 
 _BETWEEN_COLLECTIONS_S = 2.0
 _CLOCK_BEHIND_US = 1_000_000
-_COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
+_COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # kinds of statements that write a log
 
 
 class Mill:
-    """`home` keeps logs and state: a mill that is started again with the same home goes on where it was.
+    """Engine of one home: a mill that opens an existing home continues from its logs and checkpoints.
 
-    `folder` is where relative paths of sources begin, `cells` how many ways work is split and `placement` how
-    (docs/engine.md), `keep_s` how long results can be read after all who follow them have them, `policy`
-    which query runs next where several could (docs/scheduling.md), `durability` what results outlive: the
-    process, or the machine's power as well. With `execution="jobs"` work travels as ordinary Spark jobs
-    instead of to workers that stay. Without `read_sources` all rows come by `feed`. A session that is yet to
-    come (`begin_session`) is the mill's own.
+    - `home`: folder of logs and state; a temporary one by default
+    - `folder`: base of relative paths of sources and sinks
+    - `cells`, `placement`: maximum number of partitions (cells) of a unit, and how rows are distributed among
+      them (docs/engine.md)
+    - `keep_s`: retention of results after all sinks and followers have read them
+    - `policy`: scheduling policy that picks the next query to run (docs/scheduling.md)
+    - `durability`: commits survive a crash of the process, or also a power failure of the machine
+    - `execution`: "workers" keeps long-lived workers on the executors; "jobs" sends each message as an
+      ordinary Spark job
+    - `read_sources`: with False, rows arrive only through `feed`
+    - `spark`: a session, or the future of one from `begin_session`, which the mill stops when it closes
     """
 
     def __init__(
@@ -142,7 +147,7 @@ class Mill:
             raise SlicemillError(f"cells must be from 1 to {MOST_CELLS:,}")
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
         folder_of_home = Path(self._temporary.name if self._temporary else home or "").resolve()
-        # What can go wrong with a home is told before Spark starts.
+        # Errors of the home are raised before Spark starts, which takes seconds.
         self.home = Home(folder_of_home, durability=durability)
         self.home.lock()
         try:
@@ -177,7 +182,7 @@ class Mill:
         self.changelogs = ChangelogTables()
         self._tables = TableVersions(self.home, self._folder, lambda: self.spark, self.changelogs)
         self._closed = False
-        # By kind and name: as of how many statements, and which.
+        # (kind, name) -> (number of statements in the home when computed, versions)
         self._versions: dict[tuple[str, str], tuple[int, list[QueryVersion]]] = {}
         self._collected_s = time.monotonic()
         self.dispatcher = Dispatcher(
@@ -193,7 +198,7 @@ class Mill:
         self.alerts = AlertRunner(self, clock)
         self.collector = Collector(self.home, self.dispatcher, int(keep_s * US), clock, self.watermark)
         self.refreshing = Refreshing(lambda: self.catalog, self.refresh, clock)
-        self._changing = threading.RLock()  # one change of tables and declarations at a time
+        self._changing = threading.RLock()  # held while tables or declarations change
         self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
         self._running = RunningCatalog(
             self.home,
@@ -220,7 +225,7 @@ class Mill:
         self.dispatcher.between_rounds.append(self.backfills.look)
 
     def _default_cells(self) -> int:
-        """Half of the workers: the others read and run what cannot be split."""
+        """Return half of the workers; the other half reads sources and runs unsplit units."""
         return max(1, worker_count(self._spark.sparkContext) // 2) if self._spark is not None else 1
 
     @property
@@ -231,12 +236,12 @@ class Mill:
 
     @property
     def folder(self) -> Path:
-        """The folder at which relative paths of sources and sinks begin."""
+        """Base folder of relative paths of sources and sinks."""
         return self._folder
 
     @property
     def catalog(self) -> Catalog:
-        """All that is declared."""
+        """All declarations."""
         return self._running.catalog
 
     @catalog.setter
@@ -245,39 +250,39 @@ class Mill:
 
     @property
     def queries(self) -> dict[str, Query]:
-        """The handles of the continuous queries, by name."""
+        """Handles of the continuous queries, by name."""
         return self._running.queries
 
     @property
     def graph(self) -> QueryGraph:
-        """The query graph that runs, shared by all queries."""
+        """The running query graph, shared by all queries."""
         return self._running.plan.graph
 
     @property
     def cells(self) -> int:
-        """The most ways in which the work of a new query is split."""
+        """Maximum number of cells of the units of new queries."""
         return self._changes.cells
 
     @property
     def streams(self) -> dict[str, RunningStream]:
-        """The declared streams that queries read, by name."""
+        """Declared streams that queries read, by name."""
         return {name: stream for name, stream in self.dispatcher.streams.items() if AGAIN not in name}
 
     # -- declaring -------------------------------------------------------------------------------------
 
     def execute(self, esl: str | SourceText, by: str | None = None) -> list[Statement]:
-        """Run the statements of a script; with a mistake in it, none of them.
+        """Run the statements of a script; if one has an error, run none.
 
-        The home remembers `by` whom: the user of this process if nobody is named. Rows of tables are changed
-        (INSERT, UPDATE, DELETE, TRUNCATE) when all is declared.
+        The home records `by` as the user of the statements; default: the user of this process. INSERT,
+        UPDATE, DELETE and TRUNCATE take effect after all declarations.
         """
         with self._changing, telling_full(self.home.folder):
             return self._execute(esl, by)[0]
 
     def change_rows(self, esl: str | SourceText, by: str | None = None) -> list[int]:
-        """Run INSERT, UPDATE, DELETE and TRUNCATE, all or none: how many rows each was about.
+        """Run INSERT, UPDATE, DELETE and TRUNCATE, all or none; return the number of affected rows of each.
 
-        Tuples that arrive from now on meet the new rows.
+        Stream rows that arrive later are joined with the new rows.
         """
         with self._changing, telling_full(self.home.folder):
             return list(self._execute(esl, by)[1])
@@ -294,7 +299,7 @@ class Mill:
             staged = self._staged(bound, catalog, dropped)
         entries = new_entries(bound, self.home.statements, self._clock(), same, by)
         alerts = self.alerts.begun(statements)
-        # One record has all of it: a crash leaves the text wholly done, or not at all.
+        # One record holds all changes, so that a script is atomic across a crash.
         others = Change(alerts=alerts)
         with self.dispatcher.dropping(one.name for one in dropped):
             if all(runs_nothing(statement) for statement in statements):
@@ -326,7 +331,7 @@ class Mill:
         return replace(statement, outcome=outcome)
 
     def _staged(self, bound: Bound, catalog: Catalog, dropped: Sequence[DroppedName]) -> StagedChanges:
-        """What a text's changes of rows come to; they fail before anything is declared."""
+        """Compute the row changes of a script. Errors are raised before anything is declared."""
         gone = [name.name for name in dropped if name.kind == "TABLE"]
         changes = [change for change, _ in bound.changes]
 
@@ -340,11 +345,11 @@ class Mill:
             raise EslError(bound.source, [Diagnostic(refused.message, place, refused.hint)]) from None
 
     def explain_replace(self, esl: str | SourceText) -> list[ReplaceEffect]:
-        """What statements with OR REPLACE would keep, and what would begin anew; nothing is changed."""
+        """Return what statements with OR REPLACE would keep and what would restart; change nothing."""
         return foretold(self._running, esl)
 
     def restore(self) -> list[str]:
-        """Declare all that the home keeps; returns what this version cannot read, which stays as it is."""
+        """Declare the statements of the home; return those that this version cannot parse, unchanged."""
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
         self._running.change_to(kept.catalog, ())
         self.alerts.watch(self.catalog.alerts)
@@ -364,11 +369,11 @@ class Mill:
         return self.queries[queries[0].name]
 
     def ask(self, name: str) -> list[Row]:
-        """The rows of an ad hoc query, one that reads tables and views only, as they are now.
+        """Return the current rows of an ad hoc query, which reads only tables and views.
 
-        Sources of tables are read for it. A view over a stream holds what has come since it was declared,
-        at the time of the newest tuple, or later where the clock moves the stream. Of a continuous query
-        whose results change, these are the rows that they come to.
+        Sources of its tables are read again. A view over a stream contains the rows since its declaration,
+        as of the newest row, or of the clock where the clock advances the watermark. For a continuous query
+        with a changelog, the changelog is applied and the resulting rows are returned.
         """
         query = self.queries.get(name.lower())
         if query is not None and query.schema.changelog:
@@ -377,7 +382,7 @@ class Mill:
             return answer(self.catalog, name, self._held)
 
     def held(self, name: str) -> Sequence[Row]:
-        """Return the rows of a table or view, as they are now."""
+        """Return the current rows of a table or view."""
         if not isinstance(self.catalog.relation(name), View):
             return self._held(name)
         with ComputingLimit(f"view {name}"):
@@ -392,20 +397,20 @@ class Mill:
         return self._tables.now(self._table(name))
 
     def rows_of_table(self, name: str) -> pa.Table:
-        """The rows of a table as they are now, as columns."""
+        """Return the current rows of a table as a pyarrow table."""
         return self._tables.columns_now(self._table(name))
 
     def table(self, name: str, rows: Sequence[Row]) -> None:
-        """Give a table these rows, in place of its source: tuples that arrive from now on meet them.
+        """Set the rows of a table, in place of its source; later stream rows are joined with them.
 
-        The table may be declared later.
+        The table may be declared afterwards.
         """
         self._tables.give(name, rows)
         if isinstance(self.catalog.relation(name), Table):
             self.refresh(name)
 
     def refresh(self, name: str) -> None:
-        """Read the source of a table again: tuples that arrive from now on meet what it holds."""
+        """Read the source of a table again; stream rows that arrive later are joined with the new rows."""
         with self._changing:
             if self._tables.refresh(self._table(name)):
                 self._running.tables_changed()
@@ -424,7 +429,7 @@ class Mill:
         self.execute(f'CREATE STREAM "{name}" ({columns}){order}{f" SKEW {skew}" if skew else ""}')
 
     def feed(self, name: str, table: pa.Table) -> None:
-        """Hand rows to a stream that has no source of its own; they arrive now, in this order."""
+        """Append rows to a stream without a source; their arrival time is now."""
         declared = self.catalog.relation(name)
         stream = self.streams.get(declared.name) if declared is not None else None
         if stream is None or not stream.handed:
@@ -434,7 +439,7 @@ class Mill:
 
     @property
     def policy(self) -> str:
-        """The policy by which units are picked, `hnr` for instance. Changing it loses and changes nothing."""
+        """Name of the scheduling policy, such as `hnr`. Results do not depend on the policy."""
         return self.dispatcher.chooser.policy.name
 
     @policy.setter
@@ -442,7 +447,7 @@ class Mill:
         self.dispatcher.chooser.set_policy(name)
 
     def versions(self, kind: str, name: str) -> list[QueryVersion]:
-        """The definitions that a query, stream, view, aggregate, model or function has had, oldest first."""
+        """Return all definitions of a query, stream, view, aggregate, model or function, oldest first."""
         count = len(self.home.statements)
         known = self._versions.get((kind, name))
         if known is None or known[0] != count:
@@ -450,19 +455,19 @@ class Mill:
         return known[1]
 
     def set_policy(self, name: str, component: str) -> None:
-        """Pick among the units of one component, named by a stream or query in it, by a policy of its own."""
+        """Set the scheduling policy of one component of the graph, named by one of its streams or queries."""
         self.execute(f"SET policy = '{name}' FOR \"{component}\"")
 
     def metrics(self) -> MillMetrics:
-        """How all queries are doing; `plain()` of it is for JSON."""
+        """Return the metrics of all queries; its `plain()` is JSON-compatible."""
         return self._measuring.of_mill(query.metrics() for query in self.queries.values())
 
     # -- running ---------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take up the units where they were, once all is registered that belongs to them.
+        """Resume all units from their committed state, once all their queries are declared.
 
-        A unit that went on from its state with some of its queries would pass by the input of the others.
+        A unit that resumed with only some of its queries would skip input of the missing ones.
         """
         self._running.open()
         self.writing.settle_gone()
@@ -477,9 +482,9 @@ class Mill:
         self.refreshing.start()
 
     def set_workers(self, count: int | None = None) -> None:
-        """Have so many workers from now on, or as many as Spark has slots for now; results do not change.
+        """Scale to this many workers, by default to all slots that Spark has; results do not change.
 
-        Work follows: who comes gets cells of those that have much to do, and who goes leaves them to others.
+        Cells are rebalanced: new workers take cells of busy workers, and removed workers hand over theirs.
         """
         context = self._spark.sparkContext if self._spark is not None else None
         if count is None:
@@ -489,11 +494,11 @@ class Mill:
             raise SlicemillError(f"Spark has slots for 1 to {max(most, 1)} workers beside its own tasks")
         self._grows = False
         with self.dispatcher.paused():
-            self.dispatcher.checkpoint(self.dispatcher.units.values())  # so that nobody has to replay
+            self.dispatcher.checkpoint(self.dispatcher.units.values())  # so that no cell is replayed
             self.dispatcher.resize(count)
 
     def stop(self) -> None:
-        """Stop reading and running; what is committed stays, and `start` goes on from there."""
+        """Stop reading sources and running queries. `start` continues from the last commit."""
         self.refreshing.stop()
         with self._spark_may_be_gone():
             self._running.stop_reading()
@@ -502,15 +507,15 @@ class Mill:
         self.alerts.stop()
 
     def _spark_may_be_gone(self) -> AbstractContextManager[None]:
-        """Ignore errors of calls to Spark once the dispatcher has failed: the Java process may be gone."""
+        """Ignore errors of Spark calls if the dispatcher has failed: the Java process may have ended."""
         return suppress(Exception) if self.dispatcher.failure is not None else nullcontext()
 
     def check(self) -> None:
-        """Raise if running has stopped by itself; of a source that has failed, see its stream's `error`."""
+        """Raise if the dispatcher has failed. Errors of a source are in the `error` of its stream."""
         self.dispatcher.check()
 
     def read_all(self) -> None:
-        """Read all that the sources hold now into the logs, and run nothing."""
+        """Read all current rows of the sources into the logs, without running queries."""
         self.open()
         self.dispatcher.read_all()
         if self._running.read_sources:
@@ -518,9 +523,9 @@ class Mill:
         check_sources(self.dispatcher.streams.values())
 
     def drain(self) -> None:
-        """Read all that the sources hold now, end the streams, and run until every result is there.
+        """Read all current rows of the sources, end the streams, and run until all results are emitted.
 
-        A source that cannot be read is told at the end: what does not read it is complete then.
+        If a source cannot be read, its error is raised last, after all other queries have finished.
         """
         self.stop()
         with suppress(SourceFailed):
@@ -533,15 +538,15 @@ class Mill:
         check_sources(self.dispatcher.streams.values())
 
     def checkpoint(self) -> None:
-        """Write the state that only workers have, so that a restart has nothing to replay."""
+        """Checkpoint all units, so that a restart replays nothing."""
         with self.dispatcher.paused():
             self.dispatcher.checkpoint(self.dispatcher.units.values())
 
     def close(self, *, checkpoint: bool = True, within_s: float | None = None) -> None:
-        """Stop, write the state that only workers have, and end the session if this mill has made it.
+        """Stop, checkpoint all units, and stop the Spark session if this mill started the session.
 
-        Workers get `within_s` seconds for what they have to finish and to write. What they have not written
-        then is replayed from the logs when the home is opened again.
+        Workers get `within_s` seconds to finish and to checkpoint. State that is not written by then is
+        replayed from the logs when the home is opened again.
         """
         if self._closed:
             return
@@ -549,7 +554,7 @@ class Mill:
         if within_s is not None:
             self.dispatcher.end_within(within_s)
         self.stop()
-        if not self._running.opened:  # no query has met the rows from before
+        if not self._running.opened:  # no query has read the new rows
             self.home.commit(Change(tables=self._tables.changes()))
         with suppress(EngineStopped):
             self._write_state(checkpoint)
@@ -571,13 +576,13 @@ class Mill:
             self.dispatcher.check()
             if checkpoint:
                 self.dispatcher.checkpoint(self.dispatcher.units.values())
-                # What was learned of units without state is written nowhere else.
+                # Statistics of units without state are in no checkpoint.
                 learned = {
                     unit.id: {"statistics": unit.statistics.plain()}
                     for unit in self.dispatcher.units.values()
                     if unit.statistics.runs
                 }
-                with suppress(StorageFull):  # it is learned again
+                with suppress(StorageFull):  # the statistics are collected again after a restart
                     self.home.commit(Change(units=learned))
             self.dispatcher.forget((), ())
 
@@ -592,8 +597,7 @@ class Mill:
     # -- inside ----------------------------------------------------------------------------------------
 
     def watermark(self, log: str) -> int:
-        """The watermark of a log: a stream's, or by the unit that writes it; of one that is paused, as it was
-        then."""
+        """Return the watermark of a log of a stream or unit; of a paused one, its watermark at the pause."""
         if "paused" in (life := self.home.lives.get(log, {})):
             return int(life["paused"]["watermark"])
         now = self._clock()
@@ -603,7 +607,7 @@ class Mill:
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
             return writer.watermark_now(log, self.watermark)
-        for fields in self.home.units.values():  # one that is still to be taken up
+        for fields in self.home.units.values():  # of units that are not resumed yet
             if log in fields["outputs"]:
                 return int(fields["output_watermarks"].get(log, BEGINNING))
         return streams[self.catalog.declared_stream(log).name].side_watermark(log, now)
@@ -622,20 +626,20 @@ class Mill:
         self.sinks.notify()
         self.alerts.notify()
         if time.monotonic() - self._collected_s >= _BETWEEN_COLLECTIONS_S:
-            with suppress(StorageFull):  # the next collection frees the same
+            with suppress(StorageFull):  # the next collection frees the same files
                 self.collect()
             if self._grows and most_workers(self.spark.sparkContext) > len(self._pool.members()):
                 self._pool.resize(most_workers(self.spark.sparkContext))
 
     def collect(self) -> None:
-        """Free what every unit has read and nobody will ask for again."""
+        """Retention: free log epochs that all readers have consumed."""
         self._collected_s = time.monotonic()
         if not self._running.opened:
-            return  # who reads what is not known yet
+            return  # the readers are not known yet
         readers = [*self.sinks.cursors(), *self.alerts.cursors(), *self.writing.cursors()]
         self.collector.collect(self.catalog, self.dispatcher.streams, readers)
 
     def lag_rows(self, query: str) -> int:
-        """Rows that wait in the logs of the unit that a query belongs to."""
+        """Return the number of unread input rows of the unit that computes a query."""
         unit = self.dispatcher.running.writers.get(query)
         return unit.rows_left if unit is not None else 0

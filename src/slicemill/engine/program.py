@@ -1,7 +1,7 @@
-"""A unit as a program: its operators as steps, ready to run in a task.
+"""Unit program: the operators of a unit, compiled to steps that a worker runs.
 
-The plan travels to the tasks as data and is compiled there, once per worker and plan version. A step that
-fails stops the queries behind it and no others.
+The plan is sent to the workers as data and is compiled there, once per worker and plan version. A step that
+fails stops only the queries that depend on the step.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ _UNLIMITED = StepLimit(math.inf)
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
-    """All that a task needs to know of a unit; immutable and picklable."""
+    """Plan of a unit, as sent to workers; immutable and picklable."""
 
     unit: Unit
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
-    exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # of its inputs, if it has several cells
-    newcomers: Covers = field(default_factory=dict)  # names of state that is new in the first run to come
-    # By new name of state: the name of before that has it, in the first run to come.
+    exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # by input, if there are several cells
+    newcomers: Covers = field(default_factory=dict)  # names of state that starts empty in the next run
+    # New name of state -> previous name, for the next run.
     successors: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -80,26 +80,26 @@ class UnitPlan:
         return Cell(number, self.cells, by_time, any(not exchange.by_key for exchange in exchanges))
 
     def does_the_same(self, other: UnitPlan) -> bool:
-        """Does another plan ask for the same results, of the same tables?"""
+        """Return True if another plan computes the same results from the same tables."""
         return (self.unit, self.graph, self.tables) == (other.unit, other.graph, other.tables)
 
     @property
     def has_last_words(self) -> bool:
-        """Says an operator something at the end, at the time of the last tuple?"""
+        """Return True if an operator emits rows at the end of input, at the timestamp of the last row."""
         operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
         return any(kind_of(operator).last_words for operator in operators)
 
     @property
     def has_changes(self) -> bool:
-        """Return True if the unit computes results that change: some of them hold before the first tuple."""
+        """Return True if the unit computes a changelog, which may contain rows before the first input."""
         return any(self.graph[node_id].schema.changelog for node_id in self.unit.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """Rows, watermark and error of each output log, and rows out of each operator.
+    """Rows, watermark and error of each output log, and the number of rows emitted by each operator.
 
-    `due` says up to where inputs must be complete for something held back to come out.
+    `due` contains the input watermarks at which held-back rows are emitted.
     """
 
     tables: Mapping[str, pa.Table]
@@ -107,7 +107,7 @@ class RunOutcome:
     errors: Mapping[str, str]
     rows: Mapping[str, int]
     due: Dues
-    overran: frozenset[str] = frozenset()  # of the errors, those of steps that took too long
+    overran: frozenset[str] = frozenset()  # outputs with errors of steps that took too long
 
 
 class _Overrun(SlicemillError):
@@ -115,16 +115,16 @@ class _Overrun(SlicemillError):
 
 
 class UnitProgram:
-    """The steps of a unit, for one of its cells; `states` is what they kept in the last run, by node."""
+    """Steps of a unit for one of its cells; `states` is their state after the last run, by node."""
 
     def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None, cell: int = 0) -> None:
         self.plan = plan
         self._cell = plan.cell(cell)
-        # All cells are given the same, and one of them tells what becomes of it until it comes to a join.
+        # All cells read the same rows. Only cell 0 reports counts of the nodes before a join.
         self._repeats = self._cell.by_time and cell > 0
         self._empty: dict[str, pa.Table] = {}  # by input
         known = states or {}
-        # A query that went and came again between two runs starts anew: its nodes have the ids of before.
+        # A query dropped and declared again between two runs starts empty: its nodes have the same ids.
         self._steps = {
             node_id: self._step(
                 plan.graph[node_id], None if node_id in plan.newcomers else known.get(node_id)
@@ -151,7 +151,7 @@ class UnitProgram:
         self._with_first_row: dict[str, FirstRow] = _that_are(self._stateful, FirstRow)
 
     def _own_nodes(self) -> list[str]:
-        """The nodes whose rows no other cell has as well."""
+        """Return the nodes whose rows are in no other cell."""
         graph, nodes = self.plan.graph, self.plan.unit.nodes
         if not self._repeats:
             return list(nodes)
@@ -160,11 +160,11 @@ class UnitProgram:
 
     @property
     def states(self) -> dict[str, object]:
-        """What has to be kept until the next run, by node."""
+        """State to keep until the next run, by node."""
         return {node_id: step.state for node_id, step in self._stateful.items()}
 
     def state_bytes(self) -> int:
-        """What the steps keep takes in this process."""
+        """Return the memory that the state takes in this process."""
         return sum(
             step.bytes_kept() if isinstance(step, WithBytes) else state_bytes({node_id: step.state})
             for node_id, step in self._stateful.items()
@@ -172,7 +172,7 @@ class UnitProgram:
 
     @property
     def sheds(self) -> dict[str, Report]:
-        """What operators with a budget have dropped so far, by node."""
+        """Rows that operators with a budget have shed so far, by node."""
         found: dict[str, Report] = {}
         if self._repeats:
             return found
@@ -182,19 +182,19 @@ class UnitProgram:
 
     @property
     def latest(self) -> dict[str, int]:
-        """The last tuple, by node, that came to this cell, where cells must agree on the last of all."""
+        """Greatest row timestamp of this cell, by node, for nodes that need the maximum of all cells."""
         if self.plan.cells == 1:
             return {}
         return {node_id: step.latest_ts for node_id, step in self._with_last_words.items()}
 
     @property
     def compared(self) -> dict[str, Compared]:
-        """How often joins have compared rows in the last run, by node and age."""
+        """Number of row comparisons by joins in the last run, by node and age."""
         return {node_id: step.compared for node_id, step in self._comparing.items()}
 
     @property
     def key_work(self) -> KeyWork:
-        """What the keys of its join took in the last run; a unit with several tells of none."""
+        """Work per key of the unit's join in the last run; empty if the unit has several joins."""
         return self._weighing[0].key_work if len(self._weighing) == 1 else NO_WORK
 
     def run(
@@ -208,12 +208,12 @@ class UnitProgram:
         limit: StepLimit | None = None,
         first_rows: bool = True,
     ) -> RunOutcome:
-        """`dropping` says what drop boxes do, by node; without it they do nothing.
+        """Run all steps over new input and return their outcome.
 
-        `latest` is what all cells have said so far: where there are several, inputs do not end in a run that
-        has rows, but in the next. `heavy` are keys of which all cells are given the rows. What only `failed`
-        outputs need is not computed. Without `first_rows`, global aggregates emit no row before their first
-        tuple.
+        `dropping` is the load shedding, by node; by default no rows are shed. `latest` is the greatest row
+        timestamp of all cells so far; with several cells, inputs do not end in a run with rows, but in the next
+        run. `heavy` are the keys whose rows go to all cells. Steps that only `failed` outputs need are skipped.
+        Without `first_rows`, global aggregates emit no row before their first input row.
         """
         unit, wanted = self.plan.unit, self._wanted(failed)
         for node_id, controlled in self._controlled.items():
@@ -238,7 +238,7 @@ class UnitProgram:
         )
 
     def _wanted(self, failed: frozenset[str]) -> Container[str]:
-        """The nodes that the outputs need which have not failed."""
+        """Return the nodes that outputs need which have not failed."""
         if not failed:
             return self._fed
         graph = self.plan.graph
@@ -246,7 +246,7 @@ class UnitProgram:
         return {one for node_id in going_on for one in (node_id, *graph.ancestors(node_id))}
 
     def _behind(self, source: str) -> frozenset[str]:
-        """The inputs that a node's rows come from; a table has none."""
+        """Return the inputs that a node's rows are derived from; a table has none."""
         return self._logs.get(source, frozenset())
 
     def _dues(self, wanted: Container[str]) -> Iterator[Mapping[str, int]]:
@@ -272,20 +272,20 @@ class UnitProgram:
         wanted: Container[str],
         limit: StepLimit,
     ) -> dict[str, StepResult]:
-        """What each node gives. A table that many read is put together from its chunks once, not by each."""
+        """Run the wanted steps and return their results; combine the chunks of an input once for all readers."""
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
         found: dict[str, StepResult] = {
             node: (tables[log], watermarks[log]) for node, log in self._read.items()
         }
-        parts: dict[str, dict[str, StepResult]] = {}  # of shared nodes, by member
+        parts: dict[str, dict[str, StepResult]] = {}  # by shared node and query
         for place, (node_id, sources) in enumerate(self._fed.items()):
             if node_id not in wanted:
                 continue
             operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
             if isinstance(operator, Part):
                 shared = sources[0]
-                # A shared step that made no parts has failed as a whole.
+                # Without parts the shared step has failed for all its queries.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
                 made = _run(
@@ -300,9 +300,10 @@ class UnitProgram:
         return found
 
     def _given(self, part: StepResult, source: str, node_id: str) -> StepResult:
-        """Return a step's input, which is complete at least up to `EARLIEST` where its results change.
+        """Return a step's input, with a watermark after `EARLIEST` if the step produces a changelog.
 
-        Every tuple of a stream is later. So what holds before the first tuple passes on before one arrives.
+        All rows of a stream are later than `EARLIEST`. So results that precede the first row are emitted before
+        a row arrives.
         """
         graph = self.plan.graph
         if isinstance(part, SlicemillError) or part[1] > BEGINNING:
@@ -311,7 +312,7 @@ class UnitProgram:
         return (part[0], EARLIEST + 1) if stays else part
 
     def schema_of(self, log: str) -> Schema:
-        """The columns of an output."""
+        """Return the columns of an output."""
         (node_id,) = [node_id for node_id, written in self.plan.unit.outputs if written == log]
         return self.plan.graph[node_id].schema
 
@@ -337,8 +338,7 @@ class UnitProgram:
 
 
 def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
-    """The steps, by node, that have a role. Asking each takes as long as a run with few rows: one of each
-    class is asked."""
+    """Return the steps, by node, that implement a role; check one step of each class, to save time."""
     one_of_each = {type(step): step for step in steps.values()}
     found = {kind for kind, step in one_of_each.items() if isinstance(step, role)}
     return {node_id: step for node_id, step in steps.items() if type(step) in found}
@@ -347,7 +347,7 @@ def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
 def _run(
     step: Step | SharedStep, given: Sequence[StepResult], limit: StepLimit, place: int
 ) -> StepResult | list[StepResult]:
-    """Return what a step makes of its inputs; without all of them it makes nothing."""
+    """Run a step; an error of an input is returned as the error of the step."""
     tables, watermarks = [], []
     for part in given:
         if isinstance(part, SlicemillError):
@@ -369,10 +369,10 @@ def _run(
         return problem
     except MemoryError:
         limit.end(deadly=True)
-        raise  # the process ends, and the run is tried again
+        raise  # the process ends, and the run is retried
     except OSError:
-        raise  # the machine's fault: the run is tried again
-    except Exception as problem:  # whatever it is, the queries beside it go on
+        raise  # an error of the machine: the run is retried
+    except Exception as problem:  # queries that do not need this step continue
         return SlicemillError(f"{type(problem).__name__}: {problem}")
     finally:
         limit.end()

@@ -1,4 +1,4 @@
-"""A query's handle: its results, subscriptions and metrics."""
+"""Query handle: results, subscriptions, metrics and life cycle of a continuous query."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Query:
-    """A registered continuous query; as a context manager it is dropped at the end."""
+    """Handle of a continuous query; as a context manager it drops the query on exit."""
 
     def __init__(
         self,
@@ -63,15 +63,15 @@ class Query:
         self._progress = progress
 
     def to_arrow(self) -> pa.Table:
-        """All results that are kept, in timestamp order, with their timestamp, `_ts` (UTC), in front.
+        """Return all retained results in timestamp order; the first column is their timestamp, `_ts` (UTC).
 
-        Of a query that was replaced, these are the results of its definition of now; while it is paused, of
-        that of then. Of results that change, these are all changes; `_op` says what each one does.
+        For a replaced query, these are results of the current definition, or while it is paused, of the
+        definition at the pause. For a changelog, these are all changes, with their kind in `_op`.
         """
         return self._results(self.log.read_after(self._before())[1]) if self._kept is None else self._kept
 
     def _before(self) -> int:
-        """The last epoch that may have results of an earlier definition than that which is shown."""
+        """Return the last epoch that may contain results of an earlier definition than the visible one."""
         return shown_after(self.versions(), self.log.hold)
 
     @property
@@ -80,19 +80,19 @@ class Query:
 
     @property
     def version(self) -> int:
-        """The number of its definition: 1, and one more each time it is replaced."""
+        """Number of the current definition: 1, incremented by each replacement."""
         return max(1, len(self.versions()))
 
     def version_at(self, epoch: int) -> int:
-        """The number of the definition whose results an epoch has."""
+        """Return the number of the definition that produced an epoch."""
         return version_at(self.versions(), epoch)
 
     def versions(self) -> list[QueryVersion]:
-        """All definitions that it has had, with who and when, the oldest first."""
+        """Return all its definitions, with user and time, oldest first."""
         return self._versions()
 
     def newest(self, count: int) -> list[Timed]:
-        """The last results, as `rows`; no more is read than has them."""
+        """Return the last `count` results, in the form of `rows`; read only the epochs that contain them."""
         table = self._kept
         if table is None:
             epochs = 1
@@ -108,26 +108,26 @@ class Query:
         return as_results(pa.concat_tables(parts) if parts else empty)
 
     def table(self) -> pa.Table:
-        """What results that change come to: the rows of now, each with the timestamp of its last change.
+        """Return the current rows of a changelog, each with the timestamp of its last change.
 
-        Of results that only come, it is all of them.
+        For results that are only appended, return all results.
         """
         schema = self._shown
         return table_of_now(self.to_arrow(), schema) if schema.changelog else self.to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
-        """The same as a data frame."""
+        """Return the results of `to_arrow` as a pandas data frame."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def rows(self) -> list[Timed]:
-        """All results that are kept, as (timestamp in microseconds, values)."""
+        """Return all retained results as (timestamp in microseconds, values)."""
         return timed_rows(self.to_arrow(), self._shown)
 
     def subscribe(self, receive: Callable[[pa.Table], None]) -> None:
-        """Have every new set of results handed to a function, as `to_arrow` has them, in order.
+        """Call a function with every new batch of results, in order, in the form of `to_arrow`.
 
-        A function that raises is not called again; the query goes on.
+        A function that raises is not called again; the query continues.
         """
         self._subscribers.append(receive)
 
@@ -136,23 +136,23 @@ class Query:
         self._execute(f"DROP QUERY {quoted(self.name)}")
 
     def pause(self) -> None:
-        """Give no results until `resume`; nothing is missed."""
+        """Emit no results until `resume`; no input is lost."""
         self._execute(f"PAUSE QUERY {quoted(self.name)}")
 
     def resume(self) -> None:
-        """Go on after a pause, with what has come meanwhile."""
+        """Continue after a pause, with the input that has arrived since."""
         self._execute(f"RESUME QUERY {quoted(self.name)}")
 
     def restart(self) -> None:
-        """Run a query that has failed: from where it stood if that can be, or with what comes from now on."""
+        """Restart a failed query, from its committed state if possible, otherwise from the current input."""
         self._execute(f"RESTART QUERY {quoted(self.name)}")
 
     def replace(self, select: str) -> None:
-        """Give it another definition, `SELECT …`; state that fits is kept."""
+        """Replace the definition by another `SELECT …`; compatible state is kept."""
         self._execute(f"CREATE OR REPLACE QUERY {quoted(self.name)} AS {select}")
 
     def life(self) -> Life:
-        """Is it running, paused, failed or tried again soon, and why?"""
+        """Return the state (running, paused, failed or retrying) and its reason."""
         return self._life()
 
     def __enter__(self) -> Query:
@@ -167,53 +167,53 @@ class Query:
         return self._explain()
 
     def metrics(self) -> QueryMetrics:
-        """How the query is doing; `plain()` of it is for JSON."""
+        """Return the metrics of the query; its `plain()` is JSON-compatible."""
         return self._metrics()
 
     def progress(self) -> BackfillProgress | None:
-        """How far a query is that reads the past (FROM BEGINNING); None once it is where its streams are."""
+        """Return the progress of a backfill (FROM BEGINNING); None once it has caught up."""
         return self._progress()
 
     def complete_from(self) -> int | None:
-        """The timestamp from which results are those of a query that was always there (S23).
+        """Return the timestamp from which results equal those of a query that has always existed (S23).
 
-        Tuples that came before the query count for nothing, except in joins that find them stored for others:
-        it is complete when its windows hold none that count for nothing. It is None where no time can be
-        told: windows that count rows, or never end.
+        A new query ignores earlier rows, except rows that joins already store for other queries. Its results
+        are complete once its windows contain no ignored rows. None: unknown, for windows that count rows or
+        never end.
         """
         return self._complete_from()
 
     def state(self) -> list[StoredSlice]:
-        """The slices of state that hold rows for this query, as last committed."""
+        """Return the slices of state that hold rows for this query, as of the last commit."""
         return self._state()
 
     def model_values(self) -> list[dict[str, Any]]:
-        """What its models with OVER have come to, for JSON: by call and partition, the value of each core.
+        """Return the current values of its models with OVER, for JSON, by call, partition and core.
 
-        The values are those after all tuples that have been committed.
+        The values include all committed rows.
         """
         return self._model_values()
 
     def delivered(self) -> None:
-        """Called by the mill when there is more to read in the log."""
+        """Pass new epochs of the log to the subscribers; called by the mill."""
         last, self._delivered = self._delivered, self.log.head
         for epoch in self.log.epochs(after=last) if self._subscribers else ():
             table = as_results(self.log.read(epoch))
             self._subscribers = [receive for receive in self._subscribers if _took(receive, table)]
 
     def detach(self) -> None:
-        """Keep the results with the handle: the log is about to go."""
+        """Copy the results into the handle, before the log is deleted."""
         self._kept = self.to_arrow()
 
     def attach(self) -> None:
-        """Read the log again: it stays."""
+        """Read results from the log again, because the log is kept."""
         self._kept = None
 
 
 def _took(receive: Callable[[pa.Table], None], table: pa.Table) -> bool:
     try:
         receive(table)
-    except Exception:  # whatever a subscriber does wrong is no reason to stop the query
+    except Exception:  # an error of a subscriber must not stop the query
         logging.getLogger("slicemill").exception("a subscriber failed and is not called again")
         return False
     return True

@@ -1,8 +1,8 @@
-"""Running units: rows that wait at each unit and its costs, as columns that are updated incrementally.
+"""Scheduling table: pending rows, costs and deadlines of all units, updated incrementally.
 
-A decision needs all units that could run. Asking each of a thousand units would take longer than many of
-them run, so this table looks at each log once, adds new epochs to all units that read it, and recomputes
-only the unit that has run.
+A scheduling decision needs all units that can run. With thousands of units, querying each unit would take
+longer than many runs do. So the table reads each log once, adds its new epochs to all units that read it, and
+recomputes only a unit that has run.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from slicemill.time import BEGINNING, END
 
 _US = 1_000_000
 _LEAST_WAIT_S = 1e-6
-# Of the time of a worker, what a unit gets that reads the past, however busy the others are.
+# Share of a worker's time that a backfilling unit gets even under load.
 LEAST_SHARE = 0.1
-# Of the time of a run that reads the past: it may cost more than a live one where it is cut short for those.
+# Share of overhead allowed in a run of a backfill; runs are cut short so that live units do not wait.
 _PAST_OVERHEAD = 0.5
 _FIRST_ROWS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """How much a query's results matter, and how late they may be."""
+    """Weight of a query and the service level of its results."""
 
     weight: float = 1.0
     within_s: float = np.inf
@@ -53,7 +53,7 @@ class Goal:
 
 
 class RunningUnits:
-    """Units by position; `before` is the table that this one replaces, which knows how long things wait."""
+    """Table of units by position; a new one takes over the waiting times of the table `before`."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class RunningUnits:
         self._heads = {log: logs[log].head for log in read}
         self._origins: dict[str, tuple[str, ...]] = {}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
-        # Units that write logs for others or read such logs; those that feed others first.
+        # Units that write a log for other units or read such a log, upstream units first.
         self._along_derived = [
             position
             for position, unit in enumerate(units)
@@ -96,21 +96,21 @@ class RunningUnits:
         self._worth_of_row = {log: np.ones(count) for log in read}
         self._kept = np.ones(count)
         self._oldest_us = np.full(count, END)
-        self._due = np.full(count, END)  # of units with one input: its watermark
+        self._due = np.full(count, END)  # smallest due watermark of units with one input
         self._holds = np.zeros(count, np.bool_)
         self._begins = np.zeros(count, np.bool_)
         self._dues: dict[int, Dues] = {}  # of units with several inputs
         self._free = np.ones(count, np.bool_)
-        self._rest: bool = before is None or before._rest  # units of which nobody wants anything do not run
+        self._rest: bool = before is None or before._rest  # skip units whose outputs are all failed or paused
         self._catching_up = np.zeros(count, np.bool_)
         self._usual_rows = np.zeros(count)
-        self._usual_s = np.zeros(count)  # what a run over as many rows as usual takes
-        # Of queries that begin in the past, and have not joined others so far.
+        self._usual_s = np.zeros(count)  # usual duration of a run
+        # Units of backfilling queries that have not joined a shared unit yet.
         self.apart = [unit for unit in units if BACKFILL in unit.fields]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
-        self._ends_us = np.full(count, np.inf)  # the deadlines of windows
+        self._ends_us = np.full(count, np.inf)  # estimated ends of windows
         self._late_us = np.array([self._allowed_us(unit) for unit in units])
         self._has_windows = bool(np.isfinite(self._late_us).any())
         self.figures = UnitFigures(count)
@@ -140,9 +140,9 @@ class RunningUnits:
         return None if position is None else self.units[position]
 
     def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
-        """When the streams that a unit's results come from got where, after where the unit is."""
+        """Return when the streams behind a unit's results reached timestamps after the unit's watermark."""
         if not unit.plan.unit.stateful:
-            return ()  # time releases nothing
+            return ()  # a stateless unit does not emit by time
         after = min(unit.input_watermarks().values(), default=BEGINNING)
         return tuple(
             streams[unit.plan.catalog.declared_stream(log).name].moments(log, after)
@@ -150,14 +150,14 @@ class RunningUnits:
         )
 
     def warm_us(self, unit: RunningUnit, now_us: int) -> int:
-        """Since when a unit, and those whose rows come to it, have all run once; now, if one has yet to."""
+        """Return when a unit and all its upstream units had run once; `now_us` if one has not."""
         before = [
             self.warm_us(self.writers[log], now_us) for log in unit.plan.unit.inputs if log in self.writers
         ]
         return max([now_us if unit.warm_us is None else unit.warm_us, *before])
 
     def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
-        """The logs that no unit writes from which a unit's results come, by way of others or directly."""
+        """Return the source logs (written by no unit) that a unit's results are derived from."""
         known = self._origins.get(unit.id)
         if known is None:
             found = [
@@ -168,7 +168,7 @@ class RunningUnits:
         return known
 
     def wake(self) -> None:
-        """Run what is paused as well from now on."""
+        """Run paused units as well from now on."""
         self._rest = False
         for position, unit in enumerate(self.units):
             self._free[position] = unit.run is None and not unit.stopped
@@ -176,7 +176,7 @@ class RunningUnits:
     # -- what has changed ------------------------------------------------------------------------------
 
     def refresh(self, now_us: int) -> None:
-        """Note what is new in the logs."""
+        """Add the new epochs of the logs to the units that read them."""
         before_us, self._counted_us = self._counted_us, now_us
         self.waiting.passed(self.rows, now_us)
         for log, head in self._heads.items():
@@ -190,7 +190,7 @@ class RunningUnits:
             if self._has_joins:
                 self._worth[readers] += rows * self._worth_of_row[log][readers]
             if log not in self.writers:
-                # Rows of a stream came while nobody looked; those of units come when this table is told.
+                # Rows of a stream may have arrived since the last refresh; rows of units arrive at a refresh.
                 for epoch in epochs:
                     self.waiting.came(readers, epoch.rows, max(epoch.arrival_us, before_us))
             oldest = min(epoch.arrival_us for epoch in epochs)
@@ -199,18 +199,18 @@ class RunningUnits:
         self.waiting.now(self.rows)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
-        """Rows were written to a log; by exchange, keys that many of them have."""
+        """Record frequent keys, by exchange, of rows that were written to a log."""
         for unit in self.units if samples else ():
             unit.arrived(log, samples)
 
     def began(self, unit: RunningUnit) -> None:
-        """A unit runs: until it has done so it cannot run again."""
+        """Mark a unit as running; it cannot run again before its run ends."""
         position = self.position.get(unit.id)
         if position is not None:
             self._free[position] = False
 
     def ran(self, unit: RunningUnit, now_us: int) -> None:
-        """A unit has run: work out anew what is known of it."""
+        """Recompute the row of a unit after its run."""
         position = self.position.get(unit.id)
         if position is None or self.units[position] is not unit:
             return
@@ -237,7 +237,7 @@ class RunningUnits:
         watermarks = unit.input_watermarks()
         self._ends_us[position] = np.inf
         if dues and watermarks:
-            # When time gets there, if it goes on as the clock does.
+            # Estimated end of the next window, if the watermark advances with the clock.
             left_us = min(max([0, *(ts - watermarks[log] for log, ts in due.items())]) for due in dues)
             self._ends_us[position] = now_us + left_us + self._late_us[position]
         for log in unit.plan.unit.inputs:
@@ -250,16 +250,16 @@ class RunningUnits:
         self.figures.set(position, self.work_tree(position), cost.mean_rows)
 
     def is_catching_up(self, unit_id: str) -> bool:
-        """Does a unit read the past, and is not yet where its streams are?"""
+        """Return True while a unit is backfilling."""
         position = self.position.get(unit_id)
         return position is not None and bool(self._catching_up[position])
 
     def caught_up(self, unit: RunningUnit) -> None:
-        """A unit has read the past: from now on it is like any other."""
+        """Treat a unit as live after its backfill."""
         self._catching_up[self.position[unit.id]] = False
 
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
-        """Of what this table has seen of the logs: what comes later is added when it is seen."""
+        """Count the pending rows of a unit up to the heads seen so far; `refresh` adds later ones."""
         waiting = {log: unit.waiting(log, self._heads[log]) for log in unit.plan.unit.inputs}
         self._epochs[position] = sum(epochs for epochs, _, _ in waiting.values())
         self.rows[position] = sum(rows for _, rows, _ in waiting.values())
@@ -274,19 +274,19 @@ class RunningUnits:
     def ready(
         self, watermark: Callable[[str], int], now_us: int, quantum_s: float = np.inf
     ) -> tuple[Positions, Batches]:
-        """The units that could run now, by position, and what waits for them.
+        """Return the positions of the units that can run, and their pending work.
 
-        A run takes no more than fits into a quantum, unless nobody else waits.
+        A run is limited to a quantum while several units can run.
         """
         positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         return positions, self.batches(positions, now_us, quantum_s)
 
     def batches(self, positions: Positions, now_us: int, quantum_s: float = np.inf) -> Batches:
-        """What waits for some units, whether they could run now or not."""
+        """Return the pending work of some units, runnable or not."""
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / _US, _LEAST_WAIT_S)
-        # What will be shed costs nothing and brings nothing: policy and shedder see the same load (P38).
+        # Rows that will be shed count for neither cost nor value: policy and shedder see the same load (P38).
         kept = self._kept[positions]
         pending = np.maximum(kept * self.rows[positions], 1.0)
         overhead, per_row = self._own[:2].take(positions, axis=1)
@@ -311,10 +311,10 @@ class RunningUnits:
         )
 
     def _rows_of_past(self, positions: Positions, quantum_s: float) -> Floats:
-        """How many rows a run may take that reads the past.
+        """Return the maximum number of rows in a run of a backfilling unit.
 
-        Something live may come at any moment, and must not wait for longer than half of what it takes by
-        itself. What a row takes is learned with few rows first.
+        Live rows may arrive at any moment. They should wait at most half as long as their own run takes. The
+        first runs read few rows, to learn the cost of a row.
         """
         if not np.isfinite(quantum_s):
             return np.full(len(positions), np.inf)
@@ -324,9 +324,9 @@ class RunningUnits:
         return np.minimum(within, np.maximum(_FIRST_ROWS, 2 * self._usual_rows[positions]))
 
     def in_turn(self, ranked: Mapping[RunningUnit, float], now_us: int) -> dict[RunningUnit, float]:
-        """Units in the order of a policy, with those behind that read the past: they get what others leave.
+        """Order backfilling units behind the live ones, which keep the order of the policy.
 
-        One of them that has had less than its least share of the time goes first.
+        A backfilling unit that has got less than LEAST_SHARE of the time goes first.
         """
         if not self._catching_up.any():
             return dict(ranked)
@@ -347,7 +347,7 @@ class RunningUnits:
     def within_components(
         self, policies: Mapping[str, Policy], positions: Positions
     ) -> list[tuple[Policy, Positions]]:
-        """Components that have a policy of their own, each with those of some units that are in it."""
+        """Return each component that has its own policy, with the indices of its units in `positions`."""
         chosen = self._by_component(policies)
         if not chosen:
             return []
@@ -355,18 +355,18 @@ class RunningUnits:
         return [(policy, np.flatnonzero(components == number)) for number, policy in chosen.items()]
 
     def policy_within(self, policies: Mapping[str, Policy], log: str) -> Policy | None:
-        """The policy of its own that the component of a log has, if any."""
+        """Return the policy of the component of a log, or None if it has no policy of its own."""
         return self._by_component(policies).get(self._component_of.get(log, -1))
 
     def _by_component(self, policies: Mapping[str, Policy]) -> dict[int, Policy]:
-        """By the number of a component; of several names of one, the last one set counts."""
+        """Return policies by component number; if several names denote a component, the last one wins."""
         return {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
 
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
-        """The time until the next deadline: of the oldest row, or of a window that ends (P24).
+        """Return the time to the next deadline: that of the oldest row or of the end of a window (P24).
 
-        Who feeds a window has its deadline. Of windows whose end is not known yet, those go first whose rows
-        have waited longest.
+        A unit that feeds a window has the deadline of the window. While the end of a window is unknown, the
+        time that its rows have waited counts.
         """
         slack = self.figures.within[positions] - wait
         if not self._has_windows:
@@ -379,19 +379,19 @@ class RunningUnits:
         return np.minimum(slack, np.where(np.isinf(ends_s), unknown, ends_s))
 
     def backlog(self, cores: int) -> Backlog:
-        """What it takes to do all that waits now, by the costs that policies go by: for the shedder (P38)."""
+        """Estimate the time to process all pending rows, by the costs of the policies (P38)."""
         overhead, per_row, weight = self._own
-        rows = np.where(self._catching_up, 0, self.rows)  # the past is no load: it can wait
+        rows = np.where(self._catching_up, 0, self.rows)  # a backfill is no overload
         rows_s = per_row * rows
         certain_s = float(overhead[rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
     def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
-        """Find the units to which something is new, or time has released something, or whose input has ended.
+        """Find the units with new rows, with rows to emit by time, or whose input has ended.
 
-        A unit whose results hold before the first tuple runs once without input.
-        Asking for a stream's watermark announces it, so it is asked only of what idle units read. The end of
-        an input has to reach each unit once, also one that holds nothing back: others read its logs.
+        A unit whose results exist before the first row runs once without input. Reading a stream's watermark
+        announces the watermark, so only watermarks that idle units depend on are read. Each unit runs once at
+        the end of an input, even if it holds no rows back, because other units read its logs.
         """
         can = (self._epochs > 0) | self._begins
         free = self._free
@@ -416,10 +416,11 @@ class RunningUnits:
         return can & free
 
     def _asked_for_time(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
-        """Units that have nothing to do but to tell how far time has come, on demand (M25).
+        """Yield units that must run only to advance the watermark of their log, on demand (M25).
 
-        Somebody holds rows back until the log of a unit is complete up to a time. If its inputs are, and it
-        does not know yet, a run without rows says so; else whoever writes these is asked in turn.
+        A downstream unit holds rows back until the watermark of the log reaches a time. If the inputs of the
+        writing unit have reached that time, a run without rows advances the watermark. Otherwise the demand
+        goes on to the units that write those inputs.
         """
         wanted: dict[str, int] = {}
         for position in reversed(self._along_derived):
@@ -445,7 +446,7 @@ class RunningUnits:
         return self._dues.get(position, ())
 
     def work_tree(self, position: int) -> WorkTree:
-        """A unit and all that comes of its results, as it is known now."""
+        """Return the work of a unit and of all units downstream of it."""
         unit = self.units[position]
         readers = [
             (unit.statistics.selectivity(log), self.work_tree(int(reader)))
@@ -455,12 +456,12 @@ class RunningUnits:
         return replace(self._trees[position], readers=tuple(readers))
 
     def _tree(self, unit: RunningUnit) -> WorkTree:
-        """The unit alone, without those that read its logs."""
+        """Return the work of the unit alone, without downstream units."""
         cost = unit.statistics.cost
         return WorkTree(cost.overhead, cost.per_row, tuple(self._served(unit)))
 
     def _served(self, unit: RunningUnit) -> Iterator[Served]:
-        """The queries that get results in the runs of a unit, by how long these take alone."""
+        """Yield the queries that get results in a run of the unit, grouped by equal ideal time."""
         alike: dict[MadeOf, list[str]] = {}
         for _, log in unit.plan.unit.outputs:
             if log in self.goals and log not in unit.failed:
@@ -482,7 +483,7 @@ class RunningUnits:
             )
 
     def _allowed_us(self, unit: RunningUnit) -> float:
-        """How long after a window's end its result may come: at once, unless a service level says more."""
+        """Return the allowed delay of results after the end of a window: 0 without a service level."""
         levels = [
             goal.within_s if np.isfinite(goal.within_s) else 0.0
             for _, log in unit.plan.unit.outputs
@@ -491,7 +492,7 @@ class RunningUnits:
         return min(levels, default=np.inf) * _US
 
     def _pairs_with_windows(self) -> tuple[Positions, Positions]:
-        """Units whose rows go into windows of another unit, and that unit."""
+        """Return pairs of a unit and a downstream unit with windows, as two arrays."""
         pairs = {
             (position, behind)
             for position in range(len(self.units))
@@ -502,7 +503,7 @@ class RunningUnits:
         return feeding, windows
 
     def _behind(self, position: int) -> set[int]:
-        """The units that read what comes of a unit, directly or through others."""
+        """Return all units downstream of a unit."""
         found: set[int] = set()
         waiting = [position]
         while waiting:
@@ -513,22 +514,22 @@ class RunningUnits:
         return found
 
     def ideal_time(self, log: str) -> IdealTime:
-        """How long a row of this log would take from the arrival of what it is made of, alone."""
+        """Return the time from the arrival of its inputs to a row of this log if nothing else ran."""
         return ideal_time(log, self._written)
 
     def rows_waiting(self, unit: str) -> tuple[int, float, int]:
-        """How many rows wait at a unit: now, on average over time, and at most."""
+        """Return the number of rows that wait at a unit: now, average over time, and maximum."""
         position = self.position[unit]
         return int(self.rows[position]), *self.waiting.of(position)
 
     def longest_wait_s(self, unit: str, now_us: int) -> float:
-        """For how long the oldest row has waited at a unit; 0 where none does."""
+        """Return how long the oldest row has waited at a unit; 0 if no row waits."""
         oldest = int(self._oldest_us[self.position[unit]])
         return 0.0 if oldest == END else max(0.0, (now_us - oldest) / _US)
 
 
 def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
-    """The connected parts of the graph (M1): a number for each log; logs of one unit are in one part."""
+    """Number the connected components of the graph (M1), by log; logs of one unit share a component."""
     found: dict[str, int] = {}
     for number, unit in enumerate(units):
         logs = {*unit.plan.unit.inputs, *(log for _, log in unit.plan.unit.outputs)}
@@ -541,6 +542,6 @@ def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
 
 
 def _joins(written: Mapping[str, Written], unit: RunningUnit) -> bool:
-    """Do its rows make results together with rows of other inputs?"""
+    """Return True if rows of the unit's outputs combine rows of several inputs."""
     made = [written[log].made_of for _, log in unit.plan.unit.outputs]
     return any(not isinstance(parts, str) and parts.joined for parts in made)

@@ -1,8 +1,8 @@
-"""A declared stream in the dispatcher: when to read its source, what a read commits, its watermark.
+"""Running stream in the dispatcher: when to poll its source, what a read commits, and its watermark.
 
-What lasts of a stream stands in the journal: how far its source has been read (`offsets`), and what the
-intake says (`ingest.intake`). The rows themselves never come here: a worker reads them, decides which are
-late, and writes them to the stream's log.
+The journal holds the persistent state of a stream: the position in its source (`offsets`) and the fields of
+the intake (`ingest.intake`), such as the watermark. The dispatcher never sees the rows. A worker reads them,
+separates late rows, and appends them to the stream's log.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ from slicemill.time import END, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# Of a stream: its rows came from another source before, which a second reading would not have.
+# Field of a stream that has changed its source: its earlier rows cannot be read again from the new source.
 MOVED = "moved"
-# A read takes at most so many rows, so that a large file does not keep others waiting for long.
+# Maximum number of rows per read, so that a large file does not delay other work for long.
 ROWS_PER_READ = 200_000
-# So many rows are worth a round at once; fewer may gather.
+# A read with at least so many rows is followed by the next read at once; fewer rows may accumulate.
 _MANY_ROWS = 1_000
-# As long as a notice may be under way from a reader's thread to the dispatcher.
+# Maximum delay of a notice between a reader's thread and the dispatcher.
 _NOTICE_US = 50_000
-# Between two looks at a source that has nothing new.
+# Poll interval of a source without new rows.
 _LOOK_US = 100_000
 # Spark ends a Python process that has had no task for a minute, and with it the connection of a socket.
 _KEPT_US = 20_000_000
@@ -73,20 +73,20 @@ _DOUBLINGS = 8
 
 @dataclass(slots=True)
 class StreamCounts:
-    """Rows since the mill was made: all that were read, and what became of them.
+    """Numbers of rows of a stream since the mill was created.
 
-    Those of which nothing became are held back to be put in order.
+    Rows that have been read but are in no other count are held back for sorting.
     """
 
     read: int = 0
-    rows: int = 0  # in the stream's log, for queries
-    unneeded: int = 0  # not stored, since no query would look at them
+    rows: int = 0  # written to the stream's log
+    unneeded: int = 0  # not stored, because no query needs them
     late: int = 0
     bad: int = 0
 
 
 def logs_of(stream: Stream) -> dict[str, Any]:
-    """The logs of a stream, by role: name and columns."""
+    """Return the logs of a stream, by role, with name and columns."""
     columns = to_arrow(stream.schema)
     logs = {"rows": (stream.name, columns), "errors": (stream.name + ERRORS, to_arrow(ERROR_SCHEMA))}
     if HELD in stream.sides:
@@ -97,14 +97,14 @@ def logs_of(stream: Stream) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRows:
-    """Rows that could not be read before, read or bad again; with them `fields` of the stream are set."""
+    """Rows of a replay, parsed again, and the `fields` of the stream to commit with them."""
 
     handed: HandedRows
     fields: Mapping[str, Any]
 
 
 class SourceFailed(SlicemillError):
-    """Sources that cannot be read now; what does not read them is not concerned."""
+    """Some sources cannot be read now. Queries that do not read them continue."""
 
 
 def streams_to_read(
@@ -114,8 +114,11 @@ def streams_to_read(
     running: Mapping[str, RunningStream],
     altered: Collection[str] = (),
 ) -> list[Stream]:
-    """The streams that queries read, those that are retained for queries to come, and those that were read
-    in this home before and are declared. Those that are altered have more columns, or another source."""
+    """Return the streams to read: those of queries, retained ones, and declared ones read before.
+
+    Raises if a running stream has another declaration. `altered` streams may have added columns or another
+    source.
+    """
     read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     before = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
     retained = {stream.name for stream in retained_streams(catalog)}
@@ -139,7 +142,7 @@ def check_sources(streams: Iterable[RunningStream]) -> None:
 
 
 class Supply(Enum):
-    """Who brings the rows of a stream."""
+    """Component that supplies the rows of a stream."""
 
     READER = "a reader, in a worker"
     SPARK = "a query of Spark's, by way of the driver"
@@ -147,7 +150,7 @@ class Supply(Enum):
 
 
 class RunningStream:
-    """A declared stream of a mill that is open."""
+    """Declared stream of an open mill."""
 
     def __init__(
         self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], supply: Supply
@@ -156,45 +159,45 @@ class RunningStream:
         self.name = stream.name
         self.supply = supply
         self.counts = StreamCounts()
-        self.cpu_s = 0.0  # of reading it
+        self.cpu_s = 0.0  # processor time of reading
         self.ended = False
         self.error: str | None = None
-        self.warning: str | None = None  # what is wrong with its source, though it can be read
-        self.loaded: tuple[int, int] | None = None  # the worker, and its incarnation, that reads it
-        self.reading_us: int | None = None  # when the read under way was sent
-        # None: when the reader says that there is something, or somebody hands it over.
+        self.warning: str | None = None  # a problem of the source that does not prevent reading
+        self.loaded: tuple[int, int] | None = None  # the reading worker and its incarnation
+        self.reading_us: int | None = None  # when the current read was sent
+        # None: wait for a notice of the reader, or for rows that are fed.
         self.next_read_us: int | None = 0 if supply is Supply.READER else None
-        self.retry_us = 0  # when a source that has failed is tried again
-        self._admit_us = 0  # … and when rows that were handed over are, whose read has failed
-        self.behind = False  # the last read left something that is there already
-        self.catching_up = False  # … and brought much
+        self.retry_us = 0  # when a failed source is retried
+        self._admit_us = 0  # when a failed read of fed rows is retried
+        self.behind = False  # the last read left rows that are available
+        self.catching_up = False  # the last read left rows and returned many
         self._inbox: deque[HandedRows] = deque()
         self._home = home
         self._mill = mill
         self._folder = folder
         self._clock = clock
         self.failures = 0  # in a row
-        # What the intake says, also where it is not worth a record: when a source was last asked.
+        # Fields of the intake, also those not worth a record, such as the time of the last poll.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
         self._asked = False
-        self._fields_to_set: Mapping[str, Any] = {}  # with the read under way
-        self.through_spark: StreamingQuery | None = None  # who reads it, if it comes through Spark
+        self._fields_to_set: Mapping[str, Any] = {}  # committed with the current read
+        self.through_spark: StreamingQuery | None = None  # the Spark query that reads the stream, if any
         self._noticed = False
-        self._asks = supply is Supply.READER  # it is known to be silent only as far as it has been asked
-        self._seen_us: int | None = None  # nothing had come to Spark by then that was not handed over
-        self._look: Callable[[], bool] | None = None  # at the source, from this process
-        self._read_us = 0  # when the last read was done
-        self._looked_us: int | None = None  # nothing had come by then that is not admitted
+        self._asks = supply is Supply.READER  # no notices: silence is known only up to a poll
+        self._seen_us: int | None = None  # Spark had no rows up to then that it has not handed over
+        self._look: Callable[[], bool] | None = None  # checks the source from this process for new data
+        self._read_us = 0  # when the last read ended
+        self._looked_us: int | None = None  # all rows that the source had by then are admitted
         self._announced = Announced()
         self._line = slack_line(stream)
         self._side_line = TimeLine()
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
-        # Of a mill that was killed: what is not committed is handed over again, by Spark or by the program.
+        # After a crash, Spark or the program hands over uncommitted rows again.
         remove_tree(LOCAL, self.handed_folder)
 
     def is_where(self, again: RunningStream) -> bool:
-        """Return True if a second reading of its files is at the same place."""
+        """Return True if a second reading of the same files is at the same position."""
         one, other = (stream.fields.get("offsets", {}) for stream in (self, again))
         if one.keys() != other.keys():
             return False
@@ -211,7 +214,7 @@ class RunningStream:
 
     @property
     def handed(self) -> bool:
-        """Do its rows come by way of the driver?"""
+        """Return True if its rows arrive through the driver."""
         return self.supply is not Supply.READER
 
     @property
@@ -219,20 +222,20 @@ class RunningStream:
         return self._home.source_folder(self.name) / "handed"
 
     def is_of(self, stream: Stream) -> bool:
-        """Return True if it is declared so. Its RETAIN and BEGIN may change."""
+        """Return True if the declaration is the same, apart from RETAIN and BEGIN, which may change."""
         return replace(self.stream, retain_us=stream.retain_us, begin_us=stream.begin_us) == stream
 
     def declare(self, stream: Stream, changed: Mapping[str, Any]) -> None:
-        """It is declared with another RETAIN, by which its fields have changed, or with more columns."""
+        """Apply a declaration with another RETAIN (which changes its fields) or with more columns."""
         self.stream = stream
         fields = {**self.fields, **changed}
         self.fields = {name: value for name, value in fields.items() if value is not None}
 
     def begin_elsewhere(self, stream: Stream, supply: Supply) -> dict[str, Any]:
-        """The fields to set when it comes from another source: that is read from its beginning.
+        """Return the fields to set when the stream changes its source; the new source is read from its start.
 
-        What stands in a spool has been received, so a socket's other address goes on with it. Raises where
-        rows would be lost or come twice.
+        A spool contains received lines, so a socket with a new address continues the spool. Raises if rows
+        would be lost or duplicated.
         """
         if self.ended:
             raise SlicemillError(
@@ -253,7 +256,7 @@ class RunningStream:
         return {} if before else {"offsets": {}, MOVED: True}
 
     def moved(self, supply: Supply, fields: Mapping[str, Any]) -> None:
-        """Its rows come from another source from now on; numbers and times go on."""
+        """Read rows from another source from now on; sequence numbers and watermark continue."""
         self.supply = supply
         self.fields = {**self.fields, **fields}
         self._look = self._looked_us = None
@@ -261,7 +264,7 @@ class RunningStream:
         self.retry_us = self._admit_us = 0
 
     def need(self, need: Need, exchanges: tuple[Exchange, ...] = ()) -> None:
-        """From now on this is what queries want of it, and how units with several cells read it."""
+        """Set the columns and rows that queries need, and the exchanges of units with several cells."""
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
         spool = self._home.source_folder(self.name)
         columns = self._home.logs[self.name].columns
@@ -282,15 +285,15 @@ class RunningStream:
     # -- reading ---------------------------------------------------------------------------------------
 
     def hand(self, handed: HandedRows) -> None:
-        """Rows to admit, in this order; they are committed when `offset` is the stream's.
+        """Queue rows to admit, in this order; they are committed when the stream's offset reaches `offset`.
 
-        What the journal has already, a batch that Spark replays, is not admitted again.
+        A batch that Spark replays and the journal already contains is ignored.
         """
         if handed.offset > self._offset(ONLY):
             self._inbox.append(handed)
 
     def feed(self, table: pa.Table, now: int) -> None:
-        """Hand over rows of a program, checked like those of any source."""
+        """Queue rows of a program, after the same checks as rows of any source."""
         check_columns(self.stream.sent, table.column_names)
         stamp = self.stream.stamp_column
         if stamp is not None and stamp.lower() in (name.lower() for name in table.column_names):
@@ -306,12 +309,12 @@ class RunningStream:
         self.hand(HandedRows(self.handed_folder, extents, bad, offset, now, now))
 
     def found_nothing(self, seen_us: int) -> None:
-        """Spark has looked for rows at this moment, and there were none but those that it has handed over."""
+        """Record that Spark had no further rows at this moment."""
         self._seen_us = max(seen_us, self._seen_us or seen_us)
 
     @property
     def has_handed(self) -> bool:
-        """Was anything handed over that is not committed yet?"""
+        """Return True if rows have been handed over that are not committed yet."""
         return bool(self._inbox)
 
     def wait_committed(self, partition: str, offset: int) -> None:
@@ -323,7 +326,7 @@ class RunningStream:
 
     @property
     def asked(self) -> bool:
-        """Has its source been asked for rows, whether it had some or failed?"""
+        """Return True if its source has been polled at least once, with or without success."""
         if self.through_spark is not None:
             return self.through_spark.lastProgress is not None or not self.through_spark.isActive
         return self._asked or self.handed
@@ -336,15 +339,15 @@ class RunningStream:
         return self.next_read_us is not None and self.next_read_us <= now
 
     def look_soon(self, now: int) -> None:
-        """Look at a source that would give notice: a notice of a job waits for the answer of the next job."""
+        """Poll a source that gives notices: in jobs mode a notice arrives only with the next job's answer."""
         if not (self._asks or self.handed or self.ended):
             self._asks = True
             self.next_read_us = now + _LOOK_US
 
     def rests(self, now: int) -> bool:
-        """Return True if a look at its source finds nothing new; the next look is a little later.
+        """Return True if the source has no new data; the next poll is a little later.
 
-        A look costs one call of the operating system. It spares reads where a read is a Spark job.
+        The check costs one system call. It avoids reads where each read is a Spark job.
         """
         if not self._asks or not self._asked or self._noticed or self.behind or self.failures:
             return False
@@ -359,7 +362,7 @@ class RunningStream:
         return not self._lets_out(now)
 
     def _lets_out(self, now: int) -> bool:
-        """Has it been silent for so long that tuples come out which are held back to be put in order?"""
+        """Return True if the stream has been silent for so long that held-back rows are released."""
         moment, seen = self._lets_out_us(), self._silent_until(now)
         return moment is not None and seen is not None and moment <= seen
 
@@ -368,7 +371,7 @@ class RunningStream:
         return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
 
     def noticed(self) -> None:
-        """Its reader says that there is something, perhaps more than the read under way brings."""
+        """Handle a notice of the reader: new rows, possibly more than the current read returns."""
         self._noticed = self._asks = True
         self.next_read_us = 0
 
@@ -398,13 +401,13 @@ class RunningStream:
         )
 
     def _nothing(self, now: int) -> HandedRows:
-        """What is handed over when nothing has come: tuples that are held back come out by the time."""
+        """Return an empty hand-over; with it, rows that are held back are released by the clock."""
         seen_us = self._silent_until(now)
         moment = now if seen_us is None else seen_us
         return HandedRows(self.handed_folder, (), (), self._offset(ONLY), moment, moment)
 
     def done(self, done: ReadDone, now: int, change: Change) -> None:
-        """Put what a read has brought into a change."""
+        """Add the results of a read to a change."""
         assert self.reading_us is not None
         self.reading_us, self._read_us = None, now
         self.source_works()
@@ -412,7 +415,7 @@ class RunningStream:
         for ts, at_us in done.moments:
             self._line.arrived(ts, at_us)
         before = self.fields
-        # That a stream has ended holds for this mill only: the next one may read on.
+        # The end of a stream is valid for this mill only; after a restart, reading may continue.
         said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None, **self._fields_to_set}
         self.fields = {name: value for name, value in said.items() if value is not None}
         if WATERMARK in self.fields:
@@ -439,7 +442,7 @@ class RunningStream:
             self.next_read_us = self._lets_out_us() if done.again_us is None else now + done.again_us
 
     def _free_held(self, change: Change) -> None:
-        """Rows that were held back are kept until the watermark has passed them."""
+        """Free the log of held-back rows up to the watermark."""
         if "held" not in self._roles:
             return
         held = self._home.logs[self._roles["held"]]
@@ -453,7 +456,7 @@ class RunningStream:
             change.freed[held.name] = freed + 1
 
     def took_handed(self) -> None:
-        """What was handed over is committed, up to the stream's offset."""
+        """Remove handed-over rows that are committed, up to the stream's offset."""
         while self._inbox and self._inbox[0].offset <= self._offset(ONLY):
             handed = self._inbox.popleft()
             for extent in (*handed.rows, *handed.errors):
@@ -462,12 +465,12 @@ class RunningStream:
             self._committed.notify_all()
 
     def lost(self) -> None:
-        """The worker that reads it has it no more: nobody gives notice until the next one has asked."""
+        """Forget the worker that reads the stream; without it there are no notices until the next read."""
         self.loaded, self._asks = None, not self.handed
         self.next_read_us = None if self.handed else 0
 
     def failed(self, error: str, now: int) -> None:
-        """A read has failed. Only what reads this stream waits; it is tried again, ever less often."""
+        """Record a failed read; the stream is retried with back-off, other streams continue."""
         self.reading_us = None
         self.lost()
         self.source_failed(error, now)
@@ -477,41 +480,41 @@ class RunningStream:
             self.next_read_us = self.retry_us
 
     def retry_now(self) -> None:
-        """Somebody waits for a read that has failed: it does not wait for its pause."""
+        """Skip the back-off of a failed read, because a caller waits for the read."""
         self._admit_us = 0
         if not self.handed:
             self.next_read_us = 0
 
     def source_failed(self, error: str, now: int) -> None:
-        """Note that the source has failed, and when to try it again."""
+        """Record that the source has failed and set the time of the retry."""
         self.error = redacted(error)
         self._asked = True
         self.retry_us = now + min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self.failures, _DOUBLINGS))
         self.failures += 1
 
     def source_works(self) -> None:
-        """Its source has been read again, also if there was nothing new."""
+        """Record a successful read, with or without new rows."""
         self.error, self.failures = None, 0
 
     # -- time ------------------------------------------------------------------------------------------
 
     def announce_at_least(self, log: str, ts: int) -> None:
-        """A watermark that a unit was given before a restart still holds."""
+        """Restore an announced watermark: a unit received it before a restart, so it is still valid."""
         rows, sides = self._announced
         of_rows = log == self.name
         self._announced = Announced(max(rows, ts) if of_rows else rows, sides if of_rows else max(sides, ts))
 
     def moments(self, log: str, after: int) -> TimeMoments:
-        """When the time of one of its logs got to timestamps after one."""
+        """Return when the watermark of one of its logs reached timestamps after `after`."""
         return (self._line if log == self.name else self._side_line).after(after)
 
     @property
     def announced(self) -> int:
-        """The watermark as it was last announced: looking at it announces nothing."""
+        """The last announced watermark; reading the property announces nothing."""
         return self._announced.rows
 
     def watermark(self, now: int) -> int:
-        """The stream's watermark; it never goes back (M25)."""
+        """Return and announce the stream's watermark, which never decreases (M25)."""
         if self._is_over:
             found = END
         else:
@@ -525,7 +528,7 @@ class RunningStream:
         return self._announced.rows
 
     def side_watermark(self, log: str, now: int) -> int:
-        """The watermark of its late or its bad rows, by the clock."""
+        """Return and announce the watermark of its late or bad rows, by the clock."""
         found = END if self._is_over else side_watermark(self.fields, now, self._pending_since())
         if found > self._announced.sides:
             self.announce_at_least(log, found)
@@ -540,14 +543,14 @@ class RunningStream:
         return self.ended and self.reading_us is None and not self._inbox
 
     def _pending_since(self) -> int | None:
-        """When the read under way was sent, or the oldest row came that is not admitted yet."""
+        """Return when the current read was sent, or the oldest unadmitted row arrived, if earlier."""
         moments = (self.reading_us, self._inbox[0].arrival_us if self._inbox else None)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _silent_until(self, now: int) -> int | None:
-        """Up to when all that has come is admitted, where that is known without asking the source again.
+        """Return the time up to which all arrived rows are admitted, if known without polling the source.
 
-        Who gives notice has nothing as long as he says nothing; a notice may be on its way.
+        A source that gives notices has no rows unless it has sent a notice, which may still be on its way.
         """
         if self.reading_us is not None or self._inbox:
             return None
@@ -556,14 +559,14 @@ class RunningStream:
         return self._seen_us if self.supply is Supply.SPARK else now - _NOTICE_US
 
     def _passed(self, ts: int) -> None:
-        """The clock may have brought time here, if data have not."""
+        """Record when the clock has advanced the watermark to a timestamp."""
         moment = time_of_watermark(self.stream, self.fields, ts)
         if moment is not None:
             self._line.passed(ts, moment)
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Has time moved by what was read? When a source was asked is not worth a record."""
+    """Return True if a read has advanced the watermark; the time of a poll is not worth a record."""
     return any(before.get(name) != after.get(name) for name in (WATERMARK, HELD_FROM, "next_seq"))
 
 

@@ -1,10 +1,12 @@
-"""The handler of a worker: reads sources, runs cells of units, and keeps readers and state in memory.
+"""Worker task: reads sources, runs cells of units, and keeps readers and state in memory.
 
-A worker keeps the programs of its cells with their state, the readers and intakes of its streams, compiled
-plans, and open segments. All of it can be lost at any time: a checkpoint and the logs bring it back.
+A worker holds the programs of its cells with their state, the readers and intakes of its streams, compiled
+plans, and open segments. All of these may be lost at any time, and are restored from a checkpoint and the
+logs.
 
-A checkpoint stops the worker only for a snapshot of a cell's state in memory. Another thread writes the
-snapshot while the worker runs the next items, and tells the driver when its files are complete.
+A checkpoint blocks the worker only while it takes a snapshot of a cell's state in memory. A background thread
+writes the snapshot while the worker runs the next items. The thread notifies the driver when the files are
+complete.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ from slicemill.ingest.stream import SKIPPING, OpenStream, StreamPlan
 from slicemill.machine_code.kernel import python_seconds
 from slicemill.metrics.collecting import collecting_seconds, watch_collections
 from slicemill.metrics.due import Arrivals, dated
-from slicemill.operators import state_codecs  # noqa: F401 - steps are imported before tuples come
+from slicemill.operators import state_codecs  # noqa: F401 - imports all steps before rows arrive
 from slicemill.operators.cell import HeavyKey
 from slicemill.plan.partitions import Exchange
 from slicemill.storage.arrow_schema import ARRIVAL, TS
@@ -78,34 +80,34 @@ from slicemill.storage.ties import ties_of
 from slicemill.time import wall_clock_us
 
 _STAGES = ("run: open", "run: kernels", "run: write")
-# Result batches of this many rows and more are compressed: writing fewer bytes takes less time than LZ4 does.
+# Result batches of at least so many rows are compressed: LZ4 takes less time than writing the saved bytes.
 _COMPRESSED_ROWS = 2_000
-# Bytes of state are counted so often, and oftener the less that takes beside the runs: a twentieth at most.
+# Bytes of state are counted so often, but counting takes at most a twentieth of the time of the runs.
 _COUNT_BYTES_S, _COUNT_BYTES_ANYHOW_S, _RUNS_PER_COUNT = 0.5, 30.0, 20
 
-# Runs a function beside the messages of a worker.
+# Runs a function in the background of a worker's messages.
 InBackground: TypeAlias = Callable[[Callable[[], None]], None]
 
 
 def in_thread(work: Callable[[], None]) -> None:
-    """Run a function in a thread of its own, which does not outlive the process."""
+    """Run a function in a daemon thread."""
     threading.Thread(target=work, name="slicemill checkpoint", daemon=True).start()
 
 
 @dataclass(slots=True)
 class LoadedCell:
-    """A program in memory; `run` is the last run that it has done."""
+    """Program of a cell in memory, with its state; `run` is its last finished run."""
 
     plan: str
     run: int
     program: UnitProgram
     bytes: int = 0
     counted_s: float = -math.inf  # when its bytes were counted
-    counting_cpu_s: float = 0.0  # what that took, and what runs have taken since
+    counting_cpu_s: float = 0.0  # processor time of the last count, and of runs since then
     ran_cpu_s: float = 0.0
 
     def count_bytes(self, now_s: float, *, at_once: bool) -> None:
-        """Count the bytes of its state, if that is due."""
+        """Count the bytes of the state if a count is due."""
         since_s = now_s - self.counted_s
         cheap = self.ran_cpu_s >= _RUNS_PER_COUNT * self.counting_cpu_s or since_s >= _COUNT_BYTES_ANYHOW_S
         if at_once or (since_s >= _COUNT_BYTES_S and cheap):
@@ -116,18 +118,18 @@ class LoadedCell:
 
 @dataclass(slots=True)
 class Worker:
-    """The handler of a worker's messages."""
+    """Handler of the messages to a worker."""
 
     context: WorkerContext
     _writers: SegmentWriters
-    _ordered: SegmentWriters  # of batches with an order by cell: a segment has one schema
+    _ordered: SegmentWriters  # of batches ordered by cell; a segment has one schema
     cells: dict[tuple[str, str, int], LoadedCell] = field(default_factory=dict)
     streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
     _plans: dict[str, bytes] = field(default_factory=dict)
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
-    _sync: bool = False  # what is written must outlive a loss of power
+    _sync: bool = False  # durability 'machine': sync files before answering
     _taken: LoadedCell | None = None
-    _bytes_read: int = 0  # of logs, for the cell that runs
+    _bytes_read: int = 0  # from logs, by the current cell
     _record: StepRecord | None = None
     _message: int = 0
     _spreads: dict[tuple[object, ...], SpreadRows] = field(default_factory=dict)
@@ -152,16 +154,16 @@ class Worker:
         return reply
 
     def _open_record(self, path: Path | None) -> None:
-        """Note steps in this file from now on, where this process is one that may be ended."""
+        """Record steps in this file from now on, if this process may be killed."""
         if path is None or not self.context.separate:
             return
         if self._record is None or self._record.path != path:
-            if current_step(path) is not None:  # Spark runs the task of a process that was ended once more
+            if current_step(path) is not None:  # Spark has retried the task of a killed process
                 raise SlicemillError("its process ended in a step")
             if self._record is not None:
                 self._record.close()
                 self._record = None
-            with suppress(OSError):  # without a record, a worker that is stuck ends after a longer time
+            with suppress(OSError):  # without a record, a stuck worker is killed later
                 self._record = StepRecord(path)
         if self._record is not None:
             self._record.take_up()
@@ -185,7 +187,7 @@ class Worker:
 
     def _run(self, item: RunUnit, place: int) -> RunDone:
         began, clock = time.process_time(), [time.perf_counter()]
-        # Taken out while it runs: a run that fails half-way leaves nothing that another could go on from.
+        # The cell is removed while it runs, because a failed run leaves no valid state.
         program = self._program(item)
         self._bytes_read = 0
         tables = self._inputs(item.inputs, program, item)
@@ -238,7 +240,7 @@ class Worker:
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
-        """Put a program back after its run. Counting its bytes takes longer than many a run."""
+        """Put a program back after its run, and count its bytes if that is due."""
         known = self._taken or LoadedCell(item.plan, item.run, program)
         known.run = item.run
         known.ran_cpu_s += ran_cpu_s
@@ -272,7 +274,7 @@ class Worker:
         return program
 
     def _restored(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
-        """What a cell kept at the checkpoint, by node."""
+        """Return the state of a cell at the checkpoint, by node."""
         if restore.before is None:
             return read_checkpoint(item.state_folder, restore.files, whole=True)
         kept = [read_checkpoint(item.state_folder, files, whole=True) for files in restore.files]
@@ -281,7 +283,7 @@ class Worker:
     def _inputs(
         self, spans: Mapping[str, LogSpan], program: UnitProgram, item: RunUnit
     ) -> dict[str, pa.Table]:
-        """The rows of a cell."""
+        """Return the input rows of a cell, by log."""
         found = {}
         for log, span in spans.items():
             exchange = program.plan.exchanges.get(log)
@@ -299,7 +301,7 @@ class Worker:
         return found
 
     def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> SpreadRows:
-        """Epochs of a log by cell, found once for all cells that a message asks for."""
+        """Return epochs of a log split by cell, shared by all cells of a message."""
         key = (exchange, heavy, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if key not in self._spreads:
             stored = stored_tables(span.folder, span.epochs, span.needed)
@@ -307,9 +309,9 @@ class Worker:
         return self._spreads[key]
 
     def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone | None:
-        """Take a snapshot of a cell's state and have it written.
+        """Take a snapshot of a cell's state and write it.
 
-        Return None where the snapshot is written in the background, and the notice still follows.
+        Return None if the snapshot is written in the background; a notice follows.
         """
         cell = self.cells.get((item.mill, item.unit, item.cell))
         if cell is None or cell.run != item.run:
@@ -401,7 +403,7 @@ class Worker:
         self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
     ) -> Appended:
         if is_large(table.num_rows, output.exchanges) and not ties_of(table):
-            # Not compressed: cells map their parts of it.
+            # Not compressed, so that cells can memory-map their parts
             stored = ordered_by_cell(table, output.exchanges, schema)
             extent = self._ordered.append(output.folder, stored)
         else:
@@ -413,12 +415,12 @@ class Worker:
 
 
 def make(context: WorkerContext) -> Worker:
-    """The handler of a worker process."""
+    """Create the message handler of a worker process."""
     return Worker(context, SegmentWriters(context.name), SegmentWriters(f"{context.name}.ordered"))
 
 
 def _written(item: CheckpointUnit, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
-    """Write a snapshot to files, and return the notice that says so."""
+    """Write a snapshot to files and return the notice for the driver."""
     try:
         files, failed = write(item.state_folder, snapshot, durable=durable), None
     except Exception as problem:
@@ -444,13 +446,13 @@ def _failed(item: Item, problem: Exception) -> ItemFailed | None:
 
 
 def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:
-    """How long each stage took, by the moments between them."""
+    """Return the duration of each stage from the times between them."""
     return {name: after - before for name, (before, after) in zip(names, pairwise(clock), strict=True)}
 
 
 def _arrivals(table: pa.Table) -> Arrivals:
     arrivals = table.column(ARRIVAL).to_numpy()
-    if (first := arrivals.min()) == arrivals.max():  # what came together mostly leaves together
+    if (first := arrivals.min()) == arrivals.max():  # the common case
         return ((int(first), len(arrivals)),)
     moments, rows = np.unique(arrivals, return_counts=True)
     return tuple(zip(moments.tolist(), rows.tolist(), strict=True))

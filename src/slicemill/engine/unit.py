@@ -1,33 +1,34 @@
-"""A unit in the dispatcher: its pending epochs, the items of a run, and what a run commits.
+"""Running unit: its input cursors, its current run, and the state and checkpoints that a run commits.
 
-What lasts of a unit stands in the journal as the fields of one dictionary:
+The journal holds the persistent state of a unit as one dictionary of fields:
 
     cursors      {log: epoch}      the last epoch read of each input
     input_watermarks    {log: µs}    the watermark of each input at the last run
     output_watermarks   {log: µs}    the watermark of each output
-    due          [{log: µs}]       the input watermarks at which something held back comes out
-    begun        true              a run was committed that emitted what holds before the first tuple
-    checkpoint   {cursors, input_watermarks, files}   the state as it was then, cell by cell; with the
-                                   `placement` of then, where the unit has had another one since; and `begun`
-    checkpoint_before   the checkpoint before that one, with the `newcomers` that had joined since, and the
-                                    `successors`: it is restored where a file of the last one is damaged
-    latest       {node: µs}        the last tuple that any cell was given, where that matters at the end
+    due          [{log: µs}]       the input watermarks at which the unit emits rows that it holds back
+    begun        true              a committed run has emitted the results that exist before the first row
+    checkpoint   {cursors, input_watermarks, files}   a snapshot of the state, with files by cell; `begun`;
+                                   and its `placement` if the unit has got another placement since
+    checkpoint_before   the previous checkpoint, with its `newcomers` and `successors`; it is restored if a
+                                    file of the last checkpoint is damaged
+    latest       {node: µs}        the greatest row timestamp of all cells, for operators that emit at the end
     placement    {kind, shape, by} which of its cells read a row, and which store it
-    joined_on    {input: key}      of joins on one key: what others must be joined on to come here
-    heavy        [[hash, home, since, fades, over]]   keys whose rows go to all cells for some time
+    joined_on    {input: key}      for joins on one key: the key of each input, for merging further joins
+    heavy        [[hash, home, since, fades, over]]   heavy keys, whose rows go to all cells for some time
     failed       {log: reason}     queries and streams that are stopped
-    resumable    [log]             of them, those whose state is that of the cursors: all failed together
+    resumable    [log]             failed outputs that can resume from the cursors: all failed together
     backfill     {query, from, …}  of a query that begins in the past (`changing.backfill`)
     newcomers    {name: …}         state that began after the checkpoint
-    successors   {name: name}      state that a definition took over from the one that it replaced: in the
-                                   checkpoint it has the name of before
+    successors   {name: name}      state that a replaced definition handed to its successor; the checkpoint
+                                   has it under the old name
     outputs, since, statistics, load
 
-Between two checkpoints the state is in the memory of workers only. It is a function of the checkpoint and of
-the log after it, so a worker that takes a cell over replays the log from `checkpoint.cursors` to `cursors`.
+Between two checkpoints the state is only in the memory of workers. The state is a function of the checkpoint
+and of the log after it. A worker that takes over a cell restores the checkpoint and replays the log from
+`checkpoint.cursors` to `cursors`.
 
-Workers write a checkpoint while the unit goes on (`BegunCheckpoint`). Until all its files are complete the
-journal names the one before it, and the log after that one is kept.
+Workers write a checkpoint while the unit continues to run (`BegunCheckpoint`). Until all its files are
+complete, the journal names the previous checkpoint, and the log after that one is retained.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ from slicemill.time import BEGINNING, END
 
 _LOGGER = logging.getLogger("slicemill")
 
-# Operators whose values are wrong where rows of their windows are missing.
+# Operators whose results are wrong if rows of their windows are missing.
 _OVER_WINDOWS = (
     Coalesce,
     RelationAggregate,
@@ -102,23 +103,23 @@ _OVER_WINDOWS = (
     WindowTop,
 )
 
-# A run takes at most about so many rows of an input: what it holds in memory stays bounded. After a run that
-# failed, or ended its worker, the next run takes a fraction of that.
+# Maximum number of rows of an input in a run, which bounds memory. Each failed run divides the size of the
+# next run by _FEWER.
 _ROWS_PER_RUN, _FEWER = 1_000_000, 16
 BACKFILL = "backfill"
-# A unit whose runs end a worker, or fail as a whole, so often in a row is stopped.
+# A unit is stopped after so many runs in a row that crash a worker or fail completely.
 _STRIKES = 3
-# A step of a run is interrupted after so many processor seconds, or so many times what runs usually take.
+# A step is interrupted after STEP_S of processor time or _FAR_LONGER times the usual time, whichever is more.
 STEP_S, _FAR_LONGER = 10.0, 20.0
-# State is checkpointed after so many rows or seconds since the last checkpoint, whichever comes first.
+# A checkpoint is due after so many rows or seconds since the last one, whichever is first.
 CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
-# It waits for a moment in which workers have nothing else to do; where none comes, no longer than this.
+# A due checkpoint waits for idle workers, at most for so many of these intervals.
 _OVERDUE = 4
 
 
 @dataclass(slots=True)
 class UnitRun:
-    """A run in progress: its epochs, its input watermarks, and the answers of its cells."""
+    """Run in progress: its epochs, its input watermarks, and the answers of its cells."""
 
     unit: RunningUnit
     number: int
@@ -130,13 +131,13 @@ class UnitRun:
     failed: str | None = None
     disk_full: bool = False
     checkpoint_damaged: bool = False
-    suspects: Sequence[str] = ()  # outputs behind the step in which its worker ended
-    stuck: str | None = None  # why its worker was ended in that step
-    blameless: bool = False  # its worker was ended for a step
+    suspects: Sequence[str] = ()  # outputs of the step in which the worker ended
+    stuck: str | None = None  # why the worker was killed in that step
+    blameless: bool = False  # the worker was killed because of a stuck step
 
     @property
     def rows(self) -> int:
-        """What it takes of what waited."""
+        """Number of rows that the run reads, after shedding."""
         return sum(self.rows_by_input().values())
 
     def rows_by_input(self) -> dict[str, int]:
@@ -155,20 +156,20 @@ class UnitRun:
 
 @dataclass(frozen=True, slots=True)
 class BegunCheckpoint:
-    """A checkpoint that workers are writing: where the unit was at the snapshot, and the files so far."""
+    """Checkpoint that workers are writing: position of the unit at the snapshot, and the files so far."""
 
     run: int
     cursors: Mapping[str, int]
     input_watermarks: Mapping[str, int]
-    rows: int  # since the checkpoint before
+    rows: int  # read since the previous checkpoint
     begun_s: float
     files: dict[int, tuple[Any, ...]]
 
 
 class RunningUnit:
-    """A unit whose fields are in a home; `newcomers` are members that have no state yet.
+    """A scheduled unit, whose persistent fields are in a home.
 
-    Where rows go by their keys, heavy ones are spread over all cells, unless it is to be by key alone.
+    If rows are distributed by key, heavy keys are spread over all cells, unless `by_key_alone` is set.
     """
 
     def __init__(self, plan: UnitPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
@@ -183,7 +184,7 @@ class RunningUnit:
                 "cannot use"
             )
         self.plan = replace(plan, exchanges=placement.exchanges)
-        self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # how units with several cells read logs
+        self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # by log: the exchanges of units that read it
         self.id = plan.unit.id
         self.packed = packed(self.plan)
         self.digest = hashlib.sha256(self.packed).hexdigest()
@@ -192,9 +193,9 @@ class RunningUnit:
         self.sheds: dict[str, Report] = {}  # by node
         self.state_bytes = 0
         self.strikes = 0
-        self.warm_us: int | None = None  # when it had run once in this mill
+        self.warm_us: int | None = None  # time of its first run in this mill
         self.run: UnitRun | None = None
-        self.kept_share = 1.0  # of the rows of the last run, what was not shed
+        self.kept_share = 1.0  # share of rows of the last run that were not shed
         self._mill = mill
         self._runs = 0
         self._committed_run = 0
@@ -206,17 +207,17 @@ class RunningUnit:
         self._heavy = None if by_key_alone else self._heavy_keys()
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
-        # By log that it writes, those that this comes from.
+        # By output log: the inputs it depends on.
         self._read_by = logs_read(plan.unit, plan.graph)
 
     def go_on_from(self, before: RunningUnit) -> None:
-        """It is that unit, with other cells."""
+        """Take over statistics and load control of the same unit with other cells."""
         self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
         self.statistics.cells = {}
         self.warm_us, self.strikes = before.warm_us, before.strikes
         self._load = before._load
 
-    # -- what is known of it ---------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------------
 
     @property
     def cells(self) -> int:
@@ -236,19 +237,19 @@ class RunningUnit:
 
     @property
     def resumable(self) -> Sequence[str]:
-        """Of what has failed, what can go on from the committed state as if nothing had happened."""
+        """Failed outputs that can resume from the committed state without a gap."""
         found: list[str] = self.fields.get("resumable", [])
         return found
 
     @property
     def stopped(self) -> bool:
-        """Has all that it writes failed?"""
+        """Return True if all outputs have failed."""
         return all(log in self.failed for _, log in self.plan.unit.outputs)
 
     @property
     def rests(self) -> bool:
-        """Does nobody want anything of it now? All that it writes has failed or is paused."""
-        # What a query gives that is joining others goes nowhere so far, and is wanted all the same.
+        """Return True if all outputs have failed or are paused."""
+        # An output without a log belongs to a query that is still joining a shared plan; it counts as active.
         logs = self._home.logs
         return all(
             log in self.failed or (log in logs and logs[log].hold is not None)
@@ -257,28 +258,29 @@ class RunningUnit:
 
     @property
     def since(self) -> Mapping[str, int | None]:
-        """The greatest input timestamp when each of its queries was added: it reads all that is later."""
+        """By query, the greatest input timestamp when it was added; the query reads all later rows."""
         return self._field("since")
 
     def input_watermarks(self) -> Mapping[str, int]:
-        """The watermark of each input at the last run."""
+        """Return the watermark of each input at the last run."""
         return self._field("input_watermarks")
 
     def watermark(self, log: str) -> int:
-        """The watermark of an output, by the last run."""
+        """Return the watermark of an output as of the last run."""
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
     def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
-        """Return the watermark of an output. It passes an idle unit that holds no rows without a run (M23).
+        """Return the current watermark of an output. It advances without a run while the unit is idle (M23).
 
-        A run would only return the least watermark of the inputs, which `given` returns, minus the SLACK of
-        the unit's operators. At the end of input the unit must run: it may emit more rows.
+        An idle unit holds back no rows. A run would only return the minimum of the input watermarks, from
+        `given`, minus the SLACK of the unit's operators. At the end of input the unit must run, because it
+        may emit more rows.
         """
         own = self.watermark(log)
         if self.begins:
             return own
         inputs = self._read_by[log]
-        # What is held back for want of other logs is not held back from this one.
+        # Rows that wait for other inputs do not hold back this output.
         if self.run is not None or any(due.keys() <= inputs for due in self.due):
             return own
         if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
@@ -288,19 +290,19 @@ class RunningUnit:
 
     @cached_property
     def _slack_us(self) -> dict[str, int]:
-        """By output log, how far its watermark stays behind those of the unit's inputs."""
+        """By output log, the lag of its watermark behind the input watermarks."""
         unit, graph = self.plan.unit, self.plan.graph
         slack = {id_: kind_of(graph[id_].operator).slack_us(graph[id_].operator) for id_ in unit.nodes}
         return {log: sum(slack.get(id_, 0) for id_ in graph.ancestors(root)) for root, log in unit.outputs}
 
     @property
     def due(self) -> Dues:
-        """The input watermarks at which something held back comes out: one of them, with all its logs."""
+        """Input watermarks at which held-back rows are emitted: any one entry suffices, with all its logs."""
         return tuple(self.fields.get("due", ()))
 
     @property
     def begins(self) -> bool:
-        """Return True if the unit must run, also without input, to emit what holds before the first tuple."""
+        """Return True if the unit must run, even without input, to emit results before the first row."""
         return self._has_changes and not self.fields.get("begun", False)
 
     @cached_property
@@ -309,14 +311,14 @@ class RunningUnit:
 
     @cached_property
     def made_of(self) -> dict[str, MadeOf]:
-        """By log that it writes, what a row of it is made of."""
+        """By output log, the streams and operators that its rows are derived from."""
         unit, graph = self.plan.unit, self.plan.graph
         known: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in unit.inputs}
         return {log: made_of(root, graph, known) for root, log in unit.outputs}
 
     @cached_property
     def released_by_time(self) -> list[str]:
-        """The logs that it writes whose rows come when a window ends, and not with a row."""
+        """Output logs whose rows are emitted when a window ends, not when a row arrives."""
         unit, graph = self.plan.unit, self.plan.graph
         waiting = {
             node_id
@@ -329,22 +331,22 @@ class RunningUnit:
 
     @property
     def catching_up(self) -> bool:
-        """Does it read the past, and is not yet where its streams are?"""
+        """Return True while the unit is backfilling."""
         backfill = self.fields.get(BACKFILL)
         return backfill is not None and "done" not in backfill
 
     @property
     def rows_left(self) -> int:
-        """The rows that it has not read yet."""
+        """Number of unread input rows."""
         return sum(self._home.logs[log].rows_after(self.cursor(log)) for log in self.plan.unit.inputs)
 
     def reads(self, log: str) -> frozenset[str]:
-        """The inputs that one of its outputs comes from."""
+        """Return the inputs that an output depends on."""
         return self._read_by[log]
 
     @property
     def load_weight(self) -> float:
-        """How much those of its queries matter that may give something up under load; 0 if none does."""
+        """Total weight of its queries that may shed rows or degrade under load; 0 if there are none."""
         return self._load.weight
 
     def cursor(self, log: str) -> int:
@@ -354,7 +356,7 @@ class RunningUnit:
         return self._home.logs[log].epochs(after=self.cursor(log), of_now=True)
 
     def pending(self) -> list[Epoch]:
-        """Epochs that have come since the last run."""
+        """Return the epochs that have been written since the last run."""
         return [epoch for log in self.plan.unit.inputs for epoch in self.new_epochs(log)]
 
     @property
@@ -362,14 +364,14 @@ class RunningUnit:
         return any(self._home.logs[log].head > self.cursor(log) for log in self.plan.unit.inputs)
 
     def waiting(self, log: str, upto: int) -> tuple[int, int, int | None]:
-        """Epochs and rows of an input that wait, up to one, and when the first of them arrived."""
+        """Return the unread epochs and rows of an input up to an epoch, and the oldest arrival time."""
         return self._home.logs[log].waiting(self.cursor(log), upto)
 
     @property
     def needed_from(self) -> Mapping[str, int]:
-        """By input, the last epoch that this unit will not read again.
+        """By input, the last epoch that will not be read again, also not by a replay.
 
-        A replay starts after it, also one from the checkpoint before the last.
+        A replay may start from the last checkpoint or from the one before it.
         """
         if not self.plan.unit.stateful:
             return self._field("cursors")
@@ -387,9 +389,9 @@ class RunningUnit:
         backlog: Backlog,
         share: float = 1.0,
     ) -> UnitRun:
-        """Start a run over what waits now, or over that share of it, oldest first.
+        """Start a run over the pending rows, or over the oldest `share` of them.
 
-        `moments` are of the streams that its results come from.
+        `moments` belong to the streams that the results are derived from.
         """
         epochs: dict[str, list[Epoch]] = {}
         marks = dict(watermarks)
@@ -398,15 +400,15 @@ class RunningUnit:
             most = _ROWS_PER_RUN / _FEWER**self.strikes
             taken, next_ts = opened.take(cursor, min(share * opened.rows_after(cursor), most))
             left = [] if next_ts is None else [next_ts]
-            # A log is in order, so its last row tells the time: to all cells, also those that do not get it.
+            # A log is in order, so its last row advances the watermark of all cells.
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
-            # What is left for the next run is still to come.
+            # Rows that are left for the next run hold the watermark back.
             marks[log] = max(min([marks[log], *left]), self.input_watermarks().get(log, BEGINNING), *read)
             if read and marks[log] == END and self.cells > 1 and self.plan.has_last_words:
-                # What cells emit at the end depends on the last tuple of all cells: END comes later.
+                # Rows emitted at the end depend on the greatest timestamp of all cells: END follows later.
                 marks[log] = max(read)
             epochs[log] = taken
-        # What waits since long ago is no load: it is read when there is time for it.
+        # A backfill is no overload: it is processed when there is time.
         behind = self.catching_up
         dropping = {} if behind else self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
@@ -421,13 +423,13 @@ class RunningUnit:
         return self.run
 
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
-        """What the run asks of the worker that has a cell; with `restore`, of one that has yet to get it."""
+        """Return the message of the run for one cell; with `restore`, its worker loads the state first."""
         outputs = {
             log: OutputLog(
                 self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
             )
             for _, log in self.plan.unit.outputs
-            if log in self._home.logs  # what a query gives that is joining others goes nowhere
+            if log in self._home.logs  # a query that is still joining a shared plan has no log
         }
         return RunUnit(
             self._mill,
@@ -451,9 +453,9 @@ class RunningUnit:
         )
 
     def _incomplete_until(self, log: str) -> int | None:
-        """Return the time up to which rows of an output are of windows that began before their query.
+        """Return the time up to which rows of an output come from windows that began before their query.
 
-        Such rows look like complete ones, so they are held back. None: there are none, or no time says it.
+        Such incomplete rows look complete, so they are held back. None: no rows are held back.
         """
         since, after_us = self.since.get(log), self._field(BACKFILL).get("after")
         if since is None or not self._histories[log]:
@@ -463,7 +465,7 @@ class RunningUnit:
 
     @cached_property
     def _histories(self) -> dict[str, int]:
-        """By output, how far back its rows depend on tuples; 0 where incomplete rows are not held back."""
+        """By output, the time span of input that a row depends on; 0 if incomplete rows are not held back."""
         graph, found = self.plan.graph, {}
         for root, log in self.plan.unit.outputs:
             results = graph[root].operator
@@ -475,7 +477,7 @@ class RunningUnit:
     def _computes_windows(self, root: str) -> bool:
         """Return True if values of an output are computed over windows.
 
-        A row of a join or a look-up is right by itself, whenever its query was created.
+        Rows of joins and look-ups are complete regardless of when the query was created.
         """
         graph, behind = self.plan.graph, self.plan.graph.ancestors(root)
         inside = [graph[node].operator for node in self.plan.unit.nodes if node in behind]
@@ -483,12 +485,12 @@ class RunningUnit:
 
     @property
     def limit_s(self) -> float:
-        """The processor seconds that a step of the run may take: far more than all usually take together."""
+        """Processor seconds that a step of the run may take, far above the usual time of the whole run."""
         cost, rows = self.statistics.cost, self.run.rows if self.run is not None else 0
         return max(STEP_S, _FAR_LONGER * (cost.overhead + cost.per_row * rows))
 
     def logs_behind(self, step: int) -> list[str]:
-        """Return the outputs that have not failed and need a step, by its place in the unit."""
+        """Return the outputs that have not failed and need a step, given by its index in the unit."""
         unit, graph = self.plan.unit, self.plan.graph
         node_id = unit.nodes[step]
         return [
@@ -498,7 +500,7 @@ class RunningUnit:
         ]
 
     def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
-        """Note that the worker of a run has ended in a step of this unit, or else of another one."""
+        """Record that the worker of a run ended in `step` of this unit, or in another unit if None."""
         if self.run is None or self.run.number != run:
             return
         self.run.blameless = stuck
@@ -549,25 +551,25 @@ class RunningUnit:
             from_ts = None
         needed, whole = self._needed[log], self._home.streams.get(log.removesuffix(LATE), {}).get(WHOLE)
         if whole is not None and epochs and epochs[0].number > whole[0]:
-            needed = frozenset()  # a column that is missing came later
+            needed = frozenset()  # the column was added later
         return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, needed, from_ts)
 
     def reasons_to_repeat(self) -> dict[str, str]:
-        """Of a run that is done, why it is not committed but done again, by log; empty if it is committed.
+        """Return the errors, by log, for which a finished run is repeated; empty if it is committed.
 
-        Where all that is left fails, nothing is committed: it can go on from the committed state once what
-        was wrong is mended. Where some of it fails, once more may help; then the others go on without it.
+        If all remaining outputs fail, nothing is committed, so that they can resume from the committed state
+        after the cause is fixed. If only some fail, the run is repeated once; then the others continue alone.
         """
         assert self.run is not None
         errors = {log: why for done in self.run.done for log, why in done.errors.items()}
         fresh = {log: why for log, why in errors.items() if log not in self.failed}
         overran = {log for done in self.run.done for log in done.overran}
         left = [log for _, log in self.plan.unit.outputs if log not in errors and log not in self.failed]
-        # A step that took too long would do so again.
+        # A step that overran its limit would do so again.
         return fresh if fresh and (not left or not (self.strikes or overran)) else {}
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
-        """Put what a run has done into a change; returns the answers of its cells."""
+        """Add the results of a finished run to a change and return the answers of its cells."""
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run = None, 0, run.number
@@ -606,7 +608,7 @@ class RunningUnit:
             fields["load"] = load
         files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.cell)]
         if self.plan.unit.stateful and all(part is not None for part in files):
-            # One that is being written is of an earlier run.
+            # A checkpoint in progress is of an earlier run.
             self.drop_checkpoint()
             self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
             self._rows_since_checkpoint = 0
@@ -614,7 +616,7 @@ class RunningUnit:
         return run.done
 
     def _heavy_keys(self) -> HeavyKeys | None:
-        """Those of a join whose rows are spread by key, if its heavy keys may be spread over all cells."""
+        """Return the heavy keys of a join that is partitioned by key, if they may be spread over cells."""
         plan = self.plan
         hybrid = {**self.fields["placement"], "kind": PlacementKind.HYBRID.value}
         if hybrid not in (one.plain() for one in placements_of(plan.unit, plan.graph, self.cells)):
@@ -631,7 +633,7 @@ class RunningUnit:
         return HeavyKeys(self.cells, longest, self.fields.get("heavy") or (), sides)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
-        """Rows were written to a log; by exchange, keys that many of them have."""
+        """Record frequent keys, by exchange, of rows that were written to a log."""
         exchange = self.plan.exchanges.get(log)
         if self._heavy is not None and exchange is not None and exchange.id in samples:
             self._heavy.arrived(log, samples[exchange.id])
@@ -641,13 +643,13 @@ class RunningUnit:
             return
         for done in run.done:
             self._heavy.add(done.cell, done.key_work)
-        # The watermark of an input is no earlier than its last row.
+        # The watermark of an input is at least the timestamp of its last row.
         self._heavy.decide(max(run.input_watermarks.values()) + 1)
         if self._heavy.plain() != list(map(tuple, self.fields.get("heavy") or ())):
             fields["heavy"] = self._heavy.plain()
 
     def _latest(self, parts: Sequence[RunDone]) -> dict[str, int]:
-        """The last tuple of all cells, by node."""
+        """Return the greatest row timestamp of all cells, by node."""
         known = self._field("latest")
         return {
             node_id: max([known.get(node_id, ts), *(part.latest[node_id] for part in parts)])
@@ -655,11 +657,10 @@ class RunningUnit:
         }
 
     def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
-        """A run that could not be done: it is tried again, and after some times its queries are stopped.
+        """Abandon a failed run. It is retried; after _STRIKES failures the queries of the unit are stopped.
 
-        A full disk is no query's fault: the run waits until there is space. Where its worker ended in a step,
-        only the queries behind that step are stopped, and at once if the step was stuck. `why` may be given
-        by log.
+        A full disk is no strike: the run waits for space. If the worker ended in a step, only the queries
+        that need this step are stopped, immediately if the step was stuck. `why` may be given by log.
         """
         run = self.run
         blameless = run is not None and (run.disk_full or (run.blameless and not run.stuck))
@@ -683,11 +684,11 @@ class RunningUnit:
         stopped = {log: words if isinstance(why, str) else why.get(log, words) for log in suspects or left}
         fields = change.units.setdefault(self.id, {})
         fields["failed"] = {**self.failed, **stopped}
-        if len(stopped) == len(left):  # else the others go on without those behind the step
+        if len(stopped) == len(left):  # otherwise the remaining outputs continue
             fields["resumable"] = sorted(stopped)
 
     def _go_back(self, change: Change) -> bool:
-        """Make the checkpoint before the last one the last; False if there is none that can be replayed."""
+        """Fall back to the previous checkpoint; return False if none can be replayed."""
         before = self._field(BEFORE)
         if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
             return False
@@ -702,10 +703,10 @@ class RunningUnit:
     ) -> Appended:
         whole = joined(parts)
         if isinstance(self.plan.graph[node_id].operator, QueryResults):
-            # Results are kept from now on.
+            # Response time counts up to now, when results become readable.
             whole.arrival_us = now
         else:
-            # Rows of a derived stream are on their way to results: they wait since the oldest of them came.
+            # Rows of a derived stream are still on the way to results: they keep their oldest arrival.
             came = [moment for done in run.done for moment, _ in done.arrivals.get(log, ())]
             whole.arrival_us = min(came, default=now)
         return whole
@@ -714,12 +715,12 @@ class RunningUnit:
 
     @property
     def dirty(self) -> bool:
-        """Return True if it has state that only workers have."""
+        """Return True if workers have state that is in no checkpoint."""
         return self.plan.unit.stateful and self._rows_since_checkpoint > 0
 
     @property
     def unwritten(self) -> bool:
-        """Is the last checkpoint older than what has been read, or than the last queries that came?"""
+        """Return True if the last checkpoint lacks input that has been read, or queries added since."""
         written, fields = self._field("checkpoint"), self.fields
         return self.plan.unit.stateful and (
             written["cursors"] != fields["cursors"]
@@ -731,24 +732,23 @@ class RunningUnit:
 
     @property
     def writing(self) -> bool:
-        """Return True while workers write a checkpoint of it."""
+        """Return True while workers write a checkpoint."""
         return self._begun is not None
 
     def checkpoint_due(self, now_s: float) -> bool:
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= 1
 
     def checkpoint_overdue(self, now_s: float) -> bool:
-        """Return True if it has been due for so long that it must precede the next run: a replay must not
-        grow for ever."""
+        """Return True if a checkpoint must precede the next run, so that a replay stays short."""
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= _OVERDUE
 
     def _checkpoint_age(self, now_s: float) -> float:
-        """How old the last checkpoint is, in times of what is due."""
+        """Return the age of the last checkpoint in checkpoint intervals."""
         rows, seconds = self._rows_since_checkpoint, now_s - self._checkpointed_s
         return max(rows / CHECKPOINT_ROWS, seconds / CHECKPOINT_S)
 
     def begin_checkpoint(self) -> None:
-        """Begin a checkpoint of what is committed: workers are about to take snapshots of all cells."""
+        """Begin a checkpoint of the committed state; workers are about to take snapshots of all cells."""
         self._begun = BegunCheckpoint(
             self._committed_run,
             dict(self._field("cursors")),
@@ -759,14 +759,14 @@ class RunningUnit:
         )
 
     def drop_checkpoint(self) -> None:
-        """Forget a checkpoint that is being written: a cell of it is lost, or a later one is complete."""
+        """Forget the checkpoint in progress, because a cell is lost or a later one is complete."""
         self._begun = None
 
     def checkpoint_item(self, cell: int) -> CheckpointUnit:
         return CheckpointUnit(self._mill, self.id, cell, self._committed_run, self.state_folder)
 
     def checkpointed(self, done: CheckpointDone, change: Change) -> None:
-        """Note that a cell's snapshot is written. With the last one the checkpoint becomes the unit's."""
+        """Record that a cell's snapshot is written. The last cell completes the checkpoint of the unit."""
         begun = self._begun
         if begun is None or done.run != begun.run:
             return
@@ -802,6 +802,6 @@ class RunningUnit:
         fields["statistics"] = self.statistics.plain()
 
     def _columns_needed(self) -> dict[str, frozenset[str]]:
-        """The columns that it reads of each declared stream; other logs have all of theirs, always."""
+        """Return the columns read of each declared stream; empty for other logs, which store all."""
         read = columns_read(self.plan.graph)
         return {log: read.get(log, frozenset()) for log in self.plan.unit.inputs}

@@ -1,7 +1,7 @@
-"""The protocol between dispatcher and workers: items of work, many per message, and their answers.
+"""Protocol between dispatcher and workers: messages with several work items, and the answers.
 
-Messages live for milliseconds between processes of one version, so they are pickled as they are. Nothing of
-them is stored: what lasts is in the journal (`storage.changes`).
+Messages exist for milliseconds between processes of one version, so they are pickled without a schema. They
+are never stored; persistent state is in the journal (`storage.changes`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from slicemill.storage.changes import Appended
 from slicemill.storage.epochs import Epoch
 from slicemill.storage.segments import Extent
 
-# By log, of the rows that were written to it: by exchange, the keys that many of them have.
+# For rows written to a log: log -> exchange -> frequent keys.
 KeySamples: TypeAlias = Mapping[str, Mapping[str, KeySample]]
 
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Epochs of a log that a run reads, and the log's watermark behind them.
+    """Epochs of a log that a run reads, and the log's watermark after them.
 
-    Rows before `from_ts` do not count, if it is given.
+    Rows before `from_ts`, if given, are ignored.
     """
 
     folder: Path
@@ -50,12 +50,12 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """How a worker restores a cell's state: a checkpoint, and the epochs to replay after it.
+    """Checkpoint from which a worker restores a cell's state, and the epochs to replay after it.
 
-    The replay makes no results: those are committed. `newcomers` have joined since the checkpoint, and
-    `successors` have taken over the state of others, by name. Where the unit had other cells `before`, by
-    the exchanges and heavy keys that they had, `files` are those of all.
-    `first_rows` says if the rows that hold before the first tuple are among the committed results.
+    Results of the replay are discarded, because they are already committed. `newcomers` are queries added
+    since the checkpoint; `successors` are queries that took over the state of replaced ones, by name. If the
+    placement has changed, `before` and `heavy` are the exchanges and heavy keys at the checkpoint, and `files`
+    are those of all cells. `first_rows` is True if the results before the first row are already committed.
     """
 
     files: tuple[Any, ...]
@@ -69,9 +69,9 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class OutputLog:
-    """Where the rows of a log are appended, and by which exchanges units read them.
+    """Log to which a run appends rows, and the exchanges by which units read them.
 
-    Only rows after `after_us` are appended, if it is given: those before are of incomplete windows.
+    Rows up to `after_us`, if given, are not appended, because they are of incomplete windows.
     """
 
     folder: Path
@@ -81,9 +81,9 @@ class OutputLog:
 
 @dataclass(frozen=True, slots=True)
 class RunUnit:
-    """Run one cell of a unit over new epochs; a worker that does not have the cell gets `restore`.
+    """Run one cell of a unit over new epochs; `restore` is set if the worker does not hold the cell.
 
-    `moments` say when the streams that its results come from got where, `now_us` is the mill's time.
+    `moments` are the times at which the source streams reached their timestamps; `now_us` is the mill's time.
     """
 
     mill: str
@@ -91,27 +91,27 @@ class RunUnit:
     cell: int
     plan: str  # digest of its UnitPlan
     run: int
-    after: int  # the last run that is committed: a cell in memory goes on from it
+    after: int  # the last committed run, whose state the cell must have
     inputs: Mapping[str, LogSpan]
     outputs: Mapping[str, OutputLog]
     state_folder: Path
     moments: tuple[TimeMoments, ...]
     now_us: int
-    latest: Mapping[str, int] = field(default_factory=dict)  # of all cells, by node
+    latest: Mapping[str, int] = field(default_factory=dict)  # greatest row timestamp of all cells, by node
     dropping: Mapping[str, Dropping] = field(default_factory=dict)
-    heavy: tuple[HeavyKey, ...] = ()  # keys of which all cells get the rows, in a replay too
+    heavy: tuple[HeavyKey, ...] = ()  # heavy keys, whose rows go to all cells, also in a replay
     restore: Restore | None = None
-    checkpoint: bool = False  # with the run: where no process keeps the state
-    failed: frozenset[str] = frozenset()  # outputs that have failed: what only they need is not computed
-    limit_s: float = math.inf  # processor seconds of one step, after which its queries fail
+    checkpoint: bool = False  # include a checkpoint in the answer
+    failed: frozenset[str] = frozenset()  # failed outputs; steps that only they need are skipped
+    limit_s: float = math.inf  # processor seconds of a step after which its queries fail
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointUnit:
-    """Write the state of a cell as it is after a run.
+    """Write the state of a cell as of a run.
 
-    A worker that stays takes a snapshot and writes it in another thread, while it runs the next items. It has
-    no answer for this item then, and sends `CheckpointDone` as a notice.
+    A resident worker takes a snapshot and writes it in the background while it runs the next items. Then the
+    answer has no entry for this item, and the worker sends `CheckpointDone` as a notice.
     """
 
     mill: str
@@ -123,10 +123,10 @@ class CheckpointUnit:
 
 @dataclass(frozen=True, slots=True)
 class ReadStream:
-    """Read a stream's source from `offsets` on, partition by partition, and admit what is there.
+    """Read a stream's source from `offsets` on, by partition, and admit the rows.
 
-    `progress` is what the journal says of the stream, for a worker that reads it for the first time; `held`
-    are the rows that wait to be put in order.
+    `progress` contains the stream's fields in the journal, for a worker that reads it for the first time;
+    `held` are the rows that are held back for sorting.
     """
 
     mill: str
@@ -135,18 +135,18 @@ class ReadStream:
     offsets: Mapping[str, Any]
     announced: Announced
     limit_rows: int
-    first: bool  # this worker has not read the stream in this mill so far, or failed to
+    first: bool  # this worker has not read the stream in this mill yet, or its last read failed
     progress: Mapping[str, Any]
     held: tuple[Extent, ...] = ()
     handed: HandedRows | None = None
-    flush: bool = False  # the stream has ended: nothing is held back any more
-    now_us: int | None = None  # the mill's time, where it is not the wall clock's
-    replay: HandedRows | None = None  # rows that could not be read before; the source is not asked
+    flush: bool = False  # the stream has ended: release all rows that are held back
+    now_us: int | None = None  # the mill's time, unless it is the wall clock
+    replay: HandedRows | None = None  # rows to admit again; the source is not read
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Release a mill's units, cells of units and streams from memory; everything if nothing is named."""
+    """Release units, cells and streams of a mill from memory; all of them if none is named."""
 
     mill: str
     units: tuple[str, ...] = ()
@@ -159,14 +159,14 @@ Item: TypeAlias = RunUnit | CheckpointUnit | ReadStream | Forget
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Items in the order in which they are done, and the pickled plans that the worker does not have yet."""
+    """Items in execution order, and the pickled plans that the worker does not have yet."""
 
     items: tuple[Item, ...]
     plans: Mapping[str, bytes] = field(default_factory=dict)
-    sync: bool = False  # durability 'machine': what is written must outlive the machine's power
-    now_us: int = 0  # the time of the process that asks: that of the worker is no earlier
+    sync: bool = False  # durability 'machine': written files must survive a power failure
+    now_us: int = 0  # time of the sender; the clock of the worker must not be earlier
     number: int = 0  # of the messages to this worker
-    record: Path | None = None  # where a process of its own notes the step that it runs
+    record: Path | None = None  # file in which a separate process records its current step
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,23 +177,23 @@ class RunDone:
     written: Mapping[str, Appended]
     watermarks: Mapping[str, int]  # of the outputs
     errors: Mapping[str, str]
-    rows: Mapping[str, int]  # out of each node
+    rows: Mapping[str, int]  # emitted by each node
     arrivals: Mapping[str, Arrivals]
     due: Dues
-    latest: Mapping[str, int]  # the last tuple that came to nodes whose last words are said then
+    latest: Mapping[str, int]  # greatest row timestamp of nodes that emit at the end of input
     sheds: Mapping[str, Report]
     state_bytes: int
     cpu_s: float
     seconds: Mapping[str, float]
     checkpoint: tuple[Any, ...] | None = None
     rows_in: int = 0
-    bytes_read: int = 0  # of logs, by this cell
-    compared: Mapping[str, Compared] = field(default_factory=dict)  # by joins, by the age of rows
-    python_s: float = 0.0  # of the processor seconds, those of kernels that have no machine code yet
+    bytes_read: int = 0  # from logs, by this cell
+    compared: Mapping[str, Compared] = field(default_factory=dict)  # by node of a join and age of rows
+    python_s: float = 0.0  # part of cpu_s, in kernels that are not compiled yet
     key_work: KeyWork = NO_WORK
     key_samples: KeySamples = field(default_factory=dict)
-    collecting_s: float = 0.0  # of the processor seconds, those of garbage collection
-    overran: frozenset[str] = frozenset()  # of the errors, those of steps that took too long
+    collecting_s: float = 0.0  # part of cpu_s, in garbage collection
+    overran: frozenset[str] = frozenset()  # outputs with errors of steps that took too long
 
     @property
     def pairs(self) -> int:
@@ -202,7 +202,7 @@ class RunDone:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDone:
-    """The state of a cell after a run is written, unless it `failed`."""
+    """The state of a cell after a run is written, or could not be written if `failed` is set."""
 
     mill: str
     unit: str
@@ -216,31 +216,31 @@ class CheckpointDone:
 class ReadDone:
     stream: str
     offsets: Mapping[str, Any]
-    written: Mapping[str, Appended]  # by the log's role: rows, errors, late, held
+    written: Mapping[str, Appended]  # by role: rows, errors, late, held
     progress: Mapping[str, Any]
     more: bool
     again_us: int | None
     ended: bool
-    handed: bool  # what was handed over is done
+    handed: bool  # handed-over rows are admitted
     rows_read: int
-    moments: tuple[tuple[int, int], ...]  # timestamps that the stream's time got to, and when
-    rows_unneeded: int  # of them, what no query wants, which is not stored
+    moments: tuple[tuple[int, int], ...]  # timestamps that the watermark has reached, and when
+    rows_unneeded: int  # rows of rows_read that no query needs; they are not stored
     cpu_s: float
     seconds: Mapping[str, float]
-    key_samples: Mapping[str, KeySample] = field(default_factory=dict)  # of its rows, by exchange
-    warning: str | None = None  # what is wrong with the source, though it can be read
+    key_samples: Mapping[str, KeySample] = field(default_factory=dict)  # of the written rows, by exchange
+    warning: str | None = None  # a problem of the source that does not prevent reading
 
 
 @dataclass(frozen=True, slots=True)
 class ItemFailed:
-    """An item that could not be done; the worker has forgotten what it kept for it."""
+    """Answer for a failed item; the worker has released its state for the item."""
 
     item: str  # "run", "read" or "checkpoint"
     name: str  # of the unit or stream
     error: str
     trace: str = ""
     disk_full: bool = False
-    checkpoint_damaged: bool = False  # it had to be restored from one that cannot be read
+    checkpoint_damaged: bool = False  # the restored checkpoint cannot be read
 
 
 ItemDone: TypeAlias = RunDone | CheckpointDone | ReadDone | ItemFailed
