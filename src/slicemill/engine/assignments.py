@@ -1,8 +1,8 @@
-"""Assignments: which workers are connected, what each has in memory, and what each was sent.
+"""Assignments: the connected workers, the state in their memory, and the messages they were sent.
 
-Cells of units and readers of streams are pinned: they stay with the worker that has them, since their state
-is in its memory, until they are moved (`adapting.balancing`). A worker that leaves gives all of them back,
-and whoever gets one next restores it.
+Cells of units and readers of streams are pinned to a worker, because their state is in its memory, until
+rebalancing moves them (`adapting.balancing`). When a worker leaves, its cells and readers become free, and
+the next worker restores them.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from slicemill.scheduling.balance import CellId
 from slicemill.storage.segments import parse_segment
 from slicemill.time import wall_clock_us
 
-# A worker, and which of its processes.
+# A worker and the incarnation of its process.
 At: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class StepUnderWay:
-    """A step that a worker runs, or ran when it ended: its run, and its place in the unit."""
+    """A step that a worker runs, or ran when its process ended: the run, and its index in the unit."""
 
     item: RunUnit
     step: int
-    stuck: bool  # its process was ended for it
+    stuck: bool  # its process was killed because of this step
 
 
 @dataclass(slots=True)
 class AssignedWorker:
-    """One worker: its process, the cells and readers in its memory, and the items it was sent."""
+    """One worker: its process, the cells and readers in its memory, and its current message."""
 
     incarnation: int
     plans: set[str] = field(default_factory=set)
-    writers: set[str] = field(default_factory=set)  # the names under which it writes segments
+    writers: set[str] = field(default_factory=set)  # names under which it writes segments
     asked: tuple[Item, ...] = ()
-    asked_s: float = 0.0  # since when
+    asked_s: float = 0.0  # when the message was sent
     messages: int = 0
-    cancelled: bool = False  # of the last message, steps that only dropped queries need
-    left: list[CellId] = field(default_factory=list)  # cells that have moved and are still in its memory
-    # Checkpoints that it was asked for and has not written yet, though it may have answered the message.
+    cancelled: bool = False  # steps of the message that only dropped queries need are cancelled
+    left: list[CellId] = field(default_factory=list)  # cells that have moved away and are still in its memory
+    # Checkpoints in progress, also after it has answered their message.
     writing: dict[CellId, CheckpointUnit] = field(default_factory=dict)
     writing_s: float = 0.0  # since when
 
@@ -74,9 +74,10 @@ class AssignedWorker:
 
 
 class Assignments:
-    """The workers of a pool that one mill uses. `sync`: their writes must survive a power loss.
+    """Workers of a pool that one mill uses.
 
-    In the folder `records` they note the steps that they run.
+    With `sync`, their writes must survive a power failure. In the folder `records`, workers record the step
+    that they run.
     """
 
     def __init__(self, pool: Pool, mill: str, records: Path, *, sync: bool) -> None:
@@ -86,8 +87,8 @@ class Assignments:
         self._records = records
         self._sync = sync
         self._workers: dict[int, AssignedWorker] = {}
-        self._pinned: dict[CellId, int] = {}  # cell of a unit → worker
-        self._loaded: dict[CellId, At] = {}  # … → who has its state in memory
+        self._pinned: dict[CellId, int] = {}  # cell -> worker
+        self._loaded: dict[CellId, At] = {}  # cell -> worker process with its state in memory
         for joined in pool.members():
             self.join(joined)
 
@@ -107,7 +108,7 @@ class Assignments:
         return [worker for worker, assigned in self._workers.items() if assigned.idle]
 
     def busy_since(self) -> dict[int, tuple[float, tuple[Item, ...]]]:
-        """By worker that has not answered: since when, and what it was asked."""
+        """Return the busy workers, with the start time and items of their message."""
         return {
             worker: (assigned.asked_s, assigned.asked)
             for worker, assigned in list(self._workers.items())
@@ -115,7 +116,7 @@ class Assignments:
         }
 
     def writing_since(self) -> dict[int, float]:
-        """By worker that writes checkpoints: since when."""
+        """Return the workers that write checkpoints, with the start time."""
         return {
             worker: assigned.writing_s for worker, assigned in list(self._workers.items()) if assigned.writing
         }
@@ -124,21 +125,21 @@ class Assignments:
         return self._workers[worker].idle
 
     def is_writing(self, worker: int) -> bool:
-        """Return True if a worker still writes a checkpoint. It gets no other one then."""
+        """Return True if a worker is writing a checkpoint; then it gets no further one."""
         return bool(self._workers[worker].writing)
 
     @property
     def writers(self) -> set[str]:
-        """The names of those who may still append to their segments."""
+        """Names of the writers that may still append to their segments."""
         return {name for assigned in self._workers.values() for name in assigned.writers}
 
-    # -- coming and going ------------------------------------------------------------------------------
+    # -- joining and leaving ---------------------------------------------------------------------------
 
     def join(self, joined: WorkerJoined) -> None:
         self._workers[joined.worker] = AssignedWorker(joined.incarnation)
 
     def leave(self, left: WorkerLeft, streams: Iterable[RunningStream]) -> tuple[Item, ...]:
-        """Remove a worker that is gone. Return the items that it was asked for and will not finish."""
+        """Remove a worker and return the items that it will not finish."""
         assigned = self._workers.get(left.worker)
         if assigned is None or assigned.incarnation != left.incarnation:
             return ()
@@ -149,11 +150,11 @@ class Assignments:
         for stream in streams:
             if stream.loaded is not None and stream.loaded[0] == left.worker:
                 stream.lost()
-        # A checkpoint whose message is not answered yet is in both.
+        # A checkpoint in a message that is not answered yet is in both lists.
         return (*assigned.asked, *(one for one in assigned.writing.values() if one not in assigned.asked))
 
     def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
-        """What a worker was asked that answers now; None if the answer comes from an earlier process."""
+        """Return the items that a worker has answered; None for an answer of an earlier process."""
         assigned = self._workers.get(answer.worker)
         if assigned is None or assigned.incarnation != answer.incarnation:
             return None
@@ -161,14 +162,14 @@ class Assignments:
         return asked
 
     def written(self, by: WorkerAnswer | Notice, done: CheckpointDone) -> bool:
-        """A worker has written a checkpoint, or failed to; False if this mill does not wait for it."""
+        """Record the end of a checkpoint; return False if this mill does not wait for it."""
         assigned = self._workers.get(by.worker)
         if assigned is None or (assigned.incarnation, self._mill) != (by.incarnation, done.mill):
             return False
         return assigned.writing.pop((done.unit, done.cell), None) is not None
 
     def not_written(self, worker: int, unit_id: str) -> None:
-        """A worker could not take snapshots of a unit: no notice follows."""
+        """Record that no snapshot of a unit could be taken, so that no notice follows."""
         writing = self._workers[worker].writing
         for cell in [cell for cell in writing if cell[0] == unit_id]:
             del writing[cell]
@@ -187,12 +188,12 @@ class Assignments:
         return self._records / f"{self._mill}-{worker}-{incarnation}"
 
     def current_place(self, worker: int) -> StepPlace | None:
-        """Return the place of the step that a worker runs, where that is known."""
+        """Return the place of the step that a worker runs, or None if it is unknown."""
         found = current_step(self._record(worker, self._workers[worker].incarnation))
         return None if found is None else found[0]
 
     def current_step(self, worker: int, incarnation: int | None = None) -> StepUnderWay | None:
-        """Return the step that a worker runs, or ran when it ended; only processes of their own note it."""
+        """Return the step that a worker runs or ran at its end; only separate processes record steps."""
         assigned = self._workers.get(worker)
         if assigned is None or incarnation not in (None, assigned.incarnation):
             return None
@@ -203,24 +204,24 @@ class Assignments:
         return StepUnderWay(item, found[0].step, found[1]) if isinstance(item, RunUnit) else None
 
     def cancel(self, worker: int, places: Collection[StepPlace]) -> None:
-        """Have a worker end these steps of its message."""
+        """Cancel these steps of a worker's message."""
         assigned = self._workers[worker]
         if places and not assigned.cancelled:
             assigned.cancelled = True
             cancel_steps(self._record(worker, assigned.incarnation), assigned.messages, places)
 
     def end(self, worker: int) -> None:
-        """End the process of a worker that is stuck; `wait` says that it has left."""
+        """Kill the process of a stuck worker; `Pool.wait` then reports that it has left."""
         self._pool.end_stuck(worker)
 
     def close(self) -> None:
-        """Remove the records of this mill."""
+        """Remove the step records of this mill."""
         remove_records(self._records, self._mill)
 
-    # -- who has what ----------------------------------------------------------------------------------
+    # -- placement of cells and readers ----------------------------------------------------------------
 
     def worker_of(self, unit: RunningUnit, cell: int) -> int:
-        """The worker that a cell is pinned to: the one with the fewest cells, when it has none yet."""
+        """Return the worker that a cell is pinned to; pin a free cell to the worker with the fewest cells."""
         worker = self._pinned.get((unit.id, cell))
         if worker is None:
             counts = dict.fromkeys(self._workers, 0)
@@ -231,11 +232,11 @@ class Assignments:
         return worker
 
     def pinned_to(self, cell: CellId) -> int | None:
-        """The worker that a cell is pinned to, if it has been to one."""
+        """Return the worker that a cell is pinned to, or None."""
         return self._pinned.get(cell)
 
     def move(self, cell: CellId, worker: int) -> bool:
-        """Pin a cell to another worker; False if that is gone, or has it already."""
+        """Pin a cell to another worker; return False if that worker has left, or has the cell already."""
         if worker not in self._workers or self._pinned.get(cell) == worker:
             return False
         self._pinned[cell] = worker
@@ -245,49 +246,49 @@ class Assignments:
         return True
 
     def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
-        """A worker runs a cell from now on; True if it has it in memory already."""
+        """Record that a worker runs a cell; return True if its state is in memory there."""
         at = (worker, self._workers[worker].incarnation)
         known = self._loaded.get((unit.id, cell)) == at
         self._loaded[unit.id, cell] = at
         return known and self.resident
 
     def holder_of(self, unit: RunningUnit, cell: int) -> int | None:
-        """The worker that has a cell's state in memory, if one has."""
+        """Return the worker that has a cell's state in memory, or None."""
         at = self._loaded.get((unit.id, cell))
         return None if at is None else at[0]
 
     def unload(self, unit_id: str) -> None:
-        """What workers have in memory of a unit is not to be gone on from."""
+        """Invalidate the state of a unit in the memory of workers."""
         for cell in [cell for cell in self._loaded if cell[0] == unit_id]:
             del self._loaded[cell]
 
     def release(self, unit_id: str) -> None:
-        """A unit is gone, or has other cells: no worker has any of it."""
+        """Unpin all cells of a unit that is removed or rescaled."""
         self.unload(unit_id)
         for cell in [cell for cell in self._pinned if cell[0] == unit_id]:
             del self._pinned[cell]
 
     def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
-        """The worker that reads a stream: always the same while it lives."""
+        """Return the worker that reads a stream, the same one as long as it lives."""
         if stream.loaded is not None and stream.loaded[0] in self._workers:
             return stream.loaded[0]
         busy = [other.loaded[0] for other in streams if other.loaded is not None]
         return min(self._workers, key=lambda worker: (busy.count(worker), -worker))
 
     def readable(self, streams: Iterable[RunningStream]) -> list[RunningStream]:
-        """Streams that can be read now. Those of a worker that is busy have to wait until it answers."""
+        """Return the streams that can be read now: those whose worker is not busy."""
         loaded = [(stream, stream.loaded) for stream in streams]
         return [
             stream for stream, at in loaded if at is None or at[0] not in self._workers or self.is_idle(at[0])
         ]
 
     def begin_reading(self, stream: RunningStream, worker: int) -> bool:
-        """A worker reads a stream from now on; True if it has not done so before."""
+        """Record that a worker reads a stream; return True if the worker has not read it before."""
         at = (worker, self._workers[worker].incarnation)
         first, stream.loaded = stream.loaded != at or not self.resident, at
         return first
 
-    # -- asking ----------------------------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------------
 
     def ask(self, queues: Mapping[int, list[Item]], pickled: Callable[[Item], bytes]) -> None:
         """Send each worker its items as one message, with the plans that it does not have yet."""

@@ -1,4 +1,4 @@
-"""The cause of an error of Spark, in one line."""
+"""Summary of a Spark error in one line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _TRACE = "Traceback (most recent call last):\n"
-# What leads up to a line's last message, if it ends with the name of a class: "… java.io.IOException: ".
+# Class names before the message at the end of a line: "… java.io.IOException: ".
 _LEADING = re.compile(r"^.*\b[a-z]\w*\.(?:\w+\.)*\w+(?:Exception|Error): ")
 
 
@@ -25,9 +25,9 @@ def cause(problem: BaseException) -> str:
 
 
 def last_words(text: str) -> str:
-    """The error with which the last Python trace ends; without a trace, the first line.
+    """Return the error at the end of the last Python traceback; without a traceback, the first line.
 
-    The trace of a task is told inside that of the driver, so the last one is where it began.
+    The driver's traceback contains that of the task, so the last one is the origin.
 
     >>> last_words("calling o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError: 7\\n\\tat …")
     'KeyError: 7'
@@ -37,16 +37,16 @@ def last_words(text: str) -> str:
     lines = [line for line in text.rpartition(_TRACE)[2].split("\n") if line and not line[0].isspace()]
     if not lines:
         return ""
-    # Py4J says which call it was; what Java said follows after a colon.
+    # The first line is Py4J's call; the message of Java follows after a colon.
     said = lines[1].removeprefix(": ") if lines[1:] and lines[1].startswith(": ") else lines[0]
     return _LEADING.sub("", said)
 
 
 def in_few_words(call: Callable[P, T]) -> Callable[P, T]:
-    """A function for Spark to call: it raises a failure of Spark with its cause only.
+    """Decorate a function that Spark calls, so that Spark errors are raised with their cause only.
 
-    Spark looks for patterns in what such a function fails with, and a few pages overflow its stack: a query
-    that was stopped in the middle of a batch then prints some thousand lines on the terminal.
+    Spark matches patterns against the error, and an error of a few pages overflows its stack. A query that
+    is stopped in the middle of a batch would then print some thousand lines on the terminal.
     """
 
     @functools.wraps(call)

@@ -1,7 +1,7 @@
-"""The limit of processor time for what the driver computes itself: changes of tables, and rows of views.
+"""Limit of processor time for computations in the driver: changes of tables, and rows of views.
 
-Workers have limits of their own (`engine.step_limit`). A thread of the driver is interrupted by an exception
-that Python raises in it between two instructions.
+Workers have their own limits (`engine.step_limit`). A thread of the driver is interrupted by an asynchronous
+Python exception.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ COMPUTING_S = 60.0
 
 
 class _Overran(BaseException):
-    """The block has taken too long. Not an Exception, so that the block does not handle it."""
+    """The block has taken too long. Not an Exception, so that the block cannot handle it."""
 
 
 class ComputingLimit:
-    """Raise a SlicemillError out of a `with` block that takes more processor time of its thread.
+    """Context manager that raises SlicemillError if its thread uses too much processor time.
 
     >>> with ComputingLimit("the change"):
     ...     sum(range(10))
@@ -53,7 +53,7 @@ class ComputingLimit:
             overran = True
             self._done.set()
         if self._raised and not overran:
-            _raise_in(threading.get_ident(), None)  # it has not been delivered
+            _raise_in(threading.get_ident(), None)  # the exception is still pending
         if overran:
             raise SlicemillError(
                 f"{self._what} took more than {self._seconds:g} s of processor time and was ended; look for "
@@ -63,7 +63,7 @@ class ComputingLimit:
     def _watch(self, thread: int, clock: int) -> None:
         until_s = time.clock_gettime(clock) + self._seconds
         left_s = self._seconds
-        while not self._done.wait(left_s):  # processor time does not pass faster than time
+        while not self._done.wait(left_s):  # processor time never passes faster than wall-clock time
             with self._raising:
                 if self._done.is_set():
                     return

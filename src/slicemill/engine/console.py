@@ -1,4 +1,4 @@
-"""Running scripts with a mill for the command line."""
+"""Command-line execution: run scripts with a mill and print their results."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class RunOptions:
 
 
 class Terminated(SystemExit):
-    """Somebody told the process to end."""
+    """The process received SIGTERM."""
 
 
 class ResultLines:
-    """Prints results as JSON lines as they are committed, from those after an epoch of the home on."""
+    """Prints results after an epoch of the home as JSON lines, as soon as they are committed."""
 
     def __init__(self, mill: Mill, after: int, out: TextIO) -> None:
         self._mill = mill
@@ -66,19 +66,19 @@ class ResultLines:
         self._out = out
 
     def print_new(self) -> None:
-        """All that was committed since the last call."""
+        """Print all results committed since the last call."""
         for name, query in self._mill.queries.items():
             for epoch in query.log.epochs(after=self._cursors.get(name, self._after)):
                 rows = timed_rows(query.log.read(epoch), query.schema)
                 lines = "".join(result_line(name, query.schema, timed) for timed in rows)
-                # Ctrl-c between the two would print them again, or never.
+                # An interrupt between these two statements would repeat or lose lines.
                 with _signals_held():
                     self._out.write(lines)
                     self._cursors[name] = epoch.number
         self._out.flush()
 
     def print_answers(self) -> None:
-        """What ad hoc queries have to say now."""
+        """Print the current results of ad hoc queries."""
         for name, schema, answer in _answers(self._mill):
             for row in answer:
                 self._out.write(result_line(name, schema, (None, row)))
@@ -86,17 +86,17 @@ class ResultLines:
 
 
 def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSession]) -> int:
-    """Run a script for a time, or until interrupted; then print results and figures. Returns the exit status.
+    """Run a script for a time or until interrupted, print results and metrics, return the exit status.
 
-    Without a home the streams are ended, so that windows still open report too. With one they go on next
-    time.
+    Without a home the streams are ended, so that open windows emit too. With a home they continue in the
+    next run.
     """
     console = Console(stderr=True)
     with _ends_when_told(), _opened(options, spark, console) as mill:
         lines = ResultLines(mill, mill.home.epoch, sys.stdout) if options.as_json else None
         with console.status("planning"):
             mill.execute(source)
-        if options.policy is not None:  # it goes before what the script sets
+        if options.policy is not None:  # set before the mill starts
             mill.policy = options.policy
         mill.start()
         status = 0
@@ -119,14 +119,14 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
             options.metrics.write_text(content, encoding="utf-8")
         if problem is not None:
             raise problem
-        # One that has begun anew after it failed has missed something.
+        # A query that was restarted after a failure has lost input.
         lives = [query.life() for query in mill.queries.values()]
         return QUERY_FAILED if any(life.why is not None for life in lives) else status
 
 
 @contextlib.contextmanager
 def _signals_held() -> Iterator[None]:
-    """Ctrl-c and SIGTERM wait until this is done."""
+    """Delay ctrl-c and SIGTERM until the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -148,7 +148,7 @@ def _signals_held() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _ends_when_told() -> Iterator[None]:
-    """A SIGTERM ends a run as ctrl-c does."""
+    """Make SIGTERM end a run as ctrl-c does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -165,7 +165,7 @@ def _ends_when_told() -> Iterator[None]:
 
 
 def _finish(mill: Mill, options: RunOptions, console: Console) -> SlicemillError | None:
-    """Work off what has arrived. Where that fails, results so far are worth showing all the same."""
+    """Process all input that has arrived; return the error if that fails, to show the results so far."""
     with console.status("finishing what has arrived; ctrl-c ends at once"):
         try:
             if options.home is None:
@@ -179,7 +179,7 @@ def _finish(mill: Mill, options: RunOptions, console: Console) -> SlicemillError
 
 
 def _opened(options: RunOptions, spark: Future[SparkSession], console: Console) -> Mill:
-    """The mill, which opens its home and then starts Spark; both take a while."""
+    """Open the home and start Spark, with progress on the console."""
     with console.status("opening the home") as status:
         return Mill(
             spark,
@@ -192,9 +192,9 @@ def _opened(options: RunOptions, spark: Future[SparkSession], console: Console) 
 
 
 def _show_results(mill: Mill, count: int) -> None:
-    """The last rows of each query, of one whose results change those that are there now.
+    """Print the last rows of each query; for a changelog, the last of its current rows.
 
-    Those of an ad hoc one are asked for now, and have no time.
+    Ad hoc queries are evaluated now; their rows have no timestamp.
     """
     console = Console()
     for query in mill.queries.values():
@@ -233,7 +233,7 @@ def _summary(mill: Mill, console: Console) -> None:
 
 
 def logs_table(folder: Path) -> Table:
-    """A table of the logs of a home: rows, bytes, time range."""
+    """Return a table of the logs of a home with rows, bytes and time range."""
     home = HomeReader(folder)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("log", overflow="fold")

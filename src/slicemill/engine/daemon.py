@@ -1,15 +1,15 @@
-"""Spark's Python worker daemon, with the modules of tasks imported before it forks, so workers start fast.
+"""Spark's Python worker daemon, with modules preloaded before it forks, so that workers start fast.
 
-Spark puts `pyspark.zip` before everything else on the path. It holds no compiled files, so that each import
-compiles the source anew. The same version is installed beside slicemill in the usual way: that one is taken.
+Spark puts `pyspark.zip` first on the path. It contains no compiled files, so each import would compile the
+source again. If the same version is installed as a folder, the daemon uses that.
 
-Spark's worker looks through all it holds for garbage after every task. What is imported here is left out of
-that: it cost some 30 ms of processor time, many times what a small task takes. The programs of hundreds of
-units cost 100 ms, so after most tasks only what is young is looked at.
+Spark's worker runs a full garbage collection after every task. Objects of preloaded modules are frozen, which
+saves some 30 ms of processor time, many times the cost of a small task. The programs of hundreds of units
+would cost 100 ms, so after most tasks only young objects are collected.
 
-A worker whose reader is gone, because its batch was stopped midway, ends without a word: Spark's daemon would
-print a trace on the terminal of the driver. One that has retired ends after its task instead of waiting for
-another one.
+A worker whose reader has closed the connection, because its batch was stopped, exits silently. Spark's daemon
+would print a traceback on the terminal of the driver. A retired worker exits after its task instead of
+waiting for the next one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 
 from slicemill.engine.workers.retire import is_retired
 
-# What tasks import. Nothing here may start a thread: it would be missing in the processes that are forked.
+# Imports of tasks. They must not start threads, which would not exist in forked processes.
 PRELOADED = ("pyspark.worker", "slicemill.engine.task", "slicemill.engine.workers.worker")
 
 Worker = Callable[[socket.socket, bool], int]
@@ -38,7 +38,7 @@ _VERSION = re.compile(r"""^__version__[^=]*=\s*["']([^"']+)""", re.MULTILINE)
 
 
 def installed_first(path: list[str]) -> list[str]:
-    """The path without pyspark.zip, if the same version is to be found behind it as a folder."""
+    """Remove pyspark.zip from the path if the same version is installed as a folder."""
     zips = [entry for entry in path if Path(entry).name == _ZIP and zipfile.is_zipfile(entry)]
     folders = (Path(entry) / "pyspark" / "version.py" for entry in path if entry not in zips)
     installed = next((file for file in folders if file.is_file()), None)
@@ -58,7 +58,7 @@ def without_last_words(worker: Worker) -> Worker:
         try:
             status = worker(sock, authenticated)
         except (BrokenPipeError, ConnectionResetError):
-            # At once: what is left in its buffers would fail, and say so, again.
+            # Exit immediately, because flushing its buffers would fail and print again.
             os._exit(1)
         if is_retired():
             os._exit(status)
@@ -68,7 +68,7 @@ def without_last_words(worker: Worker) -> Worker:
 
 
 class SparseCollector:
-    """Stands in for the `gc` module in the daemon's loop, which calls `collect` after every task."""
+    """Replacement of the `gc` module in the daemon's loop, which calls `collect` after every task."""
 
     def __init__(self, tasks_between_all: int = 32) -> None:
         self._tasks_between_all = tasks_between_all
@@ -80,7 +80,7 @@ class SparseCollector:
 
 
 def be_killed_before_java() -> None:
-    """Have the kernel end workers first when memory is short: they are replaced, the JVM is not."""
+    """Make the kernel's OOM killer prefer workers, which are replaced, to the JVM, which is not."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_KILLED_FIRST))
 
@@ -94,9 +94,9 @@ def run() -> None:
 
     for module in PRELOADED:
         importlib.import_module(module)
-    # Workers read machine code in a few milliseconds then.
+    # Compile or load kernels before forking; workers then load machine code in a few milliseconds.
     get_ready()
-    # Where its loop looks them up.
+    # The daemon's loop looks up these names in its module.
     vars(daemon)["worker"] = without_last_words(daemon.worker)
     vars(daemon)["gc"] = SparseCollector()
     gc.freeze()

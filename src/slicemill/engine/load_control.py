@@ -1,8 +1,8 @@
-"""Load control: the share of tuples that the drop boxes of a unit keep in its next run.
+"""Load shedding of a unit: the share of rows that its drop boxes keep in the next run.
 
-Joins keep all tuples, and look for fewer pairs: in the newest part of their windows, as far back as the share
-of comparisons goes that can be afforded. That is decided here, once for all cells of a unit, from what they
-have compared together, so that results do not depend on their number (S54, S55).
+A join with a load budget keeps all rows but compares fewer pairs: only rows of the newest part of its
+windows, so that the affordable share of comparisons is made. The driver decides this once for all cells of a
+unit, from their total comparisons, so that results do not depend on the number of cells (S54, S55).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _SKIPS_NOTHING = Skipper(0)
 
 
 class LoadControl:
-    """The controllers of a unit's drop boxes, and of joins that look for fewer pairs, by node.
+    """Shedding controllers of a unit, by node: drop boxes, classifiers, and joins with age limits.
 
-    Shares and skipped windows last over restarts.
+    Shares and skipped windows survive restarts.
     """
 
     def __init__(self, unit: Unit, graph: QueryGraph, known: Mapping[str, Sequence[Any]]) -> None:
@@ -46,7 +46,7 @@ class LoadControl:
         self._controllers = {
             node: Controller(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
         }
-        # Classifiers keep all tuples, and look at fewer values.
+        # Classifiers keep all rows but evaluate fewer values.
         for node in unit.nodes:
             operator = graph[node].operator
             if isinstance(operator, Classify) and operator.classifier.options.lag_us is not None:
@@ -69,26 +69,26 @@ class LoadControl:
 
     @property
     def weight(self) -> float:
-        """Of the queries that may have to give something up; 0 if none does."""
+        """Mean weight of the queries that may shed; 0 if there are none."""
         weights = [controller.weight for controller in self._controllers.values()]
         return sum(weights) / len(weights) if weights else 0.0
 
     def decide(
         self, epochs: Mapping[str, Sequence[Epoch]], state_bytes: int, backlog: Backlog, now: int
     ) -> dict[str, Dropping]:
-        """For a run over these epochs that begins now, with so much waiting on the machine."""
+        """Return the shedding of a run over these epochs, by node."""
         if not self._controllers:
             return {}
         pending = [epoch for new in epochs.values() for epoch in new if epoch.rows]
         if not pending:
-            # Windows may close all the same: those that were skipped stay so.
+            # Windows may close without new rows: skipped windows stay skipped.
             return {node: Dropping(1.0, skipper.spans) for node, skipper in self._skippers.items()}
         rows = sum(epoch.rows for epoch in pending)
         waiting = WaitingLoad(
             waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / _US,
             rows=rows,
             state_bytes=state_bytes,
-            # As they came: what a unit makes of them is at most as large.
+            # Size as received; derived rows in the unit are at most as large.
             bytes_per_row=sum(epoch.bytes for epoch in pending) / rows,
             backlog=backlog,
         )
@@ -103,12 +103,12 @@ class LoadControl:
         return decided
 
     def compared(self, cells: Sequence[Mapping[str, Compared]], rows: int) -> None:
-        """What the cells of a run over so many rows have compared, by node."""
+        """Record the comparisons of a run over `rows` rows, by cell and node."""
         for node, join in self._joins.items():
             join.add([cell[node] for cell in cells if node in cell], rows)
 
     def plain(self) -> dict[str, list[Any]] | None:
-        """What the journal keeps of it; None if there is nothing to decide."""
+        """Return the fields for the journal, or None if the unit cannot shed."""
         kept: dict[str, list[Any]] = {}
         for node, controller in self._controllers.items():
             skipper = self._skippers.get(node, _SKIPS_NOTHING)
@@ -117,13 +117,13 @@ class LoadControl:
 
 
 class _MeasuredJoin:
-    """A join that may look for fewer pairs, and what it compares by age."""
+    """Join with age limits, and its comparisons by age of rows."""
 
     def __init__(self, join: SharedJoin | SharedMultiJoin) -> None:
         inputs = join.inputs if isinstance(join, SharedMultiJoin) else ("0", "1")
         self._ages = ComparedByAge(len(inputs))
         self._limited = [member.name for member in join.members if member.limit is not None]
-        # By member and input; of one that it does not join, it looks for nothing.
+        # Window lengths by query and input; 0 for inputs that the query does not join.
         lengths = {
             member.name: [
                 longest_us([member.windows[side]]) if (side := _side(member, number, name)) is not None else 0
@@ -132,7 +132,8 @@ class _MeasuredJoin:
             for member in join.members
         }
         longest = [max(length or 1 for length in side) for side in zip(*lengths.values(), strict=True)]
-        # As shares of the longest; None where a window has no length in time, so that rows have no ages.
+        # Lengths relative to the longest window; empty if a window has no length in time, so rows have no
+        # age.
         timed = all(length is not None for sides in lengths.values() for length in sides)
         self._windows = {
             name: [(length or 0) / most for length, most in zip(sides, longest, strict=True)]
@@ -142,7 +143,7 @@ class _MeasuredJoin:
         self._looked = 1.0
 
     def reaches(self, decided: Mapping[str, Dropping]) -> dict[str, Dropping]:
-        """How far back each of its queries looks for the share of comparisons that it was given."""
+        """Return the shedding of each query with the age limit that yields its share of comparisons."""
         found = {}
         for name in self._limited:
             share, windows = decided[name].share, self._windows.get(name)
@@ -160,7 +161,7 @@ class _MeasuredJoin:
 
 
 def _side(member: JoinMember, number: int, name: str) -> int | None:
-    """Which side of a join an input is."""
+    """Return the index of an input among the inputs of a query's join."""
     if not isinstance(member, MultiJoinMember):
         return number
     return member.inputs.index(name) if name in member.inputs else None

@@ -1,4 +1,4 @@
-"""Measuring: the figures of a mill's queries, streams and cells, put together from what runs report."""
+"""Metrics collection: metrics of queries, streams and cells from the reports of runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slicemill.time import US
 
 
 class Measuring:
-    """The figures of all queries that a dispatcher runs, since each of them was there."""
+    """Metrics of all queries of a dispatcher, each since its creation."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Callable[[], int]) -> None:
         self._dispatcher = dispatcher
@@ -28,21 +28,21 @@ class Measuring:
         self._queries: dict[str, QueryMetrics] = {}
 
     def begin(self, query: QueryDefinition) -> QueryMetrics:
-        """The figures of a query that is there from now on."""
+        """Start the metrics of a new query."""
         counted = QueryMetrics(query.name, self._clock() / US, query.options.weight, query.options.slo)
         self._queries[query.name] = counted
         return counted
 
     def ran(self, log: str, results: Sequence[RunDone]) -> None:
-        """The unit of a query has run."""
+        """Add the processor time of a run to a query of its unit."""
         counted = self._queries[log]
         counted.cpu_s += sum(result.cpu_s for result in results)
         counted.python_s += sum(result.python_s for result in results)
         counted.collecting_s += sum(result.collecting_s for result in results)
 
     def delivered(self, log: str, rows: int, unit: RunningUnit, results: Sequence[RunDone], now: int) -> None:
-        """A run has brought a query rows that can be read since now."""
-        # How long ago rows came says nothing of who reads the past: what it gives is counted, and not timed.
+        """Record that a run has committed rows of a query."""
+        # Response times of a backfill are meaningless; its rows are counted only.
         timed = () if unit.catching_up else results
         arrivals = tuple(pair for result in timed for pair in result.arrivals.get(log, ()))
         running = self._dispatcher.running
@@ -50,7 +50,7 @@ class Measuring:
         self._queries[log].add(rows, arrivals, now / US, running.ideal_time(log), self._record, warm_s)
 
     def now(self, metrics: QueryMetrics, graph: QueryGraph) -> QueryMetrics:
-        """A query's figures as of now."""
+        """Return the current metrics of a query."""
         metrics.seen_s = self._clock() / US
         running, chooser = self._dispatcher.running, self._dispatcher.chooser
         metrics.policy = (running.policy_within(chooser.components, metrics.query) or chooser.policy).name
@@ -63,7 +63,7 @@ class Measuring:
         return metrics
 
     def of_mill(self, queries: Iterable[QueryMetrics]) -> MillMetrics:
-        """These queries, each and together."""
+        """Return the metrics of these queries and their totals."""
         dispatcher, found = self._dispatcher, list(queries)
         running = dispatcher.running
         for metrics in found:
@@ -80,7 +80,7 @@ class Measuring:
         return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
 
     def cells_in_words(self, query: str) -> str:
-        """What each cell of a query's unit has done, a line each; nothing if it has not run."""
+        """Describe the work of each cell of a query's unit, one line each; empty before the first run."""
         unit = self._dispatcher.running.writers.get(query)
         lines = [
             f"cell {cell['cell']} on worker {cell['worker']}: {cell['runs']:,} runs, {cell['rows']:,} rows, "

@@ -1,10 +1,10 @@
-"""Live values of models (C19): what their cores have come to, by query, call and partition, as plain data.
+"""Live values of models (C19): values of their cores by query, call and partition, as plain data.
 
     [{"query": "q", "model": "sum(x^2)/n", "arguments": ["v"], "window": "ROWS 3 PRECEDING", "partitions":
       [{"key": [1], "elements": 4, "result": 2.5,
         "cores": [{"node": "ac", "core": "sum(v^2)", "value": 10.0}, …]}]}]
 
-`node` is that of the graph which `slicemill explain --model NAME --format json` gives.
+`node` is an identifier in the graph that `slicemill explain --model NAME --format json` prints.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slicemill.storage.home import Home
 
 
 def model_values_of(home: Path | Home, query: str | None = None) -> list[dict[str, Any]]:
-    """All models with OVER in a home, or of one query, as of the last checkpoints; cells are put together."""
+    """Return the models with OVER of a home or query, as of the last checkpoints, with cells merged."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for record in looked_at(home, lambda _, __, ___, state: _records(state)):
         partitions = record.pop("partitions")

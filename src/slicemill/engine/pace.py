@@ -1,7 +1,7 @@
-"""Pace: how long tuples gather before sources are read again.
+"""Read pace: how long rows accumulate before sources are polled again.
 
-While little comes, reads of a trickle wait until they are worth what follows from them: a quarter of a core
-is spent, unless service levels ask for more. A source that is behind is read on at once.
+While few rows arrive, polls are delayed so that they and the resulting runs use at most a quarter of a core,
+or less delay if a service level requires it. A source with more rows available is read again at once.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from slicemill.engine.streams import RunningStream
 from slicemill.time import US
 
-# Of one core, what is spent on a trickle: between two reads passes the cost of all that follows from one,
-# over this. What is cheap need not wait so long: the first milliseconds are let off. Nor does it take longer
-# than a part of what the strictest service level allows.
+# Share of a core that reading a trickle of rows may use: the interval between two reads is the cost of a read
+# and its runs, divided by this share, minus _LET_OFF_S for cheap work. The interval is at most _PART_OF_LEVEL
+# of the strictest service level.
 _PACE = 0.25
 _LET_OFF_S = 0.01
 _LONGEST_PAUSE_S = 0.1
@@ -23,11 +23,11 @@ POLL_S = 0.05
 
 
 class ReadingPace:
-    """`spend` is told what workers take; the dispatcher's own time is that of the thread that calls."""
+    """`spend` adds processor time of workers; the dispatcher's time is that of the calling thread."""
 
     def __init__(self) -> None:
-        self._cost_s = 0.001  # of reading once and of all that follows from it
-        self._spent_s = 0.0  # since the last reads, by workers
+        self._cost_s = 0.001  # of a read and the resulting runs
+        self._spent_s = 0.0  # by workers, since the last reads
         self._thread_s = 0.0  # this thread's processor time at the last reads
         self._next_s = 0.0
 
@@ -39,7 +39,7 @@ class ReadingPace:
         return time.monotonic() >= self._next_s
 
     def have_read(self, streams: Iterable[RunningStream], strictest_s: float) -> None:
-        """Sources were asked; the next time is when enough may have gathered."""
+        """Record that sources were polled, and set the time of the next poll."""
         pause_s = 0.0
         if not any(stream.catching_up for stream in streams):
             thread_s = time.thread_time()
@@ -51,7 +51,7 @@ class ReadingPace:
         self._next_s = time.monotonic() + pause_s
 
     def patience_s(self, streams: Iterable[RunningStream], now_us: int) -> float:
-        """How long nothing has to be looked at, unless something comes."""
+        """Return how long the dispatcher may wait for events until the next poll is due."""
         moments = [
             stream.next_read_us
             for stream in streams

@@ -211,9 +211,9 @@ class UnitProgram:
         """Run all steps over new input and return their outcome.
 
         `dropping` is the load shedding, by node; by default no rows are shed. `latest` is the greatest row
-        timestamp of all cells so far; with several cells, inputs do not end in a run with rows, but in the next
-        run. `heavy` are the keys whose rows go to all cells. Steps that only `failed` outputs need are skipped.
-        Without `first_rows`, global aggregates emit no row before their first input row.
+        timestamp of all cells so far; with several cells, inputs do not end in a run with rows, but in the
+        next run. `heavy` are the keys whose rows go to all cells. Steps that only `failed` outputs need are
+        skipped. Without `first_rows`, global aggregates emit no row before their first input row.
         """
         unit, wanted = self.plan.unit, self._wanted(failed)
         for node_id, controlled in self._controlled.items():
@@ -272,7 +272,7 @@ class UnitProgram:
         wanted: Container[str],
         limit: StepLimit,
     ) -> dict[str, StepResult]:
-        """Run the wanted steps and return their results; combine the chunks of an input once for all readers."""
+        """Run the wanted steps and return their results; combine the chunks of an input once."""
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
         found: dict[str, StepResult] = {
@@ -302,8 +302,8 @@ class UnitProgram:
     def _given(self, part: StepResult, source: str, node_id: str) -> StepResult:
         """Return a step's input, with a watermark after `EARLIEST` if the step produces a changelog.
 
-        All rows of a stream are later than `EARLIEST`. So results that precede the first row are emitted before
-        a row arrives.
+        All rows of a stream are later than `EARLIEST`. So results that precede the first row are emitted
+        before a row arrives.
         """
         graph = self.plan.graph
         if isinstance(part, SlicemillError) or part[1] > BEGINNING:

@@ -1,4 +1,4 @@
-"""Spark sessions, with slots for long-running workers and for Spark's other tasks."""
+"""Spark sessions: settings, and slots for long-running workers and for other tasks."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-# How many workers stay; where it is not set, all slots but one.
+# Number of workers; default: all slots but one.
 WORKERS = "spark.slicemill.workers"
-# Where the driver of a cluster listens for its workers; where it is not set, at any port.
+# Port on which the driver of a cluster listens for workers; default: any.
 PORT = "spark.slicemill.port"
 
 # Measured on two cores: offset and commit logs fall from about 45 ms each to 5 ms. The default manager forks
@@ -44,20 +44,20 @@ _QUIET = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-# PySpark prints a page of JSON about an exception, besides raising it.
+# PySpark prints a page of JSON about an exception and also raises it.
 _TOLD_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
-# A local master gives up at a task's first failure unless it is told otherwise; a cluster tries four times.
+# A local master fails a job at the first failure of a task by default; a cluster tries a task four times.
 _ATTEMPTS = 4
 
-# Workers keep memory that they have freed, up to a bound: getting it from the system page by page again in
+# Allocator settings: workers keep freed memory, up to a bound. Requesting it page by page from the kernel in
 # every run took a third of the processor time of joins with many results.
 WORKER_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": 32 << 20,
     "MALLOC_TRIM_THRESHOLD_": 256 << 20,
     "MALLOC_TOP_PAD_": 16 << 20,
 }
-# Arrow's own allocator asks for huge pages: clearing them took half of a selection's time.
+# Arrow's own allocator requests huge pages; clearing them took half of the time of a filter.
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _MEMORY = {f"spark.executorEnv.{name}": str(value) for name, value in {**WORKER_MEMORY, **_ALLOCATOR}.items()}
 
@@ -70,7 +70,7 @@ _MASTERS = (
 )
 _REACHED_S = 5.0
 
-# How our rendered SQL is meant: strings as they are, integers beside decimals as typed columns.
+# Semantics of the SQL that slicemill renders: plain string literals, typed integers next to decimals.
 _SQL_MEANING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -79,18 +79,18 @@ _SQL_MEANING = {
     "spark.sql.legacy.literal.pickMinimumPrecision": "false",
 }
 
-# The JVM interprets a method of more than 8 000 bytes for good, and that is what reading and checking a few
-# columns of text comes to. With smaller ones CSV takes a third less processor time, JSON a quarter.
+# The JVM never compiles a method of more than 8 000 bytes, a size that parsing a few text columns reaches.
+# With smaller methods CSV takes a third less processor time, JSON a quarter.
 _COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 
 
-# How long Spark waits for a streaming query to end, in milliseconds. By default it waits for ever.
+# Time-out for stopping a streaming query of Spark, in seconds. Spark's default is to wait for ever.
 STOP_S = 60
 _STOPPING = {"spark.sql.streaming.stopTimeout": str(1000 * STOP_S)}
 
 
 def configure(spark: SparkSession) -> None:
-    """Settings that slicemill needs of a session, also of one that the caller has made."""
+    """Apply the settings that slicemill needs to a session, also to one of the caller."""
     for key, value in {**_SQL_MEANING, **_COMPILED, **_STOPPING}.items():
         spark.conf.set(key, value)
 
@@ -98,7 +98,7 @@ def configure(spark: SparkSession) -> None:
 def session(
     master: str | None = None, name: str = "slicemill", settings: Mapping[str, str] = NO_SETTINGS
 ) -> SparkSession:
-    """Start, or find, a session on a cluster; without a master, on this machine."""
+    """Start or get a session on a cluster; without a master, on this machine."""
     if master is None:
         return local_session(name=name, settings=settings)
     check_master(master)
@@ -106,7 +106,7 @@ def session(
 
 
 def check_master(master: str) -> None:
-    """Raise if a master cannot be one: Spark itself would take long to say so, and many lines."""
+    """Raise for an invalid or unreachable master, because Spark reports that late and in many lines."""
     if not any(re.fullmatch(form, master) for form in _MASTERS):
         raise SlicemillError(
             f"{master!r} is no Spark master; write local[4], spark://host:7077, yarn or k8s://https://host:443"
@@ -119,7 +119,7 @@ def check_master(master: str) -> None:
 
 
 def _why_silent(address: str) -> str | None:
-    """Why nobody can be reached at host:port; None if somebody can."""
+    """Return why no connection to host:port is possible, or None."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _REACHED_S).close()
@@ -131,7 +131,7 @@ def _why_silent(address: str) -> str | None:
 def begin_session(
     master: str | None = None, settings: Mapping[str, str] = NO_SETTINGS
 ) -> Future[SparkSession]:
-    """Start a session in the background: most of the time is the JVM's. `settings` go before our own."""
+    """Start a session in the background, since the JVM starts slowly; `settings` override the defaults."""
     found: Future[SparkSession] = Future()
 
     def start() -> None:
@@ -150,10 +150,10 @@ def local_session(
     memory: str | None = None,
     settings: Mapping[str, str] = NO_SETTINGS,
 ) -> SparkSession:
-    """Start, or find, a session on this machine. All times are UTC. `memory` is for the JVM, such as 4g.
+    """Start or get a session on this machine, in time zone UTC. `memory` is for the JVM, such as 4g.
 
-    A worker that stays holds a slot, and jobs for which no slot is free wait for ever. So there are slots for
-    as many workers as cores and for other jobs besides; these are cut into as many tasks as there are cores.
+    A resident worker holds a slot, and jobs without a free slot wait for ever. So there are slots for one
+    worker per core and further slots for other jobs. Those jobs have one task per core by default.
     """
     cores = cores or os.cpu_count() or 1
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -171,30 +171,30 @@ def local_session(
 
 
 def is_local(context: SparkContext) -> bool:
-    """Whether tasks run on the driver's machine, in processes that it can end."""
+    """Return True if tasks run on the driver's machine, in processes that the driver can kill."""
     return re.match(r"local(\[|$)", str(context.master)) is not None
 
 
 def listen_address(context: SparkContext) -> tuple[str, int]:
-    """Where the driver of a cluster listens: on the interface on which it listens for executors."""
+    """Return the address on which the driver listens for workers: the interface used for executors."""
     settings = context.getConf()
     host = settings.get("spark.driver.bindAddress") or settings.get("spark.driver.host")
     return host or "", int(settings.get(PORT, "0") or 0)
 
 
 def most_workers(context: SparkContext) -> int:
-    """How many workers can stay without holding the last slot, which Spark's other tasks need."""
+    """Return the number of slots minus one, which is reserved for Spark's other tasks."""
     return _cores(context) // int(context.getConf().get("spark.task.cpus", "1") or 1) - 1
 
 
 def grows(context: SparkContext) -> bool:
-    """May executors come later, and workers with them?"""
+    """Return True if executors may be added later, and workers with them."""
     fixed = (WORKERS, "spark.executor.instances", "spark.cores.max")
     return not str(context.master).startswith("local") and not any(map(context.getConf().get, fixed))
 
 
 def worker_count(context: SparkContext) -> int:
-    """How many workers can stay beside Spark's other tasks; 0 if the only slot would be theirs."""
+    """Return the number of resident workers; 0 if there is only one slot."""
     wanted = context.getConf().get(WORKERS)
     if wanted is not None:
         return int(wanted)
@@ -211,7 +211,7 @@ def _cores(context: SparkContext) -> int:
     if executors is not None:
         return int(executors) * int(each or 1)
     most = settings.get("spark.cores.max")
-    # What has registered so far, unless it is set to something else.
+    # Without a setting, the cores of the executors registered so far.
     return int(most) if most is not None else context.defaultParallelism
 
 
@@ -226,7 +226,7 @@ def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSessio
 
     for logger in _TOLD_TWICE:
         PySparkLogger.getLogger(logger).disabled = True
-    # Workers must find the packages that this process has.
+    # Workers must import the same packages as this process.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     everywhere = {
@@ -236,10 +236,10 @@ def _started(master: str, name: str, settings: Mapping[str, str]) -> SparkSessio
         **_COMPILED,
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.python.daemon.module": "slicemill.engine.daemon",
-        # Tasks of SQL have this in the environment of their Python processes and others do not: there would
-        # be a daemon for each.
+        # SQL tasks set this variable for their Python processes, other tasks do not. Different environments
+        # would need a second daemon.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        # On a busy machine the quickest of 60 jobs of two tasks took 83 ms over TCP, and 23 ms like this.
+        # On a busy machine the fastest of 60 jobs with two tasks took 83 ms over TCP, and 23 ms over this.
         "spark.python.unix.domain.socket.enabled": "true",
     }
     for key, value in {**everywhere, **settings}.items():

@@ -1,14 +1,16 @@
-"""Ingest through Spark: a Structured Streaming query for each stream that has no reader of ours.
+"""Ingest through Spark: a Structured Streaming query for each stream without a native reader.
 
     any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents
                    ──► the driver hands them to the worker that reads the stream ──► intake
 
-Spark notes a batch as done when the journal has it; a batch that it replays is known by its number, which is
-the stream's offset. A batch has what had come when Spark looked, and Spark looks again when the batch is
-done: what a stream has nothing of in a batch had not come by then. Where there is no batch, Spark says when
-it looked (`_Idle`). So a stream is known to be silent. Each stream has a query of its own: a checkpoint of
-Spark's belongs to one set of sources, and a source that fails must stop no other. It is tried again after
-pauses that grow.
+Spark commits a batch after the journal has recorded the batch. A batch that Spark replays is recognized by
+its number, which is the stream's offset.
+
+A stream is known to be silent as follows. A batch contains all rows that had arrived when Spark polled the
+source, and Spark polls again after the batch. Without a batch, Spark reports when it polled (`_Idle`).
+
+Each stream has its own query, because a Spark checkpoint belongs to a fixed set of sources, and a failing
+source must not stop other ones. A failed source is retried with back-off.
 """
 
 from __future__ import annotations
@@ -58,9 +60,9 @@ _LOGGER = logging.getLogger("slicemill")
 
 _CHECKPOINT = "checkpoint"
 _TEND_EVERY_S = 0.25
-# How often Spark says that it has found nothing, in milliseconds, and the setting for it.
+# Interval of Spark's idle events in milliseconds, and the name of the setting.
 _IDLE_MS, _IDLE_SETTING = 200, "spark.sql.streaming.noDataProgressEventInterval"
-# What a task says of the extents that it has written.
+# Description of an extent that a task has written.
 _LINE = "bad boolean, segment string, position bigint, length bigint, rows bigint, crc bigint"
 _NAMES = [part.split()[0] for part in _LINE.split(", ")]
 _TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
@@ -68,7 +70,7 @@ _TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64(
 
 @dataclass(frozen=True, slots=True)
 class RawWriter:
-    """Writes the rows of a Spark partition as raw extents, good and bad ones apart."""
+    """Writes the rows of a Spark partition as raw extents, separately for good and bad rows."""
 
     folder: Path
 
@@ -91,13 +93,13 @@ class RawWriter:
 
 @dataclass(slots=True)
 class _Looked:
-    """When Spark looked for rows of a stream last, or earlier."""
+    """Lower bound of the time at which Spark last polled a stream."""
 
     at_us: int
 
 
 class _Idle(StreamingQueryListener):
-    """Tells a stream when Spark has looked and found nothing."""
+    """Listener that reports to a stream when Spark has polled and found nothing."""
 
     def __init__(
         self, spark: SparkSession, looked: _Looked, stream: RunningStream, notify: Callable[[], None]
@@ -117,27 +119,27 @@ class _Idle(StreamingQueryListener):
         self._notify()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Whoever starts it knows."""
+        """Ignore: the caller starts the query."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Its batches come by `foreachBatch`."""
+        """Ignore: batches arrive through `foreachBatch`."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """`tend` asks for it."""
+        """Ignore: `tend` polls for errors."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """A stream that Spark reads; without a query it has failed, and waits to be tried again."""
+    """A stream that Spark reads; without a query it has failed and waits for its retry."""
 
     stream: RunningStream
     need: Need
     query: StreamingQuery | None = None
     listener: _Idle | None = None
-    failing: bool = False  # nothing has been read since it failed
+    failing: bool = False  # no rows have been read since the failure
 
     def stop(self) -> None:
-        """Stop reading; a query of Spark that does not end in time is left behind."""
+        """Stop reading; abandon a Spark query that does not end in time."""
         try:
             if self.query is not None:
                 self.query.stop()
@@ -166,7 +168,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class SparkIngest:
-    """All ingest queries of a mill. `frames` are those that a program has given for streams."""
+    """All ingest queries of a mill; `frames` are streaming DataFrames that the program declared."""
 
     spark: SparkSession | None
     folder: Path
@@ -179,7 +181,7 @@ class SparkIngest:
     _stopped: threading.Event | None = None
 
     def start(self, streams: Mapping[str, RunningStream], poll_ms: int) -> None:
-        """Read every stream that comes through Spark; those that are read already as is needed go on."""
+        """Read all streams that come through Spark; queries with unchanged requirements continue."""
         with self._lock:
             self._poll_ms = poll_ms
             for name, stream in streams.items():
@@ -197,11 +199,11 @@ class SparkIngest:
                 ).start()
 
     def outdated(self, needs: Mapping[str, Need]) -> bool:
-        """Does some query leave out what is needed from now on?"""
+        """Return True if a running query lacks rows or columns that are needed from now on."""
         return any(reading.need != needs[name] for name, reading in self._running.items())
 
     def tend(self, now: int) -> None:
-        """Note which sources have failed, and try those again whose pause is over."""
+        """Record failed sources, and retry those whose back-off is over."""
         with self._lock:
             for reading in self._running.values():
                 if reading.query is not None:
@@ -219,7 +221,7 @@ class SparkIngest:
             self.tend(self.clock())
 
     def read_to_the_end(self, streams: Mapping[str, RunningStream]) -> None:
-        """Read all that the sources hold now; what cannot be read is noted with its stream."""
+        """Read all current rows of the sources; errors are recorded in their streams."""
         self.stop()
         self.start(streams, 0)
         while any(reading.query is not None and reading.query.isActive for reading in self._running.values()):
@@ -250,7 +252,7 @@ class SparkIngest:
         return self.spark
 
     def _rows(self, stream: RunningStream) -> DataFrame:
-        """A line for each extent that the stream's tasks write."""
+        """Return a DataFrame with one row for each extent that the stream's tasks write."""
         declared = stream.stream
         given = self.frames.get(stream.name.lower())
         frame = (
@@ -265,10 +267,10 @@ class SparkIngest:
         return rows.mapInArrow(RawWriter(stream.handed_folder), _LINE)
 
     def _begin(self, reading: _Reading, now: int) -> None:
-        """Start a stream's query. A mistake in its declaration is raised the first time."""
+        """Start a stream's query. An error in its declaration is raised the first time."""
         try:
             self._start(reading)
-        except Exception as problem:  # as many kinds as there are sources
+        except Exception as problem:  # every source has its own exceptions
             if isinstance(problem, SlicemillError) and not reading.failing:
                 raise
             reading.failed(problem, now)
@@ -284,7 +286,7 @@ class SparkIngest:
         else:
             timed = writer.trigger(processingTime=f"{self._poll_ms} milliseconds")
             if stream.stream.skew_us is None:
-                reading.query = timed.start()  # nobody asks how long the stream has been silent
+                reading.query = timed.start()  # without SKEW the silence of a stream does not matter
             else:
                 reading.query, reading.listener = self._listened(timed, looked, stream)
         stream.through_spark = reading.query
@@ -292,7 +294,7 @@ class SparkIngest:
     def _listened(
         self, timed: DataStreamWriter, looked: _Looked, stream: RunningStream
     ) -> tuple[StreamingQuery, _Idle]:
-        """A query that is started, and who hears when it has found nothing."""
+        """Start a query with a listener for its idle events."""
         spark = self._session()
         listener = _Idle(spark, looked, stream, self.dispatcher.notify)
         spark.streams.addListener(listener)
@@ -304,7 +306,7 @@ class SparkIngest:
 
 @contextmanager
 def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """A setting of the session while a query starts: the query keeps it."""
+    """Change a session setting while a query starts; the query keeps the setting."""
     before = str(spark.conf.get(name))
     spark.conf.set(name, value)
     try:
@@ -316,7 +318,7 @@ def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 def _committer(
     stream: RunningStream, looked: _Looked, notify: Callable[[], None], *, looks_again: bool
 ) -> Callable[[DataFrame, int], None]:
-    """Hands the batches of a stream over; without `looks_again` Spark has looked once, when it was begun."""
+    """Return a function that hands over batches; without `looks_again` Spark polls only at the start."""
 
     @in_few_words
     def commit(batch: DataFrame, batch_id: int) -> None:

@@ -1,7 +1,7 @@
-"""What the state of a home holds: rows, bytes and ages, slice by slice and query by query.
+"""Stored state of a home: rows, bytes and ages, by slice and by query.
 
-Only checkpoints are looked at, so this works beside a mill at work, and without one: what is shown is what
-held at each unit's last checkpoint.
+Only checkpoints are read, so this works with or without a running mill. The figures are as of each unit's
+last checkpoint.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from slicemill.storage.home_reader import HomeReader
 
 T = TypeVar("T")
 
-# What one operator keeps in one cell: unit, node, cell and state.
+# Function of the state of one operator in one cell: unit, node, cell and state.
 Look: TypeAlias = Callable[[str, str, int, object], Iterable[T]]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSlice:
-    """One slice in one cell of a unit. `wanted` has the rows that each query may still get to see."""
+    """One slice in one cell of a unit; `wanted` is the number of rows that each query may still read."""
 
     unit: str
     cell: int
@@ -47,7 +47,7 @@ class StoredSlice:
 
 
 def slices_of(home: Path | Home) -> list[StoredSlice]:
-    """The slices of all units in a home, as of their last checkpoints."""
+    """Return the slices of all units of a home, as of their last checkpoints."""
     return looked_at(home, _inspected(_slices))
 
 
@@ -63,24 +63,24 @@ def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[St
 
 
 def slices_of_unit(home: Home, unit: str) -> list[StoredSlice]:
-    """The slices of one unit, as of its last checkpoint."""
+    """Return the slices of one unit, as of its last checkpoint."""
     return _looked(home, unit, _inspected(_slices))
 
 
 def cuts_of_unit(home: Home, unit: str) -> list[tuple[int, Cuts]]:
-    """Cell by cell, where the slices of one unit are cut and why."""
+    """Return the cuts between slices of one unit, by cell, with their reasons."""
     return _looked(home, unit, _inspected(lambda _, __, cell, state: [(cell, cuts) for cuts in state.cuts()]))
 
 
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
-    """Unit by unit and cell by cell, where slices are cut and why."""
+    """Return the cuts between slices of a home, by unit and cell, with their reasons."""
     return looked_at(
         home, _inspected(lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
     )
 
 
 def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
-    """A graph whose shared joins know what has been measured of them in a home."""
+    """Return a graph whose shared joins have the statistics measured in a home."""
     parts: dict[str, list[Statistics]] = {}
     for node_id, statistics in looked_at(
         home, _inspected(lambda _, node, __, state: [(node, state.statistics())])
@@ -97,13 +97,13 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
 
 
 def explained(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> str:
-    """How a query of a mill runs, with what has been measured; new units may have so many cells."""
+    """Explain the plan of a query with measured statistics; `cells` is the maximum for new units."""
     own = with_measures(graph.only(graph.ancestors(query)), home)
     return explain_text(own, units=placed_units(own, cells, placements_in(home)))
 
 
 def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
-    """By unit, its placement as journals hold it; one by key that spreads heavy keys now is a hybrid."""
+    """Return placements by unit, as in the journal; one by key with heavy keys is reported as hybrid."""
     opened = HomeReader(home) if isinstance(home, Path) else home
     return {
         unit: {**fields["placement"], "kind": PlacementKind.HYBRID.value}
@@ -114,13 +114,13 @@ def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
 
 
 def looked_at(home: Path | Home, look: Look[T]) -> list[T]:
-    """What is seen of all states, unit by unit, as of their last checkpoints."""
+    """Apply a function to all states of a home as of the last checkpoints, and collect its results."""
     opened = HomeReader(home) if isinstance(home, Path) else home
     return [seen for unit in sorted(opened.units) for seen in _looked(opened, unit, look)]
 
 
 def _inspected(look: Callable[[str, str, int, Inspectable], Iterable[T]]) -> Look[T]:
-    """Looks only at operators that can tell what they keep."""
+    """Restrict a function to operators that implement Inspectable."""
     return lambda unit, node, cell, state: (
         look(unit, node, cell, state) if isinstance(state, Inspectable) else ()
     )
@@ -138,7 +138,7 @@ def _looked(home: Home | HomeReader, unit: str, look: Look[T]) -> list[T]:
                 for seen in look(unit, node, cell, state)
             ]
         except StorageError:
-            # A mill at work removes a checkpoint when it has the next one.
+            # A running mill deletes a checkpoint when the next one is complete.
             if isinstance(home, HomeReader):
                 home.poll()
             if _files(home, unit) == cells:
@@ -146,20 +146,20 @@ def _looked(home: Home | HomeReader, unit: str, look: Look[T]) -> list[T]:
 
 
 def _files(home: Home | HomeReader, unit: str) -> list[list[list[object]]]:
-    """The files of a unit's last checkpoint, by cell; none if it has no state, or is gone."""
+    """Return the files of a unit's last checkpoint, by cell; none for a stateless or removed unit."""
     files: list[list[list[object]]] = home.units.get(unit, {}).get("checkpoint", {}).get("files", [])
     return files
 
 
 def state_tables(home: Path) -> tuple[Table, ...]:
-    """One line a slice, one line a query, and one for each chain of slices whose streams are known by now."""
+    """Return tables of slices, of queries, and of chains of slices with measured statistics."""
     found, cuts = slices_of(home), cuts_of(home)
     tables = (_slices_table(found), _queries_table(found))
     return (*tables, _cuts_table(cuts)) if cuts else tables
 
 
 def _table(left: Iterable[str], right: Iterable[str]) -> Table:
-    """An empty table: columns of words, then columns of numbers."""
+    """Create a table with left-aligned text columns, then right-aligned number columns."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in left:
         table.add_column(column, overflow="fold")
@@ -204,7 +204,7 @@ def _queries_table(found: list[StoredSlice]) -> Table:
 
 
 def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
-    """What was measured, beside what `explain` assumes of a stream, and the cuts that follow from it."""
+    """Return a table of measured rates, the defaults of `explain` in brackets, and the chosen cuts."""
     table = _table(
         ("chain", "cell", "part"),
         ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),

@@ -1,10 +1,10 @@
-"""The limit of processor time for one step of a run, such as the selection of one query.
+"""Limit of processor time for one step of a run, such as the filter of one query.
 
-A step that takes far longer than usual is interrupted: the queries behind it fail, and the others of its unit
-go on. The clock is the processor time of the process, so that a busy machine ends no step. The signal of a
-timer interrupts Python code, and regular expressions of `re`. Machine code, such as Arrow's, is interrupted
-when it returns. Where one call of it does not return, the kernel ends the process, and the record of the step
-says which queries fail (`engine.step_record`).
+A step that takes far longer than usual is interrupted. The queries that need the step fail, and the other
+queries of its unit continue. The clock is the processor time of the process, so that a busy machine ends no
+step. A timer signal interrupts Python code and regular expressions of `re`. Machine code, such as Arrow's, is
+interrupted when it returns. If a call never returns, the kernel kills the process, and the record of the step
+tells which queries fail (`engine.step_record`).
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from slicemill.engine.step_record import StepPlace, StepRecord
 _TICK_S = 0.5
 # Part of the reason of each query that failed because a step took too long.
 FAR_LONGER = "far more than usual"
-# One call of machine code may take so many times the limit of a step.
+# Limit of one call of machine code, as a multiple of the limit of a step.
 _OF_ONE_CALL = 1.5
 
 
 class StepOverran(BaseException):
-    """A step has taken too long. Not an Exception, so that the code of the step does not handle it."""
+    """A step has taken too long. Not an Exception, so that the code of the step cannot handle it."""
 
 
 class StepCancelled(StepOverran):
-    """A step is interrupted since all queries behind it are being dropped."""
+    """A step is interrupted because all queries that need it are being dropped."""
 
 
 class StepLimit:
-    """Counts the processor time of the step that runs; `begin` starts from zero.
+    """Measures the processor time of the current step; `begin` resets the time.
 
-    With a `record` this process is one that may be ended. `item` is the place of the run in its `message`.
+    With a `record`, this process may be killed. `item` is the index of the run in its `message`.
     """
 
     def __init__(
@@ -51,20 +51,20 @@ class StepLimit:
         self._place: StepPlace | None = None
 
     def begin(self, step: int) -> None:
-        """A step begins; `step` is its place in the unit."""
+        """Start a step, given by its index in the unit."""
         self._spent_s, self._place = 0.0, StepPlace(self._item, step)
         if self._record is not None:
             self._record.begin(self._place)
 
     def end(self, *, deadly: bool = False) -> None:
-        """The step has ended; what follows it has no limit. A step that ends the process stays noted."""
+        """End the step; code after it has no limit. A `deadly` step, which kills the process, stays recorded."""
         ended, self._place = self._place, None
         if ended is not None and self._record is not None and not deadly:
             self._record.end()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Interrupt steps that overrun meanwhile; only the main thread of a process can do that."""
+        """Interrupt overrunning steps inside the context; only the main thread of a process can do that."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -83,10 +83,10 @@ class StepLimit:
             self._record.end_process_after(cpu_s)
 
     def _tick(self, _: int, __: FrameType | None) -> None:
-        # The interpreter is alive.
+        # The interpreter runs, so restart the timer of the kernel.
         self._end_process_after(self.seconds * _OF_ONE_CALL)
         compiles = global_compiler_lock.is_locked()  # type: ignore[no-untyped-call]
-        if self._place is None or compiles:  # a kernel is compiled once
+        if self._place is None or compiles:  # compiling a kernel happens once
             return
         self._spent_s += _TICK_S
         if self._spent_s > self.seconds:

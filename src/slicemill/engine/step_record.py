@@ -1,12 +1,12 @@
-"""The record of the step that a worker runs: a file that outlives the worker's process.
+"""Step record: a file with the current step of a worker, which outlives the worker's process.
 
-    <home>/steps/<mill>-<worker>-<incarnation>           place of the item in its message, place of the step
-    <home>/steps/<mill>-<worker>-<incarnation>.cancel    the steps that the dispatcher wants to end
+    <home>/steps/<mill>-<worker>-<incarnation>           index of the item in its message, index of the step
+    <home>/steps/<mill>-<worker>-<incarnation>.cancel    the steps that the dispatcher cancels
 
-The worker maps the file into memory, so that a note costs no system call. A call of machine code that does
-not return cannot be interrupted by Python. The kernel ends such a process with SIGPROF, and the handler of
-`faulthandler`, which needs no interpreter lock, first appends the stack to the record. So the dispatcher
-knows of a worker that is gone whether it was stuck, and in which step.
+The worker maps the file into memory, so that an update costs no system call. Python cannot interrupt a call
+of machine code that does not return. The kernel kills such a process with SIGPROF. The handler of
+`faulthandler`, which does not need the interpreter lock, first appends the stack to the record. So when a
+worker has died, the dispatcher knows whether it was stuck, and in which step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CANCEL = ".cancel"
 
 
 class StepPlace(NamedTuple):
-    """A step: the place of its item in the message of a worker, and the place of its node in the unit."""
+    """A step: the index of its item in a worker's message, and the index of its node in the unit."""
 
     item: int
     step: int
@@ -36,7 +36,7 @@ _NO_STEP = StepPlace(-1, -1)
 
 
 class StepRecord:
-    """A worker's end of its record. One process writes to one record at a time."""
+    """Writer of a worker's record. A process writes to one record at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,23 +47,23 @@ class StepRecord:
         self._stack = path.open("ab")
 
     def take_up(self) -> None:
-        """Make this the record of the process, which may run messages of several workers in turn."""
+        """Activate this record; a process may run messages of several workers in turn."""
         faulthandler.register(signal.SIGPROF, self._stack, all_threads=True, chain=True)
 
     def begin(self, place: StepPlace) -> None:
-        """Note that a step begins."""
+        """Record the start of a step."""
         _PLACE.pack_into(self._map, 0, *place)
 
     def end(self) -> None:
-        """Note that no step runs."""
+        """Record that no step runs."""
         _PLACE.pack_into(self._map, 0, *_NO_STEP)
 
     def end_process_after(self, cpu_s: float) -> None:
-        """End this process after so many processor seconds, unless this is called again; 0 means never."""
+        """Kill this process after so many processor seconds, unless called again; 0 disables the timer."""
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
     def is_cancelled(self, place: StepPlace, message: int) -> bool:
-        """Return True if the dispatcher wants a step of a message to end."""
+        """Return True if the dispatcher has cancelled a step of a message."""
         try:
             number, places = json.loads(_cancel_file(self.path).read_bytes())
         except FileNotFoundError:
@@ -71,21 +71,21 @@ class StepRecord:
         return bool(number == message and list(place) in places)
 
     def close(self) -> None:
-        """Have no record any more; the file stays."""
+        """Close the record; the file stays."""
         faulthandler.unregister(signal.SIGPROF)
         self._map.close()
         self._stack.close()
 
 
 def cancel_steps(path: Path, message: int, places: Collection[StepPlace]) -> None:
-    """Ask the worker with this record to end these steps of a message."""
+    """Make the worker with this record cancel these steps of a message."""
     written = _cancel_file(path).with_suffix(".new")
     written.write_text(json.dumps([message, sorted(places)]))
     written.replace(_cancel_file(path))
 
 
 def current_step(path: Path) -> tuple[StepPlace, bool] | None:
-    """Return the step in which the process with this record is, or was when it ended; and if it was stuck."""
+    """Return the current or last step of the process with this record, and True if it was stuck."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -97,20 +97,20 @@ def current_step(path: Path) -> tuple[StepPlace, bool] | None:
 
 
 def remove_record(path: Path) -> None:
-    """Remove a record of a process that is gone."""
+    """Delete the record of an ended process."""
     path.unlink(missing_ok=True)
     _cancel_file(path).unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of records, and remove those of processes that have ended with their driver."""
-    with suppress(OSError):  # workers do without
+    """Create the folder of records, and delete records of processes that ended with their driver."""
+    with suppress(OSError):  # workers can run without records
         folder.mkdir(exist_ok=True)
         remove_records(folder)
 
 
 def remove_records(folder: Path, mill: str | None = None) -> None:
-    """Remove the records of a mill, or of all mills."""
+    """Delete the records of a mill, or of all mills."""
     if folder.is_dir():
         for path in list(folder.iterdir()):
             if mill is None or path.name.startswith(f"{mill}-"):

@@ -54,7 +54,7 @@ class Restore:
 
     Results of the replay are discarded, because they are already committed. `newcomers` are queries added
     since the checkpoint; `successors` are queries that took over the state of replaced ones, by name. If the
-    placement has changed, `before` and `heavy` are the exchanges and heavy keys at the checkpoint, and `files`
+    placement has changed, `before` and `heavy` are the exchanges and keys at the checkpoint, and `files`
     are those of all cells. `first_rows` is True if the results before the first row are already committed.
     """
 
