@@ -57,7 +57,7 @@ class StepLimit:
             self._record.begin(self._place)
 
     def end(self, *, deadly: bool = False) -> None:
-        """End the step; code after it has no limit. A `deadly` step, which kills the process, stays recorded."""
+        """End the step; code after it has no limit. A `deadly` step, which ends the process, stays noted."""
         ended, self._place = self._place, None
         if ended is not None and self._record is not None and not deadly:
             self._record.end()

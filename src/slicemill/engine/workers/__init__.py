@@ -1,1 +1,1 @@
-"""Workers: long-running Python tasks of Spark that answer messages, or ordinary jobs."""
+"""Workers: long-running Python tasks of Spark that answer messages, or ordinary Spark jobs."""

@@ -1,9 +1,9 @@
-"""Messages between driver and workers: framing, authentication and the socket that accepts workers.
+"""Messages between driver and workers: framing, authentication and the listening socket.
 
-Frames are those of `multiprocessing.connection` (a length of four bytes, then as many bytes): a worker uses
-its `Connection` and its key exchange. The driver's end never blocks: a worker that is stopped in the middle
-of a message, or does not read, must not hold the dispatcher. The first byte of a frame says what it is; the
-rest is a pickle. Nothing is unpickled that comes from a peer without the key.
+Frames are those of `multiprocessing.connection` (a length of four bytes, then the content), because a worker
+uses its `Connection` and key exchange. The driver's end never blocks: a worker that is stopped in the middle
+of a message, or does not read, must not block the dispatcher. The first byte of a frame is its kind; the rest
+is a pickle. Nothing from a peer without the key is unpickled.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ HELLO, READY, ANSWER, NOTICE, LEAVING = b"H", b"R", b"A", b"N", b"L"
 # From the driver:
 MESSAGE, END = b"M", b"E"
 
-# What a peer may take to show that it has the key and to say who it is.
+# Time-out for a peer to prove that it has the key and to introduce itself.
 HANDSHAKE_S = 10.0
-# Peers that may be in the middle of that at once; more are turned away.
+# Maximum number of concurrent handshakes; further peers are rejected.
 _HANDSHAKES = 256
 _HEADER = struct.Struct("!i")
 _LONG_HEADER = struct.Struct("!Q")
 _CHUNK = 1 << 16
-# Linux gives 108 bytes to the path of a Unix socket, others 104, the last one zero.
+# The path of a Unix socket has at most 108 bytes on Linux, 104 on other systems, with a final zero.
 _PATH_BYTES = 103
 
 Address: TypeAlias = str | tuple[str, int]
@@ -44,7 +44,7 @@ Address: TypeAlias = str | tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """How a worker introduces itself."""
+    """First message of a worker."""
 
     worker: int
     incarnation: int
@@ -61,7 +61,7 @@ def encode(kind: bytes, value: object) -> memoryview:
 
 
 def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
-    """A worker's end: connected, and each side knows that the other has the key."""
+    """Connect a worker to the driver; both sides prove that they have the key."""
     if isinstance(address, str):
         near = socket.socket(socket.AF_UNIX)
         near.settimeout(HANDSHAKE_S)
@@ -80,13 +80,13 @@ def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
 
 
 def prove(connection: Connection[bytes, bytes], key: bytes) -> None:
-    """Show the key to the driver, and have it shown."""
+    """Prove the key to the driver, and let the driver prove it."""
     answer_challenge(connection, key)
     deliver_challenge(connection, key)
 
 
 def clear_abandoned(address: Address) -> None:
-    """Remove the socket of a driver that was killed: it could not do that itself."""
+    """Remove the Unix socket of a driver that was killed."""
     if isinstance(address, str) and _is_abandoned(address):
         with contextlib.suppress(OSError):
             Path(address).unlink()
@@ -98,7 +98,7 @@ def _is_abandoned(path: str) -> bool:
         probe.settimeout(HANDSHAKE_S)
         try:
             probe.connect(path)
-            # A driver that lives begins with its challenge; one that is just dying may still be connected to.
+            # A live driver sends its challenge first; a dying one may still accept the connection.
             return not probe.recv(1)
         except (ConnectionRefusedError, ConnectionResetError):
             return True
@@ -107,9 +107,9 @@ def _is_abandoned(path: str) -> bool:
 
 
 def _tune(tcp: socket.socket) -> None:
-    # A message of 20 KB is written in two parts: without this it would wait 40 ms for an acknowledgement.
+    # A message of 20 KB is written in two parts; without this the second waits 40 ms for an acknowledgement.
     tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A host that vanishes without a word is noticed after half a minute, not after hours.
+    # The disappearance of a host is noticed after half a minute, not after hours.
     tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
@@ -117,13 +117,13 @@ def _tune(tcp: socket.socket) -> None:
 
 
 class Channel:
-    """The driver's end of a connection to a worker; it never blocks."""
+    """Driver's end of a connection to a worker; it never blocks."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._out: deque[memoryview] = deque()
-        self._head = bytearray()  # of the next frame, while it is not whole
+        self._head = bytearray()  # of an incomplete next frame
         self._body: memoryview | None = None
         self._filled = 0
 
@@ -132,7 +132,7 @@ class Channel:
 
     @property
     def sending(self) -> bool:
-        """Some of what was sent waits until the worker reads."""
+        """Return True while output waits for the worker to read."""
         return bool(self._out)
 
     def send(self, frame: memoryview | bytes) -> None:
@@ -145,7 +145,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Send what waits, as far as the worker reads."""
+        """Send pending output as far as the worker reads."""
         while self._out:
             part = self._out[0]
             try:
@@ -158,7 +158,7 @@ class Channel:
                 self._out[0] = part[sent:]
 
     def receive(self) -> list[memoryview]:
-        """The frames that have arrived whole. EOFError if the worker is gone and nothing has arrived."""
+        """Return the complete frames; raise EOFError if the connection is closed and there are none."""
         frames: list[memoryview] = []
         while True:
             try:
@@ -201,7 +201,7 @@ class Channel:
             if len(here) == size:
                 frames.append(memoryview(here))
                 continue
-            # Larger than what came: the rest is read to where it belongs.
+            # The frame is larger than the chunk: receive the rest directly into its buffer.
             self._body = memoryview(bytearray(size))
             self._body[: len(here)] = here
             self._filled = len(here)
@@ -212,9 +212,10 @@ class Channel:
 
 
 class Entrance:
-    """The socket to which workers connect: TCP if it is given where to listen, else a Unix socket.
+    """Listening socket for workers: TCP if `listen` is given, otherwise a Unix socket.
 
-    Each peer has a thread and a limited time to show the key and say hello; `admit` gets those that have.
+    Each peer has a thread and limited time for the handshake. After the handshake the peer is passed to
+    `admit`.
     """
 
     def __init__(
@@ -228,7 +229,7 @@ class Entrance:
         self._key = key
         self._admit = admit
         self._limit_s = limit_s
-        self._peers: dict[threading.Thread, socket.socket] = {}  # in the middle of the handshake
+        self._peers: dict[threading.Thread, socket.socket] = {}  # handshakes in progress
         self._changing = threading.Lock()
         self._folder: Path | None = None
         self._stopping = threading.Event()
@@ -248,7 +249,7 @@ class Entrance:
         self._thread.start()
 
     def close(self) -> None:
-        """Admit nobody any more, and turn away who is about to show the key."""
+        """Stop listening and reject peers whose handshake is in progress."""
         self._stopping.set()
         self._wake.send(b"\0")
         self._thread.join()
@@ -261,7 +262,7 @@ class Entrance:
             each.close()
         if self._folder is not None:
             Path(str(self.address)).unlink(missing_ok=True)
-            # A worker that found nobody there any more may have removed it just now.
+            # A worker that found the driver gone may have just removed the folder.
             with contextlib.suppress(FileNotFoundError):
                 self._folder.rmdir()
 
@@ -276,7 +277,7 @@ class Entrance:
             try:
                 peer, _ = self._socket.accept()
             except OSError:
-                # The peer is gone already, or files are short: others may come.
+                # The peer has disconnected, or file descriptors are exhausted: keep listening.
                 self._stopping.wait(0.01)
                 continue
             if len(self._peers) == _HANDSHAKES:
@@ -290,7 +291,7 @@ class Entrance:
             greeter.start()
 
     def _greet(self, peer: socket.socket) -> None:
-        # The limit is for all of it: a peer that says a byte now and then is turned away, too.
+        # The limit covers the whole handshake, so that a peer cannot prolong it byte by byte.
         late = threading.Timer(self._limit_s, _hang_up, (peer,))
         late.daemon = True
         late.start()
@@ -316,7 +317,7 @@ class Entrance:
             hello = pickle.loads(frame[1:]) if frame[:1] == HELLO else None
             return hello if isinstance(hello, Hello) else None
         except Exception:
-            # Whatever a stranger says or does not say.
+            # An unknown peer may send anything.
             return None
         finally:
             if connection is not None:
@@ -329,7 +330,7 @@ def _hang_up(peer: socket.socket) -> None:
 
 
 def _socket_folder() -> Path:
-    """A new folder that only this user can enter, with a path that is short enough for a socket."""
+    """Create a folder for this user only, with a path that is short enough for a socket."""
     for base in (None, "/tmp"):
         folder = Path(tempfile.mkdtemp(prefix="slicemill-", dir=base))
         if len(os.fsencode(folder / "s")) <= _PATH_BYTES:

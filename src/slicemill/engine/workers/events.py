@@ -14,7 +14,7 @@ from slicemill.errors import SlicemillError
 
 @dataclass(frozen=True, slots=True)
 class WorkerJoined:
-    """A worker is connected and has made its handler: it can be sent a message."""
+    """A worker has connected and created its handler; it accepts messages."""
 
     worker: int
     incarnation: int
@@ -24,10 +24,10 @@ class WorkerJoined:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLeft:
-    """A worker is gone, with the message that it was sent, if there was one.
+    """A worker is gone, and its current message is lost.
 
-    The incarnation is -1 if it was never there: its task failed before it could connect. With
-    `spark_stopped`, Spark runs no tasks any more, and no worker will follow.
+    The incarnation is -1 if its task failed before it could connect. With `spark_stopped`, Spark runs no more
+    tasks, so no worker will follow.
     """
 
     worker: int
@@ -38,12 +38,12 @@ class WorkerLeft:
 
 @dataclass(frozen=True, slots=True)
 class WorkerAnswer:
-    """What the handler returned, or a `Failure`."""
+    """Return value of the handler, or a `Failure`."""
 
     worker: int
     incarnation: int
     message: object
-    sent_us: int  # when the message was sent that this answers, by the driver's clock
+    sent_us: int  # when the answered message was sent, by the driver's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ Event: TypeAlias = WorkerJoined | WorkerLeft | WorkerAnswer | Notice
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The exception that a handler raised. The worker lives on, unless its memory was short."""
+    """Exception of a handler; the worker continues unless it ran out of memory."""
 
     error: str
     traceback: str
@@ -68,26 +68,26 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What a worker's handler is made with."""
+    """Arguments of the factory of a worker's handler."""
 
     worker: int
     incarnation: int
-    name: str  # that of no other process, now or later: files may be named after it
+    name: str  # unique for all time, so that files may be named after it
     notify: Callable[[object], None]  # from any thread
-    resident: bool  # whether messages to this worker reach the same process until it leaves
-    separate: bool = True  # False in the process of the driver, which a worker must not end
+    resident: bool  # True if all messages to this worker reach the same process
+    separate: bool = True  # False in the driver's process, which a worker must not kill
 
 
 Handler: TypeAlias = Callable[[object], object]
 
 
 def writer_name(worker: int, incarnation: int) -> str:
-    """A name that no other process has. Attempts are counted anew in every session, hence the random part."""
+    """Return a unique name; attempts restart at 0 in every session, hence the random part."""
     return f"w{worker}-{incarnation}-{secrets.token_hex(6)}"
 
 
 def make_handler(path: str, context: WorkerContext) -> Handler:
-    """Call the factory that "package.module:factory" names."""
+    """Create a handler with the factory named by "package.module:factory"."""
     module, _, factory = path.partition(":")
     if not factory:
         raise SlicemillError(f"{path!r} does not name a factory; write package.module:factory")

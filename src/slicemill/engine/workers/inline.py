@@ -1,6 +1,6 @@
-"""A pool without processes: the handler answers in the thread that sends.
+"""Inline pool: workers without processes, whose handler runs in the sending thread.
 
-For trying out plans and for tests: what the dispatcher does is the same, and nothing has to be waited for.
+For plan experiments and tests: the dispatcher works as usual, but never has to wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slicemill.time import wall_clock_us
 
 
 class InlinePool:
-    """`WorkerPool`'s interface over handlers in this process."""
+    """Implementation of `WorkerPool`'s interface with handlers in this process."""
 
     resident = True
 
@@ -38,7 +38,7 @@ class InlinePool:
         self._awake = threading.Event()
 
     def start(self) -> None:
-        """Nothing has to be started: the workers are there."""
+        """Do nothing: the workers exist already."""
 
     def members(self) -> list[WorkerJoined]:
         return [self._joined(worker) for worker in range(len(self._handlers))]
@@ -53,14 +53,14 @@ class InlinePool:
         self._awake.set()
 
     def lose(self, worker: int) -> None:
-        """Let a worker forget everything, as one that was killed has."""
+        """Reset a worker, as if its process had been killed."""
         self._events.append(WorkerLeft(worker, self._incarnations[worker], "lost"))
         self._incarnations[worker] += 1
         self._handlers[worker] = self._made(worker)
         self._events.append(self._joined(worker))
 
     def resize(self, count: int) -> None:
-        """Let workers come, or the last ones go."""
+        """Add workers or remove the last ones."""
         while len(self._handlers) > count:
             self._handlers.pop()
             gone = len(self._handlers)
@@ -69,26 +69,26 @@ class InlinePool:
             if worker == len(self._incarnations):
                 self._incarnations.append(0)
             else:
-                self._incarnations[worker] += 1  # one that was there before, and has forgotten everything
+                self._incarnations[worker] += 1  # a new process of an earlier worker, without its state
             self._handlers.append(self._made(worker))
             self._events.append(self._joined(worker))
         self._awake.set()
 
     def end_stuck(self, worker: int) -> None:
-        """Do nothing: the caller is the worker."""
+        """Do nothing: the worker runs in the calling thread."""
 
     def wait(self, timeout_s: float | None) -> list[Event]:
         if not self._events:
             self._awake.wait(timeout_s)
         self._awake.clear()
-        # Threads of workers append notices at any time, so each event is taken by itself.
+        # Threads of workers may append notices meanwhile, so events are removed one by one.
         return [self._events.popleft() for _ in range(len(self._events))]
 
     def wake(self) -> None:
         self._awake.set()
 
     def stop(self) -> None:
-        """Nothing is left behind."""
+        """Do nothing: there are no processes to end."""
 
     def _made(self, worker: int) -> Handler:
         incarnation = self._incarnations[worker]

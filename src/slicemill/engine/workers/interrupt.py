@@ -1,8 +1,7 @@
-"""Handling of Ctrl-C while workers run: PySpark's handler would cancel their jobs.
+"""Handling of Ctrl-C while workers run, in place of PySpark's handler.
 
-PySpark's handler cancels all jobs before it raises KeyboardInterrupt: that would end the workers in the
-middle of their runs. While a pool runs, KeyboardInterrupt is raised and nothing else; who catches it stops
-the pool.
+PySpark's handler cancels all jobs before it raises KeyboardInterrupt, which would kill workers during their
+runs. While a pool runs, Ctrl-C only raises KeyboardInterrupt, and the code that catches it stops the pool.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from types import FrameType
 
 
 class Interrupts:
-    """Takes PySpark's handler out and puts it back; leaves any other one where it is."""
+    """Replaces PySpark's handler and restores it; leaves other handlers alone."""
 
     def __init__(self) -> None:
         self._before: object = None

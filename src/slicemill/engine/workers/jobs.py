@@ -1,8 +1,8 @@
-"""A pool that sends messages as ordinary Spark jobs, for clusters where slots must not be held.
+"""Job pool: sends messages as ordinary Spark jobs, for clusters where slots must not be held.
 
-What was sent since the last `wait` travels as one job with a task for each message. Nothing that a process
-remembers can be relied on: the next message to the same worker may reach another process. If a process dies,
-Spark starts its task once more; after that the worker has left, and the other tasks of the job are not
+All messages sent since the last `wait` are one job, with a task for each message. Workers cannot rely on
+state in memory, because the next message to the same worker may reach another process. If a process dies,
+Spark retries its task once. If the retry fails too, the worker has left; the other tasks of the job are not
 affected.
 """
 
@@ -42,7 +42,7 @@ from slicemill.engine.workers.supervisor import is_running, why
 from slicemill.engine.workers.worker import answered
 from slicemill.time import wall_clock_us
 
-# Attempts of a task that run its message. A second one may also be a copy of a slow first one.
+# Attempts of a task that run its message. A second attempt may also be speculative execution.
 _ATTEMPTS = 2
 _CANCEL_S = 10.0
 
@@ -58,13 +58,13 @@ class _SentMessage:
 @dataclass(frozen=True, slots=True)
 class _JobAnswer:
     worker: int
-    answer: bytes | None  # none if the process died, again and again
+    answer: bytes | None  # None if the process died in all attempts
     notices: tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a task of the job does; pickled with it."""
+    """Body of a task of the job; pickled with the job."""
 
     pool: str
     handler: str
@@ -94,7 +94,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _TaskHandler:
-    """A handler in a process that runs tasks, and the notices that wait for the next answer."""
+    """Handler in a process that runs tasks, and its notices for the next answer."""
 
     handler: Handler
     notices: queue.SimpleQueue[object]
@@ -107,7 +107,7 @@ class _TaskHandler:
         return tuple(found)
 
 
-# In a process that runs tasks, by pool and worker.
+# Handlers in a process that runs tasks, by pool and worker.
 _handlers: dict[tuple[str, int], _TaskHandler] = {}
 
 
@@ -124,7 +124,7 @@ def _handler(work: _Work, worker: int, attempt: int) -> _TaskHandler:
 
 
 class JobPool:
-    """The interface of `WorkerPool` over ordinary jobs: a worker is a task that can be under way."""
+    """Implementation of `WorkerPool`'s interface with ordinary jobs: a worker is one task of a job."""
 
     resident = False
 
@@ -136,7 +136,7 @@ class JobPool:
         self._collected: list[_SentMessage] = []
         self._outstanding: dict[int, _SentMessage] = {}
         self._told: set[int] = set()
-        self._events: deque[list[Event]] = deque()  # by threads of jobs
+        self._events: deque[list[Event]] = deque()  # appended by threads of jobs
         self._awake = threading.Event()
         self._threads: set[threading.Thread] = set()
         self._interrupts = Interrupts()
@@ -148,7 +148,7 @@ class JobPool:
         self._awake.set()
 
     def members(self) -> list[WorkerJoined]:
-        """The workers that `wait` has told of."""
+        """Return the workers whose joining `wait` has reported."""
         return [self._joined(worker, self._incarnations[worker]) for worker in sorted(self._told)]
 
     def send(self, worker: int, message: object) -> None:
@@ -161,7 +161,7 @@ class JobPool:
         self._collected.append(sent)
 
     def resize(self, count: int) -> None:
-        """Let workers come, or the last ones go: how many tasks a job may have."""
+        """Change the maximum number of tasks in a job: add workers or remove the last ones."""
         events: list[Event] = []
         for worker in range(count, len(self._incarnations)):
             if worker in self._told:
@@ -174,10 +174,10 @@ class JobPool:
         self._awake.set()
 
     def end_stuck(self, worker: int) -> None:
-        """Do nothing: the task ends itself, a little later."""
+        """Do nothing: the task kills itself a little later."""
 
     def wait(self, timeout_s: float | None) -> list[Event]:
-        """Submit what was collected; what has happened, at the latest when the time is over."""
+        """Submit the collected messages and return the events, after at most the time-out."""
         if self._collected:
             job, self._collected = self._collected, []
             thread = InheritableThread(target=self._run, args=(job,), name="slicemill job", daemon=True)
@@ -214,7 +214,7 @@ class JobPool:
         return WorkerJoined(worker, incarnation, socket.gethostname(), os.getpid())
 
     def _run(self, job: list[_SentMessage]) -> None:
-        """Run a job, in a thread of its own."""
+        """Run a job; called in its own thread."""
         by_worker = {sent.worker: sent for sent in job}
         events: list[Event] = []
         reason, stopped = "the processes of its task ended", False

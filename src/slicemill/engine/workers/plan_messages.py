@@ -1,7 +1,7 @@
-"""The plan of a unit as it travels to workers: node by node, so that a query that comes to a thousand others
-costs what its own nodes do.
+"""Serialization of unit plans for workers, node by node.
 
-Nodes are immutable, and those of a statement stay the same objects while others come and go (`plan.planner`).
+Serialized nodes are cached. So adding a query to a thousand other ones costs only its own nodes. Nodes are
+immutable, and those of a statement stay the same objects while other statements change (`plan.planner`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyspark import cloudpickle
 from slicemill.engine.program import UnitPlan
 from slicemill.operators.graph import Node, QueryGraph
 
-_REMEMBERED = 1 << 14  # nodes: those of some thousand queries
+_REMEMBERED = 1 << 14  # nodes of some thousand queries
 
 
 def packed(plan: UnitPlan) -> bytes:
-    """A plan as bytes; equal ones where nothing has changed."""
+    """Serialize a plan; equal plans have equal bytes."""
     nodes = [_packed_node(node) for node in plan.graph]
     message: bytes = cloudpickle.dumps((replace(plan, graph=QueryGraph({}, plan.graph.streams)), nodes))
     return message
@@ -33,7 +33,7 @@ def unpacked(message: bytes) -> UnitPlan:
 
 @lru_cache(_REMEMBERED)
 def _packed_node(node: Node) -> bytes:
-    found: bytes = cloudpickle.dumps(node)  # it may have functions of users
+    found: bytes = cloudpickle.dumps(node)  # it may contain user-defined functions
     return found
 
 

@@ -1,4 +1,4 @@
-"""The pool of workers: long-running Python tasks of Spark that answer messages within microseconds.
+"""Worker pool: long-running Python tasks of Spark that answer messages within microseconds.
 
 ```
  supervisor 0 ── Spark job of one task ──► worker 0 ──┐ connects, shows the key, says hello
@@ -7,9 +7,9 @@
  dispatcher ── send(), wait() ──► selector over the channels ◄── entrance (a thread that accepts)
 ```
 
-All that changes belongs to the thread that calls `send` and `wait`; other threads put what they have into a
-queue and wake it. A worker's task attempt is its incarnation: the newest wins, since an executor that was
-frozen may leave an old one answering.
+All mutable state belongs to the thread that calls `send` and `wait`; other threads append to a queue and wake
+that thread. The incarnation of a worker is its task attempt. The newest incarnation wins, because an executor
+that was suspended may leave an old worker that still answers.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from slicemill.engine.workers.supervisor import Supervisor
 from slicemill.engine.workers.worker import Ticket, task_of
 from slicemill.time import wall_clock_us
 
-# What a worker may take to make its handler: it may have to compile what it needs.
+# Time-out for creating the handler, which may compile kernels.
 _READY_S = 300.0
-# What a worker may take to end when it is told to, before it is ended.
+# Time for a worker to end before it is killed.
 _GRACE_S = 2.0
-# What Spark may take to end a job that was cancelled.
+# Time for Spark to end a cancelled job.
 _CANCEL_S = 10.0
 
 _GONE = "its process ended"
@@ -61,16 +61,16 @@ _GONE = "its process ended"
 
 @dataclass(slots=True)
 class _Connection:
-    """One worker's connection, from its hello until it leaves."""
+    """Connection of one worker, from its hello until it leaves."""
 
     hello: Hello
     channel: Channel
-    process: psutil.Process | None  # where it can be ended from here
+    process: psutil.Process | None  # None if the process is on another machine
     deadline: float | None
     ready: bool = False
-    sent_us: int | None = None  # of the message that it has not answered
-    writing: bool = False  # the selector waits until more can be sent
-    reason: str = _GONE  # what it gave as reason before it left
+    sent_us: int | None = None  # when its unanswered message was sent
+    writing: bool = False  # the selector also waits until more can be sent
+    reason: str = _GONE  # why it leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +91,16 @@ _Report: TypeAlias = _Arrival | _JobEnded
 
 @dataclass(slots=True)
 class _WorkerSlot:
-    """The state of one worker over its incarnations."""
+    """State of one worker number over its incarnations."""
 
     newest: int = -1
     connection: _Connection | None = None
-    connected: bool = False  # since its last job ended
+    connected: bool = False  # since the end of its last job
     lost: list[WorkerLeft] = field(default_factory=list)  # found while sending
 
 
 class WorkerPool:
-    """`count` workers; `handler` names the factory of what they answer with ("package.module:factory").
+    """`count` workers, whose handlers are created by a factory ("package.module:factory").
 
     `send` and `wait` are called by one thread, `wake` by any.
     """
@@ -131,19 +131,19 @@ class WorkerPool:
             end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._entrance: Entrance | None = None
-        self.address: Address | None = None  # where it listens
-        self._reached_at: Address = ""  # … and where workers connect
+        self.address: Address | None = None  # the listening address
+        self._reached_at: Address = ""  # the address to which workers connect
         self._supervisors: list[Supervisor] = []
         self._interrupts = Interrupts()
         self._stopped = False
 
     def start(self) -> None:
-        """Submit the workers' jobs; returns at once, `wait` says who has joined."""
+        """Submit the workers' jobs and return at once; `wait` reports when workers have joined."""
         listen = None if self._local else listen_address(self._context)
         self._entrance = Entrance(listen, self._key, self._arrived)
         self.address = address = self._entrance.address
         if not isinstance(address, str):
-            # The name by which executors reach the driver need not be one that it can listen on.
+            # Executors may reach the driver under a name that the driver cannot listen on.
             address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
         self._reached_at = address
         self._supervisors = [self._supervisor(worker) for worker in range(self._count)]
@@ -152,16 +152,16 @@ class WorkerPool:
             supervisor.start()
 
     def _supervisor(self, worker: int) -> Supervisor:
-        # A worker elsewhere ends itself, a moment after it is given up here.
+        # A worker on another machine kills itself shortly after the driver has given it up.
         limit_s = None if self._local else self._limit_s + 1.0
         ticket = Ticket(worker, self._reached_at, self._key, self._handler, limit_s)
         group = f"slicemill-worker-{secrets.token_hex(4)}-{worker}"
         return Supervisor(self._context, group, f"worker {worker}", task_of(ticket), self._ended(worker))
 
     def resize(self, count: int) -> None:
-        """Let workers come, or the last ones go; `wait` says who has joined, and who has left.
+        """Add workers or remove the last ones; `wait` reports which have joined and left.
 
-        Called by the thread that waits, or while it does not.
+        Called by the thread that calls `wait`, or while that thread is not waiting.
         """
         before, self._count = self._count, count
         for worker in range(count, before):
@@ -169,7 +169,7 @@ class WorkerPool:
             supervisor.stop()
             if slot.connection is None:
                 supervisor.cancel()
-            else:  # it ends when its channel does
+            else:  # its job ends when the connection is closed
                 slot.lost.append(self._leave(slot, "it was not wanted any more"))
         for worker in range(before, count):
             if worker == len(self._slots):
@@ -181,7 +181,7 @@ class WorkerPool:
         self.wake()
 
     def members(self) -> list[WorkerJoined]:
-        """The workers that have joined and have not left."""
+        """Return the workers that have joined and not left."""
         return [
             WorkerJoined(worker, connection.hello.incarnation, connection.hello.host, connection.hello.pid)
             for worker, slot in enumerate(self._slots)
@@ -189,9 +189,9 @@ class WorkerPool:
         ]
 
     def send(self, worker: int, message: object) -> None:
-        """Send a message to a worker that has joined and has answered the last one.
+        """Send a message to a worker that has joined and has answered its last message.
 
-        If it turns out to be gone, the next `wait` says that it has left.
+        If its connection is broken, the next `wait` reports that it has left.
         """
         slot = self._slots[worker]
         connection = slot.connection
@@ -213,9 +213,9 @@ class WorkerPool:
         self._watch(connection)
 
     def end_stuck(self, worker: int) -> None:
-        """End a worker that does not answer, with the signal after which its record says where it was.
+        """Kill a stuck worker with SIGPROF, whose handler first adds the stack to the worker's step record.
 
-        A worker on another machine ends itself, a little later.
+        A worker on another machine kills itself, a little later.
         """
         connection = self._slots[worker].connection
         if connection is not None and connection.process is not None:
@@ -223,7 +223,7 @@ class WorkerPool:
                 connection.process.send_signal(signal.SIGPROF)
 
     def wait(self, timeout_s: float | None) -> list[Event]:
-        """What has happened; waits for it until the time is over, or until `wake` is called."""
+        """Return new events; wait for events until the time-out or a call of `wake`."""
         limit = self._until_deadline()
         if limit is not None and (timeout_s is None or limit < timeout_s):
             timeout_s = limit
@@ -253,14 +253,14 @@ class WorkerPool:
 
     def wake(self) -> None:
         """Make `wait` return; from any thread."""
-        # A full buffer wakes it anyway; after `stop` nobody waits.
+        # A full buffer wakes the thread anyway; after `stop` no thread waits.
         with contextlib.suppress(OSError):
             self._wake.send(b"\0")
 
     def stop(self) -> None:
-        """End all workers and their jobs; those that are busy get a moment. No process is left.
+        """Stop all workers and their jobs, with a moment for busy ones; no process remains.
 
-        Called by the thread that waits, or when it waits no more.
+        Called by the thread that calls `wait`, or when that thread no longer waits.
         """
         if self._stopped:
             return
@@ -304,7 +304,7 @@ class WorkerPool:
                 pass
 
     def _watch(self, connection: _Connection) -> None:
-        """Ask the selector for the moment when more can be sent, if some of it waits."""
+        """Watch for the socket to become writable while output is pending."""
         if connection.channel.sending == connection.writing:
             return
         connection.writing = connection.channel.sending
@@ -370,12 +370,12 @@ class WorkerPool:
         slot.connection = _Connection(hello, channel, process, self._clock() + _READY_S)
         slot.newest, slot.connected = hello.incarnation, True
         self._selector.register(channel, selectors.EVENT_READ, hello.worker)
-        # Its first words may have come with the hello.
+        # Frames may have arrived together with the hello.
         self._serve(slot, events)
 
     def _job_ended(self, report: _JobEnded, events: list[Event]) -> None:
         slot = self._slots[report.worker]
-        # Of one that was connected the channel says that it has left, and the end of it may come later.
+        # The end of a connected worker is reported by its channel, possibly later.
         if not report.goes_on:
             incarnation = -1 if slot.connection is None else slot.connection.hello.incarnation
             if slot.connection is not None:
@@ -432,12 +432,12 @@ def _process(pid: int) -> psutil.Process | None:
 
 
 def _end(connection: _Connection) -> None:
-    """End a worker that does not answer. One on another machine does that itself."""
+    """Kill a worker that does not answer; a worker on another machine kills itself."""
     if connection.process is not None:
         _kill(connection.process)
 
 
 def _kill(process: psutil.Process) -> None:
-    # Knows by its start time if the number belongs to another process now.
+    # psutil compares start times, so a reused process id is not killed.
     with contextlib.suppress(psutil.Error):
         process.kill()

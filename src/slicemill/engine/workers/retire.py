@@ -1,8 +1,7 @@
-"""Whether this process is to end after the Spark task that it runs.
+"""Retirement flag: this process ends after its current Spark task.
 
-Spark keeps the Python processes of tasks that are done, to use them again. One that was a worker has threads,
-files and memory of its own: it ends, once its task's result is delivered. `slicemill.engine.daemon` looks
-here.
+Spark reuses the Python processes of finished tasks. A process that was a worker has threads, files and memory
+of its own, so it ends when the result of its task is delivered. `slicemill.engine.daemon` reads the flag.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sharing of pools: the workers of a session are started once and used by one mill at a time."""
+"""Sharing of worker pools: a session's workers are started once and used by one mill at a time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from slicemill.engine.workers.pool import WorkerPool
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# Workers that stay, or ordinary Spark jobs where slots must not be held.
+# Long-lived workers, or ordinary Spark jobs where slots must not be held.
 Execution: TypeAlias = Literal["workers", "jobs"]
 
 HANDLER = "slicemill.engine.task:make"
-# A message that takes longer has hung: a run is bounded by its rows, a replay by what is between checkpoints.
+# Time-out of a message. Its work is bounded: a run by its rows, a replay by the checkpoint interval.
 _LIMIT_S = 300.0
 
 
 class Pool(Protocol):
-    """What the dispatcher needs of a pool. `resident`: messages to a worker reach the same process."""
+    """Interface of worker pools; `resident`: all messages to a worker reach the same process."""
 
     resident: bool
 
@@ -39,7 +39,7 @@ class Pool(Protocol):
 
 
 class _IdlePools:
-    """Idle pools of Spark contexts whose workers are kept."""
+    """Idle pools of those Spark contexts whose workers are kept."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -51,7 +51,7 @@ _kept = _IdlePools()
 
 
 def borrow(context: SparkContext, execution: Execution) -> Pool:
-    """A pool for one mill; give it back when the mill is closed."""
+    """Return a pool for one mill, which gives the pool back when it closes."""
     with _kept.lock:
         idle = _kept.idle.get((id(context), execution), [])
         if idle:
@@ -67,7 +67,7 @@ def borrow(context: SparkContext, execution: Execution) -> Pool:
 def give_back(context: SparkContext, execution: Execution, pool: Pool) -> None:
     with _kept.lock:
         if id(context) in _kept.contexts:
-            pool.resize(max(1, worker_count(context)))  # as whoever is next expects it
+            pool.resize(max(1, worker_count(context)))  # to the default size
             _kept.idle.setdefault((id(context), execution), []).append(pool)
             return
     pool.stop()
@@ -75,7 +75,7 @@ def give_back(context: SparkContext, execution: Execution, pool: Pool) -> None:
 
 @contextmanager
 def kept_workers(context: SparkContext) -> Iterator[None]:
-    """Let workers outlive their mills until this ends, so that the next mill does not have to start them."""
+    """Keep workers alive between mills inside the context, so that the next mill starts fast."""
     with _kept.lock:
         _kept.contexts.add(id(context))
     try:
@@ -87,7 +87,7 @@ def kept_workers(context: SparkContext) -> Iterator[None]:
 
 
 def stop_idle(context: SparkContext) -> None:
-    """End the workers that no mill works with: the slots that they hold are free again."""
+    """Stop the idle workers of a context, which frees their slots."""
     with _kept.lock:
         pools = [pool for key in list(_kept.idle) if key[0] == id(context) for pool in _kept.idle.pop(key)]
     for pool in pools:

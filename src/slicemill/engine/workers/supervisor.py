@@ -1,8 +1,8 @@
-"""The thread that keeps one worker running: it submits a Spark job of one task again and again.
+"""Supervisor: a thread that keeps one worker running by submitting a Spark job with one task repeatedly.
 
-A job of its own for each worker: failures of a task add up for the life of its job, and the fourth one ends
-the job with all of its tasks. Spark itself starts the task again after the first failures of a job, elsewhere
-if an executor is gone.
+Each worker has its own job, because Spark counts task failures per job, and the fourth failure ends the job
+with all its tasks. Spark itself restarts the task after the first failures of a job, on another executor if
+necessary.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 
 from pyspark import InheritableThread, SparkContext
 
-# A job that lasted so long was not ended by what had ended the one before it.
+# A job that lasted at least so long resets the back-off.
 _GOOD_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 _FIRST_PAUSE_S = 0.25
 
 Task = Callable[[Iterable[Any]], Iterable[Any]]
-# Called after each job: why it has ended (what its task returned, or how it failed), and whether another one
-# follows.
+# Called after each job with the reason of its end (the result of its task, or its error), and True if another
+# job follows.
 Report = Callable[[str | None, bool], None]
 
 
 def pause_s(failures: int) -> float:
-    """How long to wait after so many short jobs in a row: not at all after the first, then ever longer."""
+    """Return the back-off after so many short jobs in a row: none after the first, then doubling."""
     return 0.0 if failures < 2 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 2, 16))
 
 
@@ -45,11 +45,11 @@ class Supervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Submit no more jobs; the one that runs goes on."""
+        """Submit no more jobs; the current job continues."""
         self._stopping.set()
 
     def cancel(self) -> None:
-        """End the job that runs. Spark may be gone already, and all jobs with it."""
+        """Cancel the current job. Spark and all its jobs may have ended already."""
         with contextlib.suppress(Exception):
             self._context.cancelJobGroup(self._group)
 
@@ -62,7 +62,7 @@ class Supervisor:
         while not self._stopping.wait(pause_s(failures)):
             began = time.monotonic()
             reason = self._job()
-            # Also where nothing failed: a worker leaves in good order when it cannot make its handler.
+            # Jobs without an error count too: a worker that cannot create its handler leaves regularly.
             failures = 0 if time.monotonic() - began >= _GOOD_S else failures + 1
             if self._stopping.is_set():
                 return
@@ -81,7 +81,7 @@ class Supervisor:
 
 
 def is_running(context: SparkContext) -> bool:
-    """Whether the context can run jobs: it was not stopped, and its JVM answers."""
+    """Return True if the context can run jobs: it is not stopped, and its JVM answers."""
     try:
         return context._jsc is not None and not context._jsc.sc().isStopped()
     except Exception:
@@ -89,7 +89,7 @@ def is_running(context: SparkContext) -> bool:
 
 
 def why(error: BaseException) -> str:
-    """The cause of a failed job in one line, out of the pages that Spark has about it."""
+    """Extract the cause of a failed job, in one line, from Spark's long error message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if ": " in line and not line.startswith(("at ", "File ", "Caused by"))]
     python = [line for line in causes if line.split(":")[0].endswith(("Error", "Exception", "Interrupt"))]

@@ -1,8 +1,8 @@
-"""A worker: the Spark task that connects to the driver and answers its messages until it is told to end.
+"""Worker: a Spark task that connects to the driver and answers its messages until the driver ends it.
 
     connect ──► hello ──► make the handler ──► ready ──► (message ──► answer)* ──► end, or the driver is gone
 
-The handler runs in the task's own thread, one message at a time. Its threads may send notices at any time.
+The handler runs in the task's main thread, one message at a time. Its other threads may send notices.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ SHORT_OF_MEMORY = "a message took more memory than there is"
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What a task needs to become a worker."""
+    """Arguments of the task of a worker."""
 
     worker: int
     address: Address
     key: bytes
     handler: str
-    limit_s: float | None  # after which it ends itself; None where the driver can do that
+    limit_s: float | None  # time-out of a message; None if the driver kills stuck workers
 
     def __repr__(self) -> str:
         # The key must not get into a log.
@@ -65,7 +65,7 @@ class Ticket:
 
 
 def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
-    """The body of the task. It returns the reason if it could not connect; else the channel has told it."""
+    """Run the task of a worker; return the reason if it could not connect, otherwise nothing."""
     task = TaskContext.get()
     assert task is not None
     retire()
@@ -74,7 +74,7 @@ def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
     except (EOFError, OSError, AuthenticationError) as error:
         where = ticket.address if isinstance(ticket.address, str) else "{}:{}".format(*ticket.address)
         return iter([f"it could not connect to {where}: {failure(error).error}"])
-    # The driver is gone, or has ended this pool, or a newer attempt has taken this one's place.
+    # These errors mean that the driver is gone, has stopped this pool, or has accepted a newer attempt.
     with contextlib.suppress(EOFError, OSError), connection:
         _Worker(ticket, task.taskAttemptId(), connection).run()
     clear_abandoned(ticket.address)
@@ -87,7 +87,7 @@ class _Worker:
         self._connection = connection
         self._incarnation = incarnation
         self._sending = threading.Lock()
-        self._early: list[memoryview] | None = []  # notices from before it is ready
+        self._early: list[memoryview] | None = []  # notices sent before it is ready
 
     def run(self) -> None:
         ticket, name = self._ticket, writer_name(self._ticket.worker, self._incarnation)
@@ -111,7 +111,7 @@ class _Worker:
         with Path(os.devnull).open("w") as nowhere:
             while (frame := self._connection.recv_bytes())[:1] == MESSAGE:
                 if limit_s is not None:
-                    # It also ends a process whose interpreter lock is held by the code that hangs.
+                    # This also ends a process in which hanging code holds the interpreter lock.
                     faulthandler.dump_traceback_later(limit_s, exit=True, file=nowhere)
                 answer, lives = answered(handler, memoryview(frame)[1:])
                 if limit_s is not None:
@@ -127,7 +127,7 @@ class _Worker:
             if self._early is not None:
                 self._early.append(frame)
                 return
-            # There is nobody to tell; the task's own thread finds out by itself.
+            # If the connection is closed, the main thread notices by itself.
             with contextlib.suppress(OSError):
                 self._connection.send_bytes(frame)
 
@@ -137,11 +137,11 @@ class _Worker:
 
 
 def answered(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:
-    """The frame that answers a message, and whether the process can go on."""
+    """Return the frame that answers a message, and True if the process can continue."""
     try:
         return encode(ANSWER, handler(pickle.loads(pickled))), True
     except MemoryError as error:
-        # What its frames hold is what there is too much of.
+        # Free the memory that the frames of the traceback hold.
         traceback.clear_frames(error.__traceback__)
         return encode(ANSWER, Failure(f"MemoryError: {SHORT_OF_MEMORY}", "")), False
     except (Exception, SystemExit) as error:
@@ -149,5 +149,5 @@ def answered(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:
 
 
 def task_of(ticket: Ticket) -> functools.partial[Iterator[object]]:
-    """What `mapPartitions` takes."""
+    """Return the function for `mapPartitions`."""
     return functools.partial(serve, ticket)
