@@ -26,7 +26,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    # PySpark takes a second to import, and ESL's grammar a third of one: only those who use them should pay.
+    # Lazy, because importing PySpark takes a second and importing the grammar of ESL a third of a second.
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""What an argument may be, declared with its function: constants are checked before anything runs.
+"""Argument ranges of functions, declared with the function; constant arguments are checked at planning.
 
 integer{1..12}   integer{0..}   integer{not 0}   integer{0|224|256}   string{year|month}   integer{any}
 """
@@ -15,9 +15,9 @@ from slicemill.errors import did_you_mean, one_of
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRange:
-    """`words` are what a message says is wanted; `takes` tells whether a value is in the range.
+    """Range of an argument: `words` describe it in messages, `takes` tests a value.
 
-    `hint` says what to write in place of a value that is not.
+    `hint` suggests a replacement for an invalid value.
     """
 
     words: str
@@ -29,7 +29,7 @@ ANY = ArgumentRange("any value", lambda _value: True)
 
 
 def declared(parameter: str, named: Mapping[str, ArgumentRange | None] | None = None) -> ArgumentRange | None:
-    """The range in a declaration; None if it has none.
+    """Return the range in a parameter declaration, or None if there is none.
 
     >>> declared("number{0..1}").takes(1.5), declared("integer{not 0}").words, declared("number")
     (False, 'an integer other than 0', None)

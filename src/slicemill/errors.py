@@ -1,6 +1,6 @@
-"""The exception tree: everything slicemill raises on purpose derives from SlicemillError.
+"""Error classes, and helpers for the wording of messages; all errors derive from SlicemillError.
 
-A message says what is wrong, where, and what to do about it; the CLI prints it without a stack trace.
+A message says what is wrong, where, and what to do about it. The CLI prints it without a stack trace.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from difflib import get_close_matches
 
 
 class SlicemillError(Exception):
-    """Base of every error a user can cause or should read."""
+    """Base of all errors that are caused by users or addressed to users."""
 
 
 class EngineStopped(SlicemillError):
-    """The engine has stopped by itself: nothing runs, and no statement is taken."""
+    """The engine has failed: no queries run, and statements are rejected."""
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """A hint naming the nearest candidates, or nothing where none is near.
+    """Return a hint with the most similar candidates, or an empty string.
 
     >>> did_you_mean("prise", ["price", "itemID"])
     'did you mean price?'
@@ -31,17 +31,17 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
 
 
 def one_of(words: Sequence[str], last: str = "or") -> str:
-    """Words as a choice in prose: `a`, `a or b`, `a, b or c`."""
+    """Join words as alternatives: `a`, `a or b`, `a, b or c`."""
     if len(words) <= 1:
         return "".join(words)
     return f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
 def all_of(words: Sequence[str]) -> str:
-    """Words as a list in prose: `a`, `a and b`, `a, b and c`."""
+    """Join words as a list: `a`, `a and b`, `a, b and c`."""
     return one_of(words, "and")
 
 
 def counted(number: int, word: str) -> str:
-    """A number of things: `1 column`, `2 columns`."""
+    """Format a count: `1 column`, `2 columns`."""
     return f"{number} {word}{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""A tuple of a stream as Python values: what row-by-row code takes and gives."""
+"""Row as Python values, for code that processes rows one by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = tuple[object, ...]
 
 @stored_as("timed", version=1)
 class Timed(NamedTuple):
-    """A data tuple: its timestamp in microseconds and its values in schema order."""
+    """Row of a stream: its timestamp in microseconds, and its values in schema order."""
 
     ts: int
     row: Row

@@ -1,11 +1,12 @@
-"""Passwords in addresses and options: refuse, mask, and take them from the environment.
+"""Secrets: reject, mask and resolve passwords in addresses and options.
 
-A statement is stored and shown, so it contains no password. It names an environment variable instead:
+Statements are stored and shown, so they must not contain passwords. A statement refers to an environment
+variable instead:
 
     WITH (sink = 'postgres://ada:${SLICEMILL_SECRET_SHOP}@db/shop')
 
-The reference is stored; its value is looked up when the connection is opened. Only variables whose names
-begin with `SLICEMILL_SECRET_` can be referred to: other variables of the server's process stay private.
+The reference is stored, and is resolved when the connection is opened. Only variables whose names begin with
+`SLICEMILL_SECRET_` can be referred to, so other variables of the server's process stay private.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _SECRET_NAME = re.compile(
 _PLACE_NAME = re.compile(
     r"(?:url|uri|endpoint|location|path|file|provider|class|type|algorithm)$", re.IGNORECASE
 )
-# Without one of these a text contains no password.
+# A text that does not match contains no password.
 _POSSIBLE = re.compile(rf"@|{_SECRET_NAME.pattern}|\bpwd\b|%[0-9a-f]{{2}}", re.IGNORECASE)
 
-# What precedes the password of an address; `scott/tiger@host` is how Oracle's driver writes it.
+# Text before the password in an address; Oracle's driver writes `scott/tiger@host`.
 _USER = re.compile(r"://[^:@/]*:|jdbc:oracle:\w{1,9}:[^/@]{1,99}/", re.IGNORECASE)
 _ADDRESS = re.compile(r"://|\?|\A\s*[a-z][\w+.-]*:", re.IGNORECASE)
 _PARAMETER = re.compile(r"([?&;,\s\"'(]|^)([\w.%-]+)(\s*=\s*)(\"[^\"]*\"|'[^']*'|[^&;,\s\"')]*)")
@@ -68,7 +69,7 @@ def contains_secret(value: str, name: str = "") -> bool:
 
 
 def redacted(text: str, mask: Mask = lambda _: "***") -> str:
-    """Return a statement, an address or a message with a mask in place of each password.
+    """Replace each password in a statement, address or message by a mask.
 
     >>> redacted("CREATE QUERY q WITH (sink = 'postgres://ada:pw@db/shop') AS SELECT 1")
     "CREATE QUERY q WITH (sink = 'postgres://ada:***@db/shop') AS SELECT 1"
@@ -87,7 +88,7 @@ def redacted(text: str, mask: Mask = lambda _: "***") -> str:
 
 
 def redacted_address(text: str) -> str:
-    """Return an address with `***` in place of its password, which may contain blanks.
+    """Replace the password of an address, which may contain blanks, by `***`.
 
     >>> redacted_address("postgres://ada:p w@db/shop")
     'postgres://ada:***@db/shop'
@@ -96,12 +97,12 @@ def redacted_address(text: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Return a text in which each password is overwritten; all other characters keep their places."""
+    """Overwrite each password in a text; all other characters keep their positions."""
     return redacted(text, _stars)
 
 
 def resolved(text: str, convert: Callable[[str], str] = str, environ: Mapping[str, str] | None = None) -> str:
-    """Return a text with the values of the environment variables that it refers to.
+    """Replace references to environment variables by their values.
 
     >>> resolved("u:${SLICEMILL_SECRET_A}", environ={"SLICEMILL_SECRET_A": "pw"})
     'u:pw'
@@ -128,7 +129,7 @@ def _masked_unless_reference(secret: str, mask: Mask) -> str:
 
 def _value_masked(value: str, name: str, mask: Mask) -> str:
     """Mask the value of an option, or of an address if it has no name."""
-    if "jaas" in name.lower():  # it is a list of parameters, one of which is the password
+    if "jaas" in name.lower():  # a list of parameters, one of which is the password
         return _parameters_masked(value, mask)
     if names_secret(name):
         return _masked_unless_reference(value, mask)
@@ -138,7 +139,7 @@ def _value_masked(value: str, name: str, mask: Mask) -> str:
 
 
 def _user_masked(text: str, mask: Mask) -> str:
-    """Mask the password of an address, up to the last @: it may contain any character by mistake."""
+    """Mask the password of an address up to the last @, in case the password contains an unescaped @."""
     found = _USER.search(text)
     if found is None:
         return text
@@ -172,7 +173,7 @@ def _literal_masked(literal: str, name: str, mask: Mask) -> str:
 
 
 def _words_masked(text: str, mask: Mask) -> str:
-    """Mask addresses in text that is no literal: each ends at a blank."""
+    """Mask addresses outside of literals; an address ends at a blank."""
 
     def of(found: re.Match[str]) -> str:
         is_address = "://" in found[0] or _USER.search(found[0]) is not None

@@ -1,6 +1,6 @@
-"""Points in time and durations as integers of microseconds, and every spelling of a unit of time.
+"""Time: points in time and durations as integers of microseconds, and the names of time units.
 
-A point in time counts from 1970, between a beginning and an end. Units are those of SQL, Spark and
+A point in time counts from 1970, and is between BEGINNING and END. Unit names are those of SQL, Spark and
 the theses.
 """
 
@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import time
 
-# No timestamp is later: an input whose watermark is here has ended.
+# Greatest timestamp: the watermark of an input that has ended.
 END = 2**63 - 1
-# No timestamp is earlier: an input whose watermark is here has said nothing so far.
+# Least timestamp: the watermark of an input that has no watermark yet.
 BEGINNING = -END
-# 1678-01-01 00:00 UTC: the time of what holds before the first tuple. It is the first whole year that a
-# count of nanoseconds reaches (pandas, Spark's `toPandas`). `BEGINNING` itself cannot be shown as a date.
+# 1678-01-01 00:00 UTC: timestamp of results that precede the first row. It is the first whole year in the
+# range of nanosecond timestamps (pandas, Spark's `toPandas`). `BEGINNING` itself is no valid date.
 EARLIEST = -9_214_560_000_000_000
 
 US = 1_000_000
 
 
 class SteadyClock:
-    """The wall clock in microseconds, except that it never goes back.
+    """Wall clock in microseconds that never goes back.
 
-    If the machine's clock is set back, time goes on from where it was at the pace of the monotonic clock. If
-    the machine's clock is set forward, this clock follows. Any thread may read it.
+    If the machine's clock is set back, this clock continues from its last value at the pace of the monotonic
+    clock. If the machine's clock is set forward, this clock follows. Thread-safe.
     """
 
     __slots__ = ("_ahead_ns",)
@@ -32,20 +32,20 @@ class SteadyClock:
         self._ahead_ns = -(2**63)  # of the monotonic clock
 
     def __call__(self) -> int:
-        # The wall is read first: a thread that is interrupted in between must not bring the clock forward.
+        # Read the wall clock first, so that an interruption in between cannot advance this clock.
         wall_ns = time.time_ns()
         steady_ns = time.monotonic_ns()
         self._ahead_ns = max(self._ahead_ns, wall_ns - steady_ns)
         return (steady_ns + self._ahead_ns) // 1000
 
     def not_before(self, us: int) -> int:
-        """Go on from a point in time if that is later than now; returns by how much it is."""
+        """Advance to a point in time if it is in the future; return by how much."""
         behind_us = max(0, us - self())
         self._ahead_ns += behind_us * 1000
         return behind_us
 
 
-# Of this process; a mill goes on from the last commit of its home, and its workers from the mill's time.
+# Clock of this process. A mill continues from its home's last commit, and its workers from the mill's time.
 wall_clock_us = SteadyClock()
 
 
@@ -76,12 +76,12 @@ _SHORT = {
     "W": "WEEK",
 }
 
-# Not of a fixed length: fine in date arithmetic, never in a window.
+# Units without a fixed length: allowed in date arithmetic, not in windows.
 CALENDAR_UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def unit_name(word: str) -> str | None:
-    """The singular upper-case name of a unit, or None if `word` is none.
+    """Return the singular upper-case name of a unit, or None if `word` is no unit.
 
     >>> unit_name("mins"), unit_name("Hours"), unit_name("months"), unit_name("rows")
     ('MINUTE', 'HOUR', 'MONTH', None)
@@ -96,7 +96,7 @@ def unit_name(word: str) -> str | None:
 
 
 def format_us(us: int) -> str:
-    """A duration as people write it, in the largest unit that divides it.
+    """Format a duration in the largest unit that divides it.
 
     >>> format_us(90_000_000), format_us(3_600_000_000), format_us(0)
     ('90 SECONDS', '1 HOUR', '0 SECONDS')

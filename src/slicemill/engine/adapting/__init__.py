@@ -1,1 +1,1 @@
-"""What follows the load while queries run: where cells are, and how many of them there are."""
+"""Adaptation to the load: rebalancing of cells, rescaling of units, and heavy keys."""

@@ -1,15 +1,15 @@
-"""Balancing of workers: cells move from those that have much to do to those that have little.
+"""Rebalancing: cells move from busy workers to idle ones.
 
-    look, now and then ──► Balancer.decide ──► a cell is due to move ──► its unit's state is written
+    tick, every second ──► Balancer.decide ──► a cell is due to move ──► its unit is checkpointed
                                                                                    │
-          the next run of the cell asks the new worker, which restores ◄───────────┘
+          the next run of the cell goes to the new worker, which restores ◄────────┘
 
-A cell moves when the state of its unit has just been written: its new worker has nothing to replay. Passive
-moves wait for the checkpoint that comes anyway (S40). For those that are urgent, or have waited for long
-because workers are never idle, the unit is checkpointed before its next run (S41).
+A cell moves right after a checkpoint of its unit, so that the new worker has nothing to replay. Passive moves
+wait for the next regular checkpoint (S40). For urgent moves, and for moves that wait too long because workers
+are never idle, the unit is checkpointed before its next run (S41).
 
-The map of cells is the driver's alone. A restart makes a new one: every cell has to be restored then in any
-case, and what is uneven is seen within seconds.
+The assignment of cells is only in the memory of the driver. A restart creates a new assignment: every cell
+has to be restored then anyway, and imbalance is detected within seconds.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from slicemill.engine.unit import RunningUnit
 from slicemill.scheduling.balance import Balancer, CellId, Move
 from slicemill.time import US
 
-# Loads are looked at so often.
+# Interval of load measurements.
 _LOOK_US = 1 * US
-# A checkpoint is due after ten seconds, and is written when workers are idle: that is waited for so long.
+# Checkpoints are due after ten seconds and wait for idle workers. After this time a move becomes urgent.
 _PATIENT_US = 15 * US
 
 
 class Balancing:
-    """The balancer of a dispatcher, and the moves that are due."""
+    """Balancer of a dispatcher, and the moves that are due."""
 
     def __init__(self, assignments: Assignments, now_us: int) -> None:
         self.moved = 0
@@ -39,11 +39,11 @@ class Balancing:
         self._due: dict[CellId, Move] = {}
         self._decided_us = now_us
         self._looked_us = now_us
-        self._cells_s: dict[CellId, float] = {}  # processor time up to the last look
+        self._cells_s: dict[CellId, float] = {}  # processor time up to the last measurement
         self._reads_s: dict[str, float] = {}
 
     def look(self, units: Collection[RunningUnit], streams: Iterable[RunningStream], now_us: int) -> None:
-        """Compare what workers have done since the last look."""
+        """Compare the load of workers since the last call, and decide on a move."""
         elapsed_s = (now_us - self._looked_us) / US
         if now_us - self._looked_us < _LOOK_US:
             return
@@ -73,7 +73,7 @@ class Balancing:
             self._due = {cell: replace(move, at_once=True) for cell, move in self._due.items()}
 
     def request(self, move: Move) -> None:
-        """Have a cell moved when its state is next written."""
+        """Request that a cell moves after the next checkpoint of its unit."""
         self._due[move.cell] = move
 
     def is_urgent(self, unit: RunningUnit) -> bool:
@@ -81,7 +81,7 @@ class Balancing:
         return any(move.at_once for cell, move in self._due.items() if cell[0] == unit.id)
 
     def settle(self, unit: RunningUnit) -> None:
-        """Move the cells of a unit that is about to run, if its state is written as it is."""
+        """Move due cells of a unit that is about to run, if its state is checkpointed."""
         if not self._due or unit.dirty:
             return
         for key in [cell for cell in self._due if cell[0] == unit.id]:
@@ -90,5 +90,5 @@ class Balancing:
                 self.moved += 1
 
     def forget(self, gone: Collection[str]) -> None:
-        """Units are gone, or are not what they were."""
+        """Cancel the moves of units that are removed or changed."""
         self._due = {cell: move for cell, move in self._due.items() if cell[0] not in gone}

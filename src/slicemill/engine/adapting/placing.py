@@ -1,7 +1,7 @@
-"""Placements that follow the load: the cost model is asked again when a unit's cells have much to do.
+"""Autoscaler: rescales units whose cells are busy, according to the cost model.
 
-It is given the rates and comparisons since the last look. A mill that was told how many cells to have, or how
-to place its units, keeps to that.
+The cost model uses the row rates and join comparisons since the last measurement. The autoscaler is disabled
+if the mill has a fixed number of cells or a fixed placement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOK_US = 2 * US
 
 @dataclass(slots=True)
 class _Counted:
-    """What a unit had done at the last look."""
+    """Counters of a unit at the last measurement."""
 
     rows: dict[str, int]
     pairs: dict[str, int]
@@ -31,7 +31,7 @@ class _Counted:
 
 @dataclass(slots=True)
 class Placing:
-    """Looks at the units of a mill now and then, and gives them other cells."""
+    """Autoscaler of a mill: measures all units periodically and changes their placement."""
 
     replacing: Replacing
     pool: Pool
@@ -41,7 +41,7 @@ class Placing:
     _hysteresis: dict[str, Hysteresis] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Change what has been worth a change for some time; called often."""
+        """Change placements whose change has been worthwhile for some time; called often."""
         now_us = self.clock()
         elapsed_s = (now_us - self._looked_us) / US
         if now_us - self._looked_us < _LOOK_US:
@@ -55,7 +55,7 @@ class Placing:
             found = self._better(unit, known, elapsed_s, workers) if known is not None else None
             wanted = self._hysteresis[unit.id].decide(found)
             if wanted is not None and self.replacing.replace_placement(unit, wanted):
-                del self._counted[unit.id]  # its cells are others
+                del self._counted[unit.id]  # counters restart with the new cells
 
     def _better(
         self, unit: RunningUnit, before: _Counted, elapsed_s: float, workers: int

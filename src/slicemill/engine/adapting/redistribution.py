@@ -1,11 +1,11 @@
-"""State that follows when a unit gets other cells: each of them takes what is its own of all cells before.
+"""Redistribution of state when a unit is rescaled: each new cell takes its rows from all old cells.
 
     checkpoint of all cells, as of one run
       cell 0 ─┬─► cell 0'     keeps the rows that it stores from now on
       cell 1 ─┤   cell 1'     …
               └─► cell 2'
 
-It can be done where all that a unit keeps are rows of joins.
+Only units whose state consists of join rows can be rescaled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slicemill.plan.placement import Placement
 
 
 def can_change(plan: UnitPlan, before: Placement, after: Placement) -> bool:
-    """Can the state of a unit follow from one placement to another?"""
+    """Return True if the state of a unit can be redistributed between two placements."""
     try:
         for node_id in plan.unit.stateful_nodes:
             if kind_of(plan.graph[node_id].operator).redistribute is None:
@@ -41,7 +41,7 @@ def redistributed(
     heavy: tuple[HeavyKey, ...],
     kept: Sequence[Mapping[str, object]],
 ) -> dict[str, object]:
-    """The states of a cell of a plan, by node, from what all cells of before kept."""
+    """Return the state of a new cell, by node, from the states of all old cells."""
     after, was = plan.cell(cell), replace(plan, exchanges=before).cell(0)
     found: dict[str, object] = {}
     for node_id in plan.unit.stateful_nodes:
@@ -67,7 +67,7 @@ def _changes(
 
 
 def _dimensions(exchange: Exchange, cell: int) -> tuple[Dimension, ...]:
-    """Those along which rows differ, and where a cell is."""
+    """Return the dimensions along which rows differ, with the coordinate of a cell."""
     found = []
     for along, (count, by) in enumerate(zip(exchange.shape, exchange.by, strict=True)):
         if by is not Along.EVERY:

@@ -1,9 +1,9 @@
-"""Other cells for a unit that runs: all its state is written as of one run, and one record changes the rest.
+"""Rescale of a running unit: checkpoint all its state as of one run, then commit the new placement.
 
-The record has the new placement, in which no key is heavy so far, and the checkpoint with the placement under
-which it was written. From then on the unit is another one: each of its cells restores from all files of the
-checkpoint what is its own (`redistribution`). A crash before the record leaves everything as it was; one
-after it is like any other.
+One journal record contains the new placement, without heavy keys, and the checkpoint with the placement under
+which it was written. Afterwards a new running unit takes over. Each of its cells restores its own rows from
+all files of the checkpoint (`redistribution`). A crash before the record has no effect; a crash after it is
+recovered like any other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Replacing:
     mill: str
 
     def replace_placement(self, unit: RunningUnit, placement: Placement) -> bool:
-        """Give a unit other cells; False if its state could not be written, and all is as before."""
+        """Rescale a unit; return False, without any change, if its state could not be checkpointed."""
         before = Placement.of(unit.plan.exchanges)
         if placement == before:
             return True
@@ -40,11 +40,12 @@ class Replacing:
             dispatcher.checkpoint([unit])
             if unit.dirty:
                 return False
-            # State that has not been written since the last change is still as it was before that.
+            # If no checkpoint was written since the last rescale, the checkpoint already has an older
+            # placement.
             was = {"placement": before.plain(), "heavy": unit.fields.get("heavy") or []}
             checkpoint = {**was, **unit.fields["checkpoint"]}
             fields = {"placement": placement.plain(), "heavy": None, "checkpoint": checkpoint}
-            fields["checkpoint_before"] = None  # of other cells
+            fields["checkpoint_before"] = None  # it has the old cells
             self.home.commit(Change(units={unit.id: fields}))
             again = RunningUnit(unit.plan, self.home, self.mill, by_key_alone=unit.by_key_alone)
             self._run_instead(unit, again)

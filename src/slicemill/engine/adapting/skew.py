@@ -1,15 +1,15 @@
-"""Heavy keys of a join whose rows are spread by key: which they are, and since when (S37-S38).
+"""Skew: heavy keys of a join that is partitioned by key, and the time from which they are heavy (S37-S38).
 
-Cells tell with each run what their keys take. When enough is known, keys that make a cell much slower than
-the mean are spread over all cells, and those that have become light go home again. Rows that are there by
-then stay where they are: what is decided holds for later timestamps than any that has been read.
+With each run, cells report the work per key. When enough work is known, keys that make a cell much slower
+than the mean become heavy: their rows go to all cells. Keys that have become light go to their home cell
+again. Stored rows do not move: a decision is valid for timestamps later than all rows read so far.
 
-Who writes rows to a log tells which keys many of them have, before any cell reads them. So what a run over
-many rows will take is foreseen, and its heavy keys are spread from its first row on:
+The writer of a log reports its frequent keys before any cell reads the rows. So the work of a run over many
+rows is predicted, and its heavy keys are spread from its first row on:
 
-    rows of a key, on either side ──► pairs with those that are in the window by then ──► work of its cell
+    rows of a key, on either side ──► pairs with the rows that are in the window by then ──► work of its cell
 
-Selections may drop rows before they are joined: what is foreseen counts as much as it proved to be true.
+Filters may drop rows before the join, so predictions are scaled by the accuracy of earlier predictions.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MOST_KEYS = 64
 
 @dataclass(frozen=True, slots=True)
 class SkewLimits:
-    """When keys are heavy: a cell may have so many times the work of the mean; a key that takes so little of
-    the mean is light again.
+    """Thresholds for heavy keys.
 
-    Decided when so much work is known, in comparisons: some hundredths of a second of each cell. What lies
-    ahead of a single run is worth a decision sooner: it will be done, and all at once. What a row takes
-    beside being compared is in comparisons, too.
+    A key is made heavy if its cell has more than `uneven` times the mean work. A heavy key becomes light if
+    its work is below `light` times the mean. A decision requires `enough_work` per cell, measured in
+    comparisons: some hundredths of a second. Predicted work of a single run suffices earlier
+    (`enough_ahead`), because the run will certainly do it. `row_work` is the cost of a row in comparisons.
     """
 
     uneven: float = 1.5
@@ -48,7 +48,7 @@ LIMITS = SkewLimits()
 
 @dataclass(frozen=True, slots=True)
 class SkewedSide:
-    """The logs that an input of a join comes from, and its window, by time or by rows; None: without end."""
+    """Logs and window of one input of a join; without a length, the window is unbounded."""
 
     logs: tuple[str, ...]
     window_us: int | None = None
@@ -60,7 +60,7 @@ class SkewedSide:
         return SkewedSide(logs, None if counts else window.extent, window.extent if counts else None)
 
     def met(self, sample: KeySample, rows: float) -> float:
-        """How many of a key's rows in a sample a row of the other side meets."""
+        """Return how many of a key's sampled rows a row of the other side is compared with."""
         if self.window_us is not None and sample.span_us > self.window_us:
             rows *= self.window_us / sample.span_us
         if self.window_rows is not None and sample.rows > self.window_rows:
@@ -71,9 +71,9 @@ class SkewedSide:
 def work_ahead(
     sides: Sequence[SkewedSide], samples: Mapping[str, Sequence[KeySample]], cells: int
 ) -> list[KeyWork]:
-    """What each cell will have to do with rows that were sampled, by key where a key has many of them.
+    """Predict the work of each cell for sampled rows, by key for frequent keys.
 
-    Pairs of other keys are left out, and so are those with rows that came before.
+    Pairs of other keys, and pairs with earlier rows, are ignored.
     """
     counts: list[dict[int, float]] = [{} for _ in sides]
     met: list[dict[int, float]] = [{} for _ in sides]
@@ -96,12 +96,12 @@ def work_ahead(
     return [KeyWork(others + rows, pairs, own) for (rows, pairs), own in zip(sums, keys, strict=True)]
 
 
-# Rows and pairs, by key and cell.
+# (rows, pairs) by key, in a list by cell.
 _WorkByKey: TypeAlias = dict[int, list[tuple[float, float]]]
 
 
 class HeavyKeys:
-    """The heavy keys of a unit; `longest_us` is its longest window, None if one never ends."""
+    """Heavy keys of a unit; `longest_us` is its longest window, None if a window is unbounded."""
 
     def __init__(
         self,
@@ -112,7 +112,8 @@ class HeavyKeys:
     ) -> None:
         self.keys = tuple(HeavyKey(*fields) for fields in known)
         if longest_us is not None:
-            # A query with a longer window has come while keys fade: it, too, looks into all cells.
+            # A query with a longer window may have been added while keys fade; it also reads their rows in
+            # all cells.
             self.keys = tuple(
                 replace(key, over=max(key.over, key.fades + longest_us)) if key.fades < END else key
                 for key in self.keys
@@ -123,15 +124,15 @@ class HeavyKeys:
         self._work = [0.0] * cells
         self._by_key: _WorkByKey = {}
         self._sides = sides
-        self._samples: dict[str, list[KeySample]] = {}  # by log, of rows that no run has taken
-        self._foreseen, self._found = 0.0, 0.0  # pairs
+        self._samples: dict[str, list[KeySample]] = {}  # by log, of rows that no run has read
+        self._foreseen, self._found = 0.0, 0.0  # predicted and actual pairs
 
     def plain(self) -> list[tuple[int, ...]]:
-        """What the journal holds of them."""
+        """Return the fields for the journal."""
         return [astuple(key) for key in self.keys]
 
     def add(self, cell: int, found: KeyWork) -> None:
-        """Count what a cell had to do in a run."""
+        """Add the work of a cell in a run."""
         self._work[cell] += self._weight(found.rows, found.pairs)
         self._found += found.pairs
         for key, (rows, pairs) in found.keys.items():
@@ -139,11 +140,11 @@ class HeavyKeys:
             known[cell] = (known[cell][0] + rows, known[cell][1] + pairs)
 
     def arrived(self, log: str, sample: KeySample) -> None:
-        """Rows were written to a log that a later run will take."""
+        """Add a sample of rows that were written to a log, for the prediction of a later run."""
         self._samples.setdefault(log, []).append(sample)
 
     def foresee(self, next_ts: int) -> None:
-        """Which keys will be heavy in the run to come, from a time on that is later than all rows so far."""
+        """Predict the heavy keys of the next run; `next_ts` is later than all rows so far."""
         samples, self._samples = self._samples, {}
         ahead = work_ahead(self._sides, samples, self._cells) if samples else []
         trust = min(1.0, self._found / self._foreseen) if self._foreseen else 1.0
@@ -162,7 +163,7 @@ class HeavyKeys:
             self._work, self._by_key = [0.0] * self._cells, {}
 
     def decide(self, next_ts: int) -> bool:
-        """Which keys are heavy, or light again, from a time on that is later than all rows so far."""
+        """Decide which keys become heavy or light at `next_ts`, which is later than all rows so far."""
         if sum(self._work) < self._limits.enough_work * self._cells or next_ts >= END:
             return False
         before = self.keys
@@ -170,10 +171,10 @@ class HeavyKeys:
         self._spread(self._work, self._by_key, next_ts)
         self._foreseen, self._found = self._foreseen / 2, self._found / 2
         if self.keys != before:
-            # What was seen so far says little of how things are then.
+            # Measurements before the change do not predict the work after it.
             self._work, self._by_key = [0.0] * self._cells, {}
             return True
-        # What was known counts half from now on, and what hardly counts is forgotten.
+        # Exponential decay: halve all counts and forget small ones.
         self._work = [work / 2 for work in self._work]
         halves = {
             key: [(rows / 2, pairs / 2) for rows, pairs in cells] for key, cells in self._by_key.items()
@@ -182,10 +183,10 @@ class HeavyKeys:
         return False
 
     def forget(self, reached: int) -> bool:
-        """Keys that were heavy long ago, when no replay will read a row from before this time."""
+        """Remove keys that are over, if no replay will read a row before `reached`."""
         gone = [key for key in self.keys if key.over <= reached]
         for key in gone:
-            # Other cells have told of it as well: which one is its home is to be seen.
+            # Several cells have reported the key, so its home cell is unknown until new reports.
             self._by_key.pop(key.hash, None)
         self.keys = tuple(key for key in self.keys if key not in gone)
         return bool(gone)
@@ -203,13 +204,13 @@ class HeavyKeys:
                 self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
 
     def _spread(self, by_cell: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
-        """Take the heaviest keys from the cells that have too much, while that makes things more even."""
+        """Make the heaviest keys of overloaded cells heavy, as long as that improves the balance."""
         work = list(by_cell)
         light: dict[int, dict[int, tuple[float, float]]] = {cell: {} for cell in range(self._cells)}
         heavy = {key.hash for key in self.keys if key.fades == END}
         for key, cells in by_key.items():
             if key in heavy:
-                # It is uneven as long as rows from before are at its home.
+                # Assume even work: it is uneven only while earlier rows are stored in its home cell.
                 total = sum(self._weight(*one) for one in cells)
                 work = [
                     own + total / self._cells - self._weight(*one)
@@ -232,7 +233,7 @@ class HeavyKeys:
             self._begin(heaviest, slowest, next_ts)
 
     def _home(self, key: int, cells: Sequence[tuple[float, float]]) -> int | None:
-        """The cell that a key's rows go to when it is light; of a listed one, all cells have told."""
+        """Return the home cell of a key; of a listed key all cells have reported work."""
         listed = next((one.home for one in self.keys if one.hash == key), None)
         if listed is not None:
             return listed
@@ -243,11 +244,11 @@ class HeavyKeys:
         return rows * self._limits.row_work + pairs
 
     def _begin(self, hash_: int, home: int, next_ts: int) -> None:
-        # One that fades is heavy again: its rows went to all cells all the time.
+        # If a fading key is heavy again, its rows have gone to all cells all the time.
         ended = (replace(key, over=min(key.over, next_ts)) if key.hash == hash_ else key for key in self.keys)
         self.keys = (*ended, HeavyKey(hash_, home, next_ts))
 
 
 def _total(cells: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Of a key: all cells are given the rows of a heavy one, and each finds some of its pairs."""
+    """Return the total rows and pairs of a key; each cell has all rows of a heavy key, but not all pairs."""
     return max((rows for rows, _ in cells), default=0.0), sum(pairs for _, pairs in cells)

@@ -1,1 +1,1 @@
-"""Alerts: conditions over figures, and rows of queries, told to webhooks."""
+"""Alerts: conditions over metrics, and rows of queries, sent to webhooks."""

@@ -1,11 +1,11 @@
-"""The alarm of one condition on one query or stream: ok, pending, firing.
+"""State machine of an alert for one query or stream: ok, pending, firing.
 
            holds                 has held FOR d
-    ok ────────────► pending ────────────────────► firing ──┐ REPEAT EVERY d: told again
+    ok ────────────► pending ────────────────────► firing ──┐ REPEAT EVERY d: sent again
      ▲                  │                             │  ▲──┘
-     └──────────────────┴──────── does not hold ──────┘ told: resolved
+     └──────────────────┴──────── does not hold ──────┘ sends: resolved
 
-A condition that is neither true nor false, because a figure is not known yet, changes nothing.
+A condition that is NULL, because a metric is not known yet, changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class AlarmState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """`since_us`: the condition has held since then. `told_us`: it was last told then, for the n-th time."""
+    """State with its times: `since_us` start of the condition, `told_us` last message, `times` messages."""
 
     state: AlarmState = AlarmState.OK
     since_us: int = 0
@@ -33,7 +33,7 @@ class Alarm:
     def looked(
         self, holds: bool | None, now_us: int, for_us: int, repeat_us: int | None
     ) -> tuple[Alarm, str | None]:
-        """The alarm after a look at the condition, and what is to be told: firing, resolved or nothing."""
+        """Evaluate a transition; return the new state and the message (firing, resolved or None)."""
         if holds is None:
             return self, None
         if not holds:
@@ -49,7 +49,7 @@ class Alarm:
         return now, None
 
     def plain(self) -> dict[str, Any]:
-        """What the journal keeps of one that is firing."""
+        """Return the fields of a firing alarm for the journal."""
         return {"since": self.since_us, "told": self.told_us, "times": self.times}
 
     @staticmethod

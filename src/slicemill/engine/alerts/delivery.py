@@ -1,14 +1,15 @@
-"""The deliveries of one alert: what is to be told waits in the journal until its webhook has taken it.
+"""Delivery of one alert: an outbox in the journal, from which messages are sent to a webhook.
 
-What the journal keeps of an alert:
+The journal holds for each alert:
 
-    {"id": "5f0a…",                  made once; each message's id begins with it
-     "epoch": 17,                    of its query's rows, the last that were taken
-     "alarms": {"hot": {"since": …, "told": …, "times": 1}},       those that are firing
-     "outbox": [{"id": "5f0a…-3", …}], "made": 3}                  messages that wait, of so many so far
+    {"id": "5f0a…",                  created once; prefix of the ids of its messages
+     "epoch": 17,                    last delivered epoch of its query's rows
+     "alarms": {"hot": {"since": …, "told": …, "times": 1}},       firing alarms
+     "outbox": [{"id": "5f0a…-3", …}], "made": 3}                  undelivered messages, number of all so far
 
-A message is in the journal before it is sent, and leaves it after it was taken; rows are told epoch by epoch,
-and the epoch moves after they were taken. So all is told at least once, and twice under the same id.
+A message is committed before it is sent, and removed after the webhook has accepted it. Rows are sent epoch
+by epoch, and the epoch is committed afterwards. So delivery is at least once, and duplicates have the same
+id.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ _LONGEST_WISH_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class AlertStatus:
-    """How an alert is doing.
+    """Status of an alert.
 
-    `state` is ok, pending or firing; one that tells rows is following. `since_us` is when it began to hold;
-    `waiting` counts what its webhook has not taken: messages, or epochs.
+    `state` is ok, pending or firing, or following for an alert that sends rows. `since_us` is the time from
+    which the condition has held. `waiting` counts undelivered messages or epochs.
     """
 
     name: str
@@ -63,7 +64,7 @@ class AlertStatus:
 
 
 def new_state(home: Home) -> dict[str, Any]:
-    """What the journal keeps of a new alert: it tells what comes from now on."""
+    """Return the journal fields of a new alert, which sends rows from the next epoch on."""
     return {"id": unique_name(), "epoch": home.epoch, "alarms": {}, "outbox": [], "made": 0}
 
 
@@ -72,7 +73,7 @@ def webhook(url: str, body: bytes, headers: dict[str, str]) -> None:
 
 
 class AlertDelivery:
-    """One alert: its alarms, and its messages on their way. `clock` is in microseconds."""
+    """Alarms and undelivered messages of one alert; `clock` is in microseconds."""
 
     def __init__(self, alert: Alert, home: Home, clock: Callable[[], int], send: Send) -> None:
         self.alert = alert
@@ -95,7 +96,7 @@ class AlertDelivery:
     # -- conditions ------------------------------------------------------------------------------------
 
     def looked(self, holds: dict[str, tuple[bool | None, Figures]], unclear: str | None = None) -> None:
-        """Take over what a look at the condition found, by query or stream."""
+        """Apply the values of the condition, by query or stream, and queue messages."""
         now = self._clock()
         with self._changing:
             self._unclear = unclear
@@ -103,7 +104,7 @@ class AlertDelivery:
             for name in {**self._alarms, **holds}:
                 found, figures = holds.get(name, (False, {}))
                 if name not in holds and self.alert.target is not None:
-                    continue  # it does not run; if it was one of many, it is gone
+                    continue  # not running; without a target, it has been dropped
                 before = self._alarms.get(name, Alarm())
                 after, told = before.looked(found, now, self.alert.for_us, self.alert.repeat_us)
                 if after.state is AlarmState.OK:
@@ -137,7 +138,7 @@ class AlertDelivery:
         }
 
     def _commit(self, **fields: object) -> None:
-        """Write the alert's state; with the lock."""
+        """Commit the alert's state; the caller holds the lock."""
         firing = {name: a.plain() for name, a in self._alarms.items() if a.state is AlarmState.FIRING}
         self._state = {**self._state, **fields, "alarms": firing}
         if not self._ended:
@@ -147,7 +148,7 @@ class AlertDelivery:
 
     @property
     def cursor(self) -> dict[str, int]:
-        """Of rows, the last epoch that was taken, by log."""
+        """Last delivered epoch, by log, of an alert that sends rows."""
         if self.alert.condition is not None or self.alert.target is None:
             return {}
         return {self.alert.target: self._state["epoch"]}
@@ -157,11 +158,11 @@ class AlertDelivery:
         return bool(self._state["outbox"])
 
     def retry_in_s(self) -> float | None:
-        """How long to wait before the next try; None: until there is something new."""
+        """Return the time until the next retry; None if there is no error."""
         return None if self._error is None else max(0.0, (self._retry_us - self._clock()) / US)
 
     def deliver_new(self) -> None:
-        """Send what waits, unless the webhook has just failed."""
+        """Send undelivered messages, except during the back-off after an error."""
         with self._delivering:
             if self._error is not None and self._clock() < self._retry_us:
                 return
@@ -176,11 +177,11 @@ class AlertDelivery:
                 self._error, self._failures = None, 0
 
     def _waiting(self) -> Iterator[dict[str, Any]]:
-        """Messages, each of which has been taken when the next one is asked for."""
+        """Yield undelivered messages; advancing the iterator confirms the previous message."""
         while self._state["outbox"] and not self._ended:
             first = self._state["outbox"][0]
             yield first
-            with self._changing:  # others may have come meanwhile
+            with self._changing:  # new messages may have been added meanwhile
                 self._commit(outbox=[body for body in self._state["outbox"] if body["id"] != first["id"]])
         for name in self.cursor:
             log = self._home.logs.get(name)
@@ -215,7 +216,7 @@ class AlertDelivery:
         self._error = str(problem).strip() or type(problem).__name__
 
     def end(self) -> None:
-        """The alert is dropped: nothing of it is written any more."""
+        """Stop delivery after the alert is dropped; its state is no longer written."""
         with self._changing:
             self._ended = True
 

@@ -1,7 +1,7 @@
-"""The figures that conditions of alerts are about, of queries and of streams.
+"""Alert metrics: values of queries and streams to which alert conditions refer.
 
-Rates, quantiles and counts are those of the last minute: what is looked at is remembered for as long. One
-that is not known, such as a response time where there were no results, is None.
+Rates, quantiles and counts cover the last minute, for which samples are kept. An unknown value is None, such
+as the response time of a query without results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Figures = dict[str, Any]
 
 @dataclass(slots=True)
 class _Counts:
-    """Counters at one moment."""
+    """Sample of counters at one time."""
 
     at_us: int
     rows: int
@@ -40,7 +40,7 @@ class _Counts:
 
 
 class FigureHistory:
-    """The figures of whatever an alert asks about; of one mill, in one thread."""
+    """Metrics for alert conditions of one mill, with their history; used by one thread."""
 
     def __init__(self, mill: Mill) -> None:
         self._mill = mill
@@ -48,17 +48,17 @@ class FigureHistory:
         self._changed_us: dict[tuple[AlertSubject, str], int] = {}
 
     def names(self, watched: AlertSubject) -> list[str]:
-        """All that can be watched now."""
+        """Return the names of all queries or streams."""
         return list(self._mill.queries if watched is AlertSubject.QUERY else self._mill.streams)
 
     def of(self, watched: AlertSubject, name: str, now_us: int) -> Figures | None:
-        """The figures of a query or stream as they are now; None where it does not run."""
+        """Return the current metrics of a query or stream; None if it does not run."""
         if watched is AlertSubject.QUERY:
             return self._query(name, now_us)
         return self._stream(name, now_us)
 
     def forget(self, asked: Iterable[tuple[AlertSubject, str]]) -> None:
-        """Remember only what is still asked for."""
+        """Keep the history only of these queries and streams."""
         kept = set(asked)
         self._past = {key: past for key, past in self._past.items() if key in kept}
         self._changed_us = {key: at for key, at in self._changed_us.items() if key in kept}
@@ -129,7 +129,7 @@ class FigureHistory:
         return {operator.stream for operator in above if isinstance(operator, Source)}
 
     def _since(self, watched: AlertSubject, name: str, now: _Counts) -> _Counts:
-        """The oldest counters of the last minute; counters that have begun anew count from 0."""
+        """Return the oldest sample of the last minute, without samples from before a counter reset."""
         past = self._past.setdefault((watched, name), deque())
         while past and (now.at_us - past[0].at_us > OVER_US or past[-1].rows > now.rows):
             past.popleft()
@@ -137,7 +137,7 @@ class FigureHistory:
         return past[0]
 
     def _silence(self, watched: AlertSubject, name: str, now: _Counts, log: Log | None) -> int:
-        """How long ago the last row came: by the log at first, by the counters from then on."""
+        """Return the time since the last row: from the log at first, then from the counters."""
         key = watched, name
         past = self._past[key]
         if key not in self._changed_us:

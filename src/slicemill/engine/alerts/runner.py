@@ -1,7 +1,7 @@
-"""AlertRunner: the alerts of a mill. One thread looks at conditions; each alert has one that delivers.
+"""Alert runner: one thread evaluates the conditions of all alerts; each alert has a delivery thread.
 
-The dispatcher waits for none of them: it says `notify` after a commit and goes on. A webhook that is slow or
-down holds up its own alert, and no more.
+The dispatcher never waits for these threads; it only calls `notify` after a commit. A slow or unreachable
+webhook delays only its own alert.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("slicemill")
 _LOOK_EVERY_S = 1.0
-_SHARE = 50  # of so many seconds, one is for looking
+_SHARE = 50  # evaluation uses at most 1/50 of the time
 
 Value = Callable[[tuple[object, ...]], object]
 
 
 class AlertRunner:
-    """The alerts of a mill; `send` hands a message to a webhook, and raises if it is not taken."""
+    """Alerts of a mill; `send` sends a message to a webhook and raises if the webhook rejects it."""
 
     def __init__(self, mill: Mill, clock: Callable[[], int], send: Send = webhook) -> None:
         self._mill = mill
@@ -47,10 +47,10 @@ class AlertRunner:
         self._running = False
         self._tells_rows = False
 
-    # -- what there is ---------------------------------------------------------------------------------
+    # -- alerts ----------------------------------------------------------------------------------------
 
     def begun(self, statements: Iterable[Statement]) -> dict[str, dict[str, Any] | None]:
-        """What the journal keeps of alerts that statements declare or drop, for the commit that does so."""
+        """Return journal changes for alerts that statements declare or drop, to commit with them."""
         found: dict[str, dict[str, Any] | None] = {}
         for statement in statements:
             key = statement.name.lower()
@@ -61,7 +61,7 @@ class AlertRunner:
         return found
 
     def watch(self, alerts: Mapping[str, Alert], begun: Iterable[str] = ()) -> None:
-        """Have these alerts from now on, and no others; those that have `begun` are new."""
+        """Replace the set of alerts; alerts in `begun` are new, even if their declaration is unchanged."""
         with self._changed:
             anew = set(begun)
             known = {
@@ -93,7 +93,7 @@ class AlertRunner:
         return [delivery.status() for delivery in self._deliveries.values()]
 
     def problems(self) -> list[str]:
-        """Alerts that cannot be told, or whose condition has no value."""
+        """Describe alerts whose webhook fails or whose condition has no value."""
         return [
             f"alert {one.name} ({place_of(one.url)}): {one.error}; it is tried again"
             for one in self.status()
@@ -101,13 +101,13 @@ class AlertRunner:
         ]
 
     def cursors(self) -> list[Mapping[str, int]]:
-        """By log, what the webhooks of rows have taken."""
+        """Return the last delivered epochs, by log, of alerts that send rows."""
         return [delivery.cursor for delivery in self._deliveries.values() if delivery.cursor]
 
-    # -- looking and delivering ------------------------------------------------------------------------
+    # -- evaluation and delivery -----------------------------------------------------------------------
 
     def look(self) -> None:
-        """Look at every condition once."""
+        """Evaluate every condition once."""
         now = self._clock()
         seen: dict[tuple[AlertSubject, str], Figures | None] = {}
 
@@ -138,12 +138,12 @@ class AlertRunner:
             self._wake()
 
     def deliver_new(self) -> None:
-        """Send what waits, here and now; what is not taken is tried again later."""
+        """Send undelivered messages in the calling thread; failed ones are retried later."""
         for delivery in list(self._deliveries.values()):
             delivery.deliver_new()
 
     def notify(self) -> None:
-        """Something may be new in the result logs."""
+        """Wake the delivery threads of alerts that send rows, because result logs may have new rows."""
         if self._tells_rows:
             self._wake()
 
@@ -155,13 +155,13 @@ class AlertRunner:
     # -- threads ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Look and deliver in the background from now on."""
+        """Start the threads."""
         with self._changed:
             self._running = True
             self._start_threads()
 
     def stop(self) -> None:
-        """End the threads; what waits stays in the journal."""
+        """Stop the threads; undelivered messages stay in the journal."""
         with self._changed:
             self._running = False
             threads = [*self._threads.values(), *([self._looker] if self._looker else [])]
@@ -187,7 +187,7 @@ class AlertRunner:
             began = time.thread_time()
             try:
                 self.look()
-            except Exception:  # a plan that changes under the looker, a full disk: the next look is a new one
+            except Exception:  # a concurrent plan change or a full disk; retry
                 _LOGGER.warning("conditions of alerts were not looked at", exc_info=True)
             pause_s = max(_LOOK_EVERY_S, _SHARE * (time.thread_time() - began))
             with self._changed:
@@ -202,12 +202,12 @@ class AlertRunner:
             before = delivery.status().error
             delivery.deliver_new()
             after = delivery.status().error
-            if after is not None and after != before:  # it is tried again and again, and told once
+            if after is not None and after != before:  # log each error once, not each retry
                 _LOGGER.warning("alert %s: %s", delivery.alert.name, after)
             seen = self._next_news(delivery, seen, ending)
 
     def _next_news(self, delivery: AlertDelivery, seen: int, ending: Callable[[], bool]) -> int:
-        """Wait for news after `seen`; where the webhook has failed, for the time to try again."""
+        """Wait for news after `seen`, or for the end of the back-off if the webhook has failed."""
         pause_s = delivery.retry_in_s()
         with self._changed:
             if pause_s is None:
