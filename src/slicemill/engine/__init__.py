@@ -1,1 +1,1 @@
-"""The engine: the mill, its dispatcher, its long-running workers, and the units that they run."""
+"""Engine: the mill, its dispatcher, its workers, and the units they run."""

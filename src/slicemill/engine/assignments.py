@@ -1,4 +1,4 @@
-"""Assignments: the connected workers, the state in their memory, and the messages they were sent.
+"""Assignments: connected workers, the state in their memory, and their current messages.
 
 Cells of units and readers of streams are pinned to a worker, because their state is in its memory, until
 rebalancing moves them (`adapting.balancing`). When a worker leaves, its cells and readers become free, and
@@ -45,7 +45,7 @@ At: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class StepUnderWay:
-    """A step that a worker runs, or ran when its process ended: the run, and its index in the unit."""
+    """Current or last step of a worker: its run, and its index."""
 
     item: RunUnit
     step: int
@@ -54,7 +54,7 @@ class StepUnderWay:
 
 @dataclass(slots=True)
 class AssignedWorker:
-    """One worker: its process, the cells and readers in its memory, and its current message."""
+    """One worker: its process, its cells and readers, and its current message."""
 
     incarnation: int
     plans: set[str] = field(default_factory=set)
@@ -100,7 +100,7 @@ class Assignments:
 
     @property
     def busy(self) -> bool:
-        """Return True while a worker has a message to answer or a checkpoint to write."""
+        """Return True while a worker has a message or checkpoint in progress."""
         return any(assigned.asked or assigned.writing for assigned in self._workers.values())
 
     @property
@@ -108,7 +108,7 @@ class Assignments:
         return [worker for worker, assigned in self._workers.items() if assigned.idle]
 
     def busy_since(self) -> dict[int, tuple[float, tuple[Item, ...]]]:
-        """Return the busy workers, with the start time and items of their message."""
+        """Return the busy workers, with start time and items of their message."""
         return {
             worker: (assigned.asked_s, assigned.asked)
             for worker, assigned in list(self._workers.items())
@@ -125,7 +125,10 @@ class Assignments:
         return self._workers[worker].idle
 
     def is_writing(self, worker: int) -> bool:
-        """Return True if a worker is writing a checkpoint; then it gets no further one."""
+        """Return True if a worker is writing a checkpoint.
+
+        A worker writes one checkpoint at a time.
+        """
         return bool(self._workers[worker].writing)
 
     @property
@@ -154,7 +157,10 @@ class Assignments:
         return (*assigned.asked, *(one for one in assigned.writing.values() if one not in assigned.asked))
 
     def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
-        """Return the items that a worker has answered; None for an answer of an earlier process."""
+        """Return the items that a worker has answered.
+
+        None: the answer is from an earlier process.
+        """
         assigned = self._workers.get(answer.worker)
         if assigned is None or assigned.incarnation != answer.incarnation:
             return None
@@ -162,14 +168,17 @@ class Assignments:
         return asked
 
     def written(self, by: WorkerAnswer | Notice, done: CheckpointDone) -> bool:
-        """Record the end of a checkpoint; return False if this mill does not wait for it."""
+        """Record the end of a checkpoint.
+
+        Return False if this mill does not wait for the checkpoint.
+        """
         assigned = self._workers.get(by.worker)
         if assigned is None or (assigned.incarnation, self._mill) != (by.incarnation, done.mill):
             return False
         return assigned.writing.pop((done.unit, done.cell), None) is not None
 
     def not_written(self, worker: int, unit_id: str) -> None:
-        """Record that no snapshot of a unit could be taken, so that no notice follows."""
+        """Record that a worker could not take snapshots of a unit."""
         writing = self._workers[worker].writing
         for cell in [cell for cell in writing if cell[0] == unit_id]:
             del writing[cell]
@@ -188,12 +197,15 @@ class Assignments:
         return self._records / f"{self._mill}-{worker}-{incarnation}"
 
     def current_place(self, worker: int) -> StepPlace | None:
-        """Return the place of the step that a worker runs, or None if it is unknown."""
+        """Return the place of a worker's current step, or None."""
         found = current_step(self._record(worker, self._workers[worker].incarnation))
         return None if found is None else found[0]
 
     def current_step(self, worker: int, incarnation: int | None = None) -> StepUnderWay | None:
-        """Return the step that a worker runs or ran at its end; only separate processes record steps."""
+        """Return the current step of a worker, or its last step.
+
+        Only workers with a separate process record steps.
+        """
         assigned = self._workers.get(worker)
         if assigned is None or incarnation not in (None, assigned.incarnation):
             return None
@@ -211,7 +223,7 @@ class Assignments:
             cancel_steps(self._record(worker, assigned.incarnation), assigned.messages, places)
 
     def end(self, worker: int) -> None:
-        """Kill the process of a stuck worker; `Pool.wait` then reports that it has left."""
+        """Kill a stuck worker; `Pool.wait` then reports that it has left."""
         self._pool.end_stuck(worker)
 
     def close(self) -> None:
@@ -221,7 +233,10 @@ class Assignments:
     # -- placement of cells and readers ----------------------------------------------------------------
 
     def worker_of(self, unit: RunningUnit, cell: int) -> int:
-        """Return the worker that a cell is pinned to; pin a free cell to the worker with the fewest cells."""
+        """Return the worker that a cell is pinned to.
+
+        A free cell is pinned to the worker with the fewest cells.
+        """
         worker = self._pinned.get((unit.id, cell))
         if worker is None:
             counts = dict.fromkeys(self._workers, 0)
@@ -236,7 +251,10 @@ class Assignments:
         return self._pinned.get(cell)
 
     def move(self, cell: CellId, worker: int) -> bool:
-        """Pin a cell to another worker; return False if that worker has left, or has the cell already."""
+        """Pin a cell to another worker.
+
+        Return False if that worker has left, or has the cell already.
+        """
         if worker not in self._workers or self._pinned.get(cell) == worker:
             return False
         self._pinned[cell] = worker
@@ -246,7 +264,7 @@ class Assignments:
         return True
 
     def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
-        """Record that a worker runs a cell; return True if its state is in memory there."""
+        """Assign a run of a cell; return True if its state is resident."""
         at = (worker, self._workers[worker].incarnation)
         known = self._loaded.get((unit.id, cell)) == at
         self._loaded[unit.id, cell] = at
@@ -269,21 +287,21 @@ class Assignments:
             del self._pinned[cell]
 
     def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
-        """Return the worker that reads a stream, the same one as long as it lives."""
+        """Return the worker that reads a stream, always the same if possible."""
         if stream.loaded is not None and stream.loaded[0] in self._workers:
             return stream.loaded[0]
         busy = [other.loaded[0] for other in streams if other.loaded is not None]
         return min(self._workers, key=lambda worker: (busy.count(worker), -worker))
 
     def readable(self, streams: Iterable[RunningStream]) -> list[RunningStream]:
-        """Return the streams that can be read now: those whose worker is not busy."""
+        """Return the streams whose worker is idle."""
         loaded = [(stream, stream.loaded) for stream in streams]
         return [
             stream for stream, at in loaded if at is None or at[0] not in self._workers or self.is_idle(at[0])
         ]
 
     def begin_reading(self, stream: RunningStream, worker: int) -> bool:
-        """Record that a worker reads a stream; return True if the worker has not read it before."""
+        """Assign a stream to a worker; return True if the stream is new there."""
         at = (worker, self._workers[worker].incarnation)
         first, stream.loaded = stream.loaded != at or not self.resident, at
         return first
@@ -291,7 +309,7 @@ class Assignments:
     # -- messages --------------------------------------------------------------------------------------
 
     def ask(self, queues: Mapping[int, list[Item]], pickled: Callable[[Item], bytes]) -> None:
-        """Send each worker its items as one message, with the plans that it does not have yet."""
+        """Send each worker its items as one message, with the missing plans."""
         for worker, queue in queues.items():
             assigned, items = self._workers[worker], list(queue)
             if assigned.left:

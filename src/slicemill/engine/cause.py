@@ -25,9 +25,10 @@ def cause(problem: BaseException) -> str:
 
 
 def last_words(text: str) -> str:
-    """Return the error at the end of the last Python traceback; without a traceback, the first line.
+    """Return the error at the end of the last Python traceback.
 
-    The driver's traceback contains that of the task, so the last one is the origin.
+    Without a traceback, return the first line. The driver's traceback contains that of the task, so the last
+    one is the origin.
 
     >>> last_words("calling o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError: 7\\n\\tat …")
     'KeyError: 7'
@@ -43,7 +44,7 @@ def last_words(text: str) -> str:
 
 
 def in_few_words(call: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that Spark calls, so that Spark errors are raised with their cause only.
+    """Decorate a callback of Spark to raise Spark errors with their cause only.
 
     Spark matches patterns against the error, and an error of a few pages overflows its stack. A query that
     is stopped in the middle of a batch would then print some thousand lines on the terminal.

@@ -1,7 +1,7 @@
-"""Limit of processor time for computations in the driver: changes of tables, and rows of views.
+"""Limit of processor time for computations in the driver.
 
-Workers have their own limits (`engine.step_limit`). A thread of the driver is interrupted by an asynchronous
-Python exception.
+It applies to changes of tables and to rows of views. Workers have their own limits (`engine.step_limit`). A
+thread of the driver is interrupted by an asynchronous Python exception.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ COMPUTING_S = 60.0
 
 
 class _Overran(BaseException):
-    """The block has taken too long. Not an Exception, so that the block cannot handle it."""
+    """Raised in a block that has taken too long.
+
+    Not an Exception, so that the block cannot handle it.
+    """
 
 
 class ComputingLimit:
-    """Context manager that raises SlicemillError if its thread uses too much processor time.
+    """Context manager that raises SlicemillError after too much processor time.
 
     >>> with ComputingLimit("the change"):
     ...     sum(range(10))

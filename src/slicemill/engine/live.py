@@ -1,4 +1,4 @@
-"""Live table of a running mill: rates, lag, response times, slowdown, staleness, problems."""
+"""Live table of a running mill: rates, lag, response times, problems."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sources_polled(mill: Mill) -> bool:
 def watch(
     mill: Mill, seconds: float | None, console: Console, print_new: Callable[[], None] | None = None
 ) -> None:
-    """Show the mill until the time is over, all inputs have ended, or the user interrupts.
+    """Show the mill until the time, the inputs or the user end it.
 
     The time counts from the moment at which every source has been polled, because processes may start
     slowly. `print_new` is called whenever there may be new results. Without a terminal, or if results are
@@ -90,14 +90,17 @@ def watch(
 
 
 def all_ended(mill: Mill) -> bool:
-    """Return True if no input can arrive any more; streams without a source are not fed here."""
+    """Return True if no input can arrive any more.
+
+    Streams without a source are not fed here.
+    """
     return mill.dispatcher.problem is None and all(
         stream.ended or stream.stream.source == SourceSpec() for stream in mill.streams.values()
     )
 
 
 def problems(mill: Mill) -> list[str]:
-    """Return the problems of the mill, its sources, sinks and alerts, and the failed queries."""
+    """Return all current problems, and the failed queries."""
     sources = [
         f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
         for name, stream in mill.dispatcher.streams.items()
@@ -128,7 +131,10 @@ def stopped(mill: Mill) -> list[str]:
 
 
 def picture(mill: Mill, rates: RowRates, elapsed_s: float | None) -> RenderableType:
-    """Render problems and tables of a mill; `elapsed_s` is None until all sources are polled."""
+    """Render problems and tables of a mill.
+
+    `elapsed_s` is None until all sources are polled.
+    """
     when = "workers start" if elapsed_s is None else f"{elapsed_s:5.0f} s"
     title = Text(f"{when}   policy {mill.policy}   ctrl-c ends", style="dim")
     lines = [Text(problem, style="red") for problem in problems(mill)]
@@ -150,12 +156,12 @@ def _streams(mill: Mill, rates: RowRates, now: float) -> Table:
 
 
 def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -> Table:
-    """Return a table with one line per query: rows, lag, response times; with `rates`, rows per second.
+    """Return a table with one line of metrics per query.
 
-    Slowdown is the mean ratio of response time to ideal response time, without other load. Stale is the
-    share of time in which a result was overdue. Until results of rows that arrived after a query's warm-up
-    exist, response times are those of the warm-up, in brackets. Columns for service levels and shed rows
-    exist if a query has a service level or a load budget.
+    With `rates` it shows rows per second. Slowdown is the mean ratio of response time to ideal response time,
+    without other load. Stale is the share of time in which a result was overdue. Until results of rows that
+    arrived after a query's warm-up exist, response times are those of the warm-up, in brackets. Columns for
+    service levels and shed rows exist if a query has a service level or a load budget.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     # A name may wrap, but a figure must not be truncated.
@@ -191,7 +197,10 @@ def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -
 
 
 def _response(metrics: QueryMetrics, share: float) -> str:
-    """Format a quantile of the response time in milliseconds; in brackets during the warm-up."""
+    """Format a quantile of the response time in milliseconds.
+
+    It is in brackets during the warm-up.
+    """
     response = metrics.response_ms(share)
     if response is not None:
         return f"{response:,.0f}"

@@ -1,4 +1,4 @@
-"""Load shedding of a unit: the share of rows that its drop boxes keep in the next run.
+"""Load shedding of a unit: the share of rows that drop boxes keep.
 
 A join with a load budget keeps all rows but compares fewer pairs: only rows of the newest part of its
 windows, so that the affordable share of comparisons is made. The driver decides this once for all cells of a
@@ -29,9 +29,10 @@ _SKIPS_NOTHING = Skipper(0)
 
 
 class LoadControl:
-    """Shedding controllers of a unit, by node: drop boxes, classifiers, and joins with age limits.
+    """Shedding controllers of a unit, by node.
 
-    Shares and skipped windows survive restarts.
+    They exist for drop boxes, classifiers, and joins with age limits. Shares and skipped windows survive
+    restarts.
     """
 
     def __init__(self, unit: Unit, graph: QueryGraph, known: Mapping[str, Sequence[Any]]) -> None:
@@ -69,7 +70,7 @@ class LoadControl:
 
     @property
     def weight(self) -> float:
-        """Mean weight of the queries that may shed; 0 if there are none."""
+        """Mean weight of the queries that may shed, or 0."""
         weights = [controller.weight for controller in self._controllers.values()]
         return sum(weights) / len(weights) if weights else 0.0
 
@@ -103,12 +104,12 @@ class LoadControl:
         return decided
 
     def compared(self, cells: Sequence[Mapping[str, Compared]], rows: int) -> None:
-        """Record the comparisons of a run over `rows` rows, by cell and node."""
+        """Record the comparisons of a run, by cell and node."""
         for node, join in self._joins.items():
             join.add([cell[node] for cell in cells if node in cell], rows)
 
     def plain(self) -> dict[str, list[Any]] | None:
-        """Return the fields for the journal, or None if the unit cannot shed."""
+        """Return the fields for the journal, or None without controllers."""
         kept: dict[str, list[Any]] = {}
         for node, controller in self._controllers.items():
             skipper = self._skippers.get(node, _SKIPS_NOTHING)
@@ -143,7 +144,10 @@ class _MeasuredJoin:
         self._looked = 1.0
 
     def reaches(self, decided: Mapping[str, Dropping]) -> dict[str, Dropping]:
-        """Return the shedding of each query with the age limit that yields its share of comparisons."""
+        """Return the shedding of each query, with its age limit.
+
+        The age limit yields the decided share of comparisons.
+        """
         found = {}
         for name in self._limited:
             share, windows = decided[name].share, self._windows.get(name)
@@ -161,7 +165,7 @@ class _MeasuredJoin:
 
 
 def _side(member: JoinMember, number: int, name: str) -> int | None:
-    """Return the index of an input among the inputs of a query's join."""
+    """Return the index of an input in a query's join."""
     if not isinstance(member, MultiJoinMember):
         return number
     return member.inputs.index(name) if name in member.inputs else None

@@ -1,4 +1,4 @@
-"""Metrics collection: metrics of queries, streams and cells from the reports of runs."""
+"""Metrics collection for queries, streams and cells, from reports of runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Measuring:
         return counted
 
     def ran(self, log: str, results: Sequence[RunDone]) -> None:
-        """Add the processor time of a run to a query of its unit."""
+        """Add the processor time of a run to a query."""
         counted = self._queries[log]
         counted.cpu_s += sum(result.cpu_s for result in results)
         counted.python_s += sum(result.python_s for result in results)
@@ -80,7 +80,10 @@ class Measuring:
         return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
 
     def cells_in_words(self, query: str) -> str:
-        """Describe the work of each cell of a query's unit, one line each; empty before the first run."""
+        """Describe the work of each cell of a query's unit.
+
+        One line per cell; empty before the first run.
+        """
         unit = self._dispatcher.running.writers.get(query)
         lines = [
             f"cell {cell['cell']} on worker {cell['worker']}: {cell['runs']:,} runs, {cell['rows']:,} rows, "

@@ -1,4 +1,4 @@
-"""Mill, the engine: declares and runs continuous queries on Spark, from a script or from Python.
+"""Mill, the engine: runs continuous queries on Spark.
 
 with Mill(home="work") as mill:
     mill.execute(open("examples/auction.esl").read())
@@ -108,7 +108,9 @@ _COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # kinds of statements that write 
 
 
 class Mill:
-    """Engine of one home: a mill that opens an existing home continues from its logs and checkpoints.
+    """Engine for the continuous queries of one home.
+
+    A mill that opens an existing home continues from its logs and checkpoints.
 
     - `home`: folder of logs and state; a temporary one by default
     - `folder`: base of relative paths of sources and sinks
@@ -225,7 +227,10 @@ class Mill:
         self.dispatcher.between_rounds.append(self.backfills.look)
 
     def _default_cells(self) -> int:
-        """Return half of the workers; the other half reads sources and runs unsplit units."""
+        """Return half of the workers.
+
+        The other half reads sources and runs unsplit units.
+        """
         return max(1, worker_count(self._spark.sparkContext) // 2) if self._spark is not None else 1
 
     @property
@@ -271,7 +276,7 @@ class Mill:
     # -- declaring -------------------------------------------------------------------------------------
 
     def execute(self, esl: str | SourceText, by: str | None = None) -> list[Statement]:
-        """Run the statements of a script; if one has an error, run none.
+        """Run the statements of a script, all or none.
 
         The home records `by` as the user of the statements; default: the user of this process. INSERT,
         UPDATE, DELETE and TRUNCATE take effect after all declarations.
@@ -280,9 +285,10 @@ class Mill:
             return self._execute(esl, by)[0]
 
     def change_rows(self, esl: str | SourceText, by: str | None = None) -> list[int]:
-        """Run INSERT, UPDATE, DELETE and TRUNCATE, all or none; return the number of affected rows of each.
+        """Run INSERT, UPDATE, DELETE and TRUNCATE, all or none.
 
-        Stream rows that arrive later are joined with the new rows.
+        Return the number of rows that each statement affects. Stream rows that arrive later are joined with
+        the new rows.
         """
         with self._changing, telling_full(self.home.folder):
             return list(self._execute(esl, by)[1])
@@ -331,7 +337,7 @@ class Mill:
         return replace(statement, outcome=outcome)
 
     def _staged(self, bound: Bound, catalog: Catalog, dropped: Sequence[DroppedName]) -> StagedChanges:
-        """Compute the row changes of a script. Errors are raised before anything is declared."""
+        """Compute the row changes of a script before anything is declared."""
         gone = [name.name for name in dropped if name.kind == "TABLE"]
         changes = [change for change, _ in bound.changes]
 
@@ -345,11 +351,17 @@ class Mill:
             raise EslError(bound.source, [Diagnostic(refused.message, place, refused.hint)]) from None
 
     def explain_replace(self, esl: str | SourceText) -> list[ReplaceEffect]:
-        """Return what statements with OR REPLACE would keep and what would restart; change nothing."""
+        """Return the effect of statements with OR REPLACE; change nothing.
+
+        The effect is the state that they would keep or restart.
+        """
         return foretold(self._running, esl)
 
     def restore(self) -> list[str]:
-        """Declare the statements of the home; return those that this version cannot parse, unchanged."""
+        """Declare all statements that the home holds.
+
+        Return those that this version cannot parse; the home keeps them.
+        """
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
         self._running.change_to(kept.catalog, ())
         self.alerts.watch(self.catalog.alerts)
@@ -362,18 +374,19 @@ class Mill:
                 self.dispatcher.chooser.set_policy(statement.value, statement.component)
 
     def query(self, esl: str) -> Query:
-        """Register one query, `SELECT …` or `CREATE QUERY …`, and return its handle."""
+        """Register one query, `SELECT …` or `CREATE QUERY …`; return its handle."""
         queries = [statement for statement in self.execute(esl) if isinstance(statement, QueryDefinition)]
         if len(queries) != 1:
             raise SlicemillError("give one SELECT, or one CREATE QUERY")
         return self.queries[queries[0].name]
 
     def ask(self, name: str) -> list[Row]:
-        """Return the current rows of an ad hoc query, which reads only tables and views.
+        """Return the current rows of an ad hoc query.
 
-        Sources of its tables are read again. A view over a stream contains the rows since its declaration,
-        as of the newest row, or of the clock where the clock advances the watermark. For a continuous query
-        with a changelog, the changelog is applied and the resulting rows are returned.
+        An ad hoc query reads only tables and views. Sources of its tables are read again. A view over a
+        stream contains the rows since its declaration, as of the newest row, or of the clock where the clock
+        advances the watermark. For a continuous query with a changelog, the changelog is applied and the
+        resulting rows are returned.
         """
         query = self.queries.get(name.lower())
         if query is not None and query.schema.changelog:
@@ -401,16 +414,19 @@ class Mill:
         return self._tables.columns_now(self._table(name))
 
     def table(self, name: str, rows: Sequence[Row]) -> None:
-        """Set the rows of a table, in place of its source; later stream rows are joined with them.
+        """Set the rows of a table, in place of its source.
 
-        The table may be declared afterwards.
+        Stream rows that arrive later are joined with the new rows. The table may be declared afterwards.
         """
         self._tables.give(name, rows)
         if isinstance(self.catalog.relation(name), Table):
             self.refresh(name)
 
     def refresh(self, name: str) -> None:
-        """Read the source of a table again; stream rows that arrive later are joined with the new rows."""
+        """Read the source of a table again.
+
+        Stream rows that arrive later are joined with the new rows.
+        """
         with self._changing:
             if self._tables.refresh(self._table(name)):
                 self._running.tables_changed()
@@ -422,14 +438,17 @@ class Mill:
         return table
 
     def stream(self, name: str, frame: DataFrame, time: str | None = None, skew: str = "") -> None:
-        """Declare a stream that a streaming DataFrame feeds; `time` names its timestamp column."""
+        """Declare a stream that a streaming DataFrame feeds.
+
+        `time` names its timestamp column.
+        """
         columns = ", ".join(f'"{field.name}" {field.dataType.simpleString()}' for field in frame.schema)
         order = f' ORDER BY "{time}"' if time is not None else ""
         self._ingest.frames[name.lower()] = frame
         self.execute(f'CREATE STREAM "{name}" ({columns}){order}{f" SKEW {skew}" if skew else ""}')
 
     def feed(self, name: str, table: pa.Table) -> None:
-        """Append rows to a stream without a source; their arrival time is now."""
+        """Append rows, which arrive now, to a stream without a source."""
         declared = self.catalog.relation(name)
         stream = self.streams.get(declared.name) if declared is not None else None
         if stream is None or not stream.handed:
@@ -439,7 +458,10 @@ class Mill:
 
     @property
     def policy(self) -> str:
-        """Name of the scheduling policy, such as `hnr`. Results do not depend on the policy."""
+        """Name of the scheduling policy, such as `hnr`.
+
+        Results do not depend on the policy.
+        """
         return self.dispatcher.chooser.policy.name
 
     @policy.setter
@@ -447,7 +469,10 @@ class Mill:
         self.dispatcher.chooser.set_policy(name)
 
     def versions(self, kind: str, name: str) -> list[QueryVersion]:
-        """Return all definitions of a query, stream, view, aggregate, model or function, oldest first."""
+        """Return all definitions that a name has had, oldest first.
+
+        `kind` is a query, stream, view, aggregate, model or function.
+        """
         count = len(self.home.statements)
         known = self._versions.get((kind, name))
         if known is None or known[0] != count:
@@ -455,7 +480,10 @@ class Mill:
         return known[1]
 
     def set_policy(self, name: str, component: str) -> None:
-        """Set the scheduling policy of one component of the graph, named by one of its streams or queries."""
+        """Set the scheduling policy of one component of the graph.
+
+        The component is named by one of its streams or queries.
+        """
         self.execute(f"SET policy = '{name}' FOR \"{component}\"")
 
     def metrics(self) -> MillMetrics:
@@ -465,9 +493,10 @@ class Mill:
     # -- running ---------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Resume all units from their committed state, once all their queries are declared.
+        """Resume all units from their committed state.
 
-        A unit that resumed with only some of its queries would skip input of the missing ones.
+        All their queries must be declared before. A unit that resumed with only some of its queries would
+        skip input of the missing ones.
         """
         self._running.open()
         self.writing.settle_gone()
@@ -482,9 +511,10 @@ class Mill:
         self.refreshing.start()
 
     def set_workers(self, count: int | None = None) -> None:
-        """Scale to this many workers, by default to all slots that Spark has; results do not change.
+        """Scale to this many workers, by default to all slots.
 
-        Cells are rebalanced: new workers take cells of busy workers, and removed workers hand over theirs.
+        Results do not change. Cells are rebalanced: new workers take cells of busy workers, and removed
+        workers hand over theirs.
         """
         context = self._spark.sparkContext if self._spark is not None else None
         if count is None:
@@ -507,15 +537,18 @@ class Mill:
         self.alerts.stop()
 
     def _spark_may_be_gone(self) -> AbstractContextManager[None]:
-        """Ignore errors of Spark calls if the dispatcher has failed: the Java process may have ended."""
+        """Ignore Spark errors after a failure: the Java process may have ended."""
         return suppress(Exception) if self.dispatcher.failure is not None else nullcontext()
 
     def check(self) -> None:
-        """Raise if the dispatcher has failed. Errors of a source are in the `error` of its stream."""
+        """Raise if the dispatcher has failed.
+
+        Errors of a source are in the `error` of its stream.
+        """
         self.dispatcher.check()
 
     def read_all(self) -> None:
-        """Read all current rows of the sources into the logs, without running queries."""
+        """Read all current rows of the sources, without running queries."""
         self.open()
         self.dispatcher.read_all()
         if self._running.read_sources:
@@ -523,7 +556,7 @@ class Mill:
         check_sources(self.dispatcher.streams.values())
 
     def drain(self) -> None:
-        """Read all current rows of the sources, end the streams, and run until all results are emitted.
+        """Read all current rows, end the streams, and emit all results.
 
         If a source cannot be read, its error is raised last, after all other queries have finished.
         """
@@ -543,10 +576,11 @@ class Mill:
             self.dispatcher.checkpoint(self.dispatcher.units.values())
 
     def close(self, *, checkpoint: bool = True, within_s: float | None = None) -> None:
-        """Stop, checkpoint all units, and stop the Spark session if this mill started the session.
+        """Stop, checkpoint all units, and release workers and home.
 
-        Workers get `within_s` seconds to finish and to checkpoint. State that is not written by then is
-        replayed from the logs when the home is opened again.
+        The Spark session is stopped if this mill started the session. Workers get `within_s` seconds to
+        finish and to checkpoint. State that is not written by then is replayed from the logs when the home is
+        opened again.
         """
         if self._closed:
             return
@@ -597,7 +631,10 @@ class Mill:
     # -- inside ----------------------------------------------------------------------------------------
 
     def watermark(self, log: str) -> int:
-        """Return the watermark of a log of a stream or unit; of a paused one, its watermark at the pause."""
+        """Return the watermark of a log of a stream or unit.
+
+        For a paused query or stream, it is the watermark at the pause.
+        """
         if "paused" in (life := self.home.lives.get(log, {})):
             return int(life["paused"]["watermark"])
         now = self._clock()
@@ -640,6 +677,6 @@ class Mill:
         self.collector.collect(self.catalog, self.dispatcher.streams, readers)
 
     def lag_rows(self, query: str) -> int:
-        """Return the number of unread input rows of the unit that computes a query."""
+        """Return the number of unread input rows of a query's unit."""
         unit = self.dispatcher.running.writers.get(query)
         return unit.rows_left if unit is not None else 0

@@ -1,4 +1,6 @@
-"""Live values of models (C19): values of their cores by query, call and partition, as plain data.
+"""Live values of models (C19), as plain data.
+
+Values are by query, call and partition.
 
     [{"query": "q", "model": "sum(x^2)/n", "arguments": ["v"], "window": "ROWS 3 PRECEDING", "partitions":
       [{"key": [1], "elements": 4, "result": 2.5,
@@ -26,7 +28,10 @@ from slicemill.storage.home import Home
 
 
 def model_values_of(home: Path | Home, query: str | None = None) -> list[dict[str, Any]]:
-    """Return the models with OVER of a home or query, as of the last checkpoints, with cells merged."""
+    """Return the models with OVER, as of the last checkpoints.
+
+    Partitions of all cells are merged.
+    """
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for record in looked_at(home, lambda _, __, ___, state: _records(state)):
         partitions = record.pop("partitions")

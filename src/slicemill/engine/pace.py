@@ -23,7 +23,10 @@ POLL_S = 0.05
 
 
 class ReadingPace:
-    """`spend` adds processor time of workers; the dispatcher's time is that of the calling thread."""
+    """Timer of polls, with their processor time.
+
+    `spend` adds time of workers; the dispatcher's time is that of the calling thread.
+    """
 
     def __init__(self) -> None:
         self._cost_s = 0.001  # of a read and the resulting runs
@@ -39,7 +42,7 @@ class ReadingPace:
         return time.monotonic() >= self._next_s
 
     def have_read(self, streams: Iterable[RunningStream], strictest_s: float) -> None:
-        """Record that sources were polled, and set the time of the next poll."""
+        """Record a poll of the sources and schedule the next one."""
         pause_s = 0.0
         if not any(stream.catching_up for stream in streams):
             thread_s = time.thread_time()
@@ -51,7 +54,7 @@ class ReadingPace:
         self._next_s = time.monotonic() + pause_s
 
     def patience_s(self, streams: Iterable[RunningStream], now_us: int) -> float:
-        """Return how long the dispatcher may wait for events until the next poll is due."""
+        """Return the time until the next poll is due."""
         moments = [
             stream.next_read_us
             for stream in streams

@@ -1,4 +1,4 @@
-"""Unit program: the operators of a unit, compiled to steps that a worker runs.
+"""Unit program: the operators of a unit, compiled to steps.
 
 The plan is sent to the workers as data and is compiled there, once per worker and plan version. A step that
 fails stops only the queries that depend on the step.
@@ -80,26 +80,30 @@ class UnitPlan:
         return Cell(number, self.cells, by_time, any(not exchange.by_key for exchange in exchanges))
 
     def does_the_same(self, other: UnitPlan) -> bool:
-        """Return True if another plan computes the same results from the same tables."""
+        """Return True if another plan computes the same from the same tables."""
         return (self.unit, self.graph, self.tables) == (other.unit, other.graph, other.tables)
 
     @property
     def has_last_words(self) -> bool:
-        """Return True if an operator emits rows at the end of input, at the timestamp of the last row."""
+        """Return True if an operator emits rows at the end of input."""
         operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
         return any(kind_of(operator).last_words for operator in operators)
 
     @property
     def has_changes(self) -> bool:
-        """Return True if the unit computes a changelog, which may contain rows before the first input."""
+        """Return True if the unit computes a changelog.
+
+        A changelog may contain rows before the first input row.
+        """
         return any(self.graph[node_id].schema.changelog for node_id in self.unit.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """Rows, watermark and error of each output log, and the number of rows emitted by each operator.
+    """Output of a run: rows, watermark and error of each log.
 
-    `due` contains the input watermarks at which held-back rows are emitted.
+    `rows` are the numbers of rows that the operators emitted. `due` contains the input watermarks at which
+    held-back rows are emitted.
     """
 
     tables: Mapping[str, pa.Table]
@@ -115,7 +119,10 @@ class _Overrun(SlicemillError):
 
 
 class UnitProgram:
-    """Steps of a unit for one of its cells; `states` is their state after the last run, by node."""
+    """Steps of a unit for one of its cells.
+
+    `states` is the state of the steps after the last run, by node.
+    """
 
     def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None, cell: int = 0) -> None:
         self.plan = plan
@@ -182,19 +189,22 @@ class UnitProgram:
 
     @property
     def latest(self) -> dict[str, int]:
-        """Greatest row timestamp of this cell, by node, for nodes that need the maximum of all cells."""
+        """Greatest row timestamp of this cell, by node.
+
+        Only for nodes that need the maximum of all cells.
+        """
         if self.plan.cells == 1:
             return {}
         return {node_id: step.latest_ts for node_id, step in self._with_last_words.items()}
 
     @property
     def compared(self) -> dict[str, Compared]:
-        """Number of row comparisons by joins in the last run, by node and age."""
+        """Number of comparisons by joins in the last run, by age."""
         return {node_id: step.compared for node_id, step in self._comparing.items()}
 
     @property
     def key_work(self) -> KeyWork:
-        """Work per key of the unit's join in the last run; empty if the unit has several joins."""
+        """Work per key of the unit's only join in the last run."""
         return self._weighing[0].key_work if len(self._weighing) == 1 else NO_WORK
 
     def run(
@@ -246,7 +256,7 @@ class UnitProgram:
         return {one for node_id in going_on for one in (node_id, *graph.ancestors(node_id))}
 
     def _behind(self, source: str) -> frozenset[str]:
-        """Return the inputs that a node's rows are derived from; a table has none."""
+        """Return the inputs that a node's rows are derived from."""
         return self._logs.get(source, frozenset())
 
     def _dues(self, wanted: Container[str]) -> Iterator[Mapping[str, int]]:
@@ -272,7 +282,10 @@ class UnitProgram:
         wanted: Container[str],
         limit: StepLimit,
     ) -> dict[str, StepResult]:
-        """Run the wanted steps and return their results; combine the chunks of an input once."""
+        """Run the wanted steps and return their results.
+
+        The chunks of an input are combined once for all readers.
+        """
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
         found: dict[str, StepResult] = {
@@ -300,10 +313,10 @@ class UnitProgram:
         return found
 
     def _given(self, part: StepResult, source: str, node_id: str) -> StepResult:
-        """Return a step's input, with a watermark after `EARLIEST` if the step produces a changelog.
+        """Return a step's input.
 
-        All rows of a stream are later than `EARLIEST`. So results that precede the first row are emitted
-        before a row arrives.
+        If the step produces a changelog, its watermark is after `EARLIEST`. All rows of a stream are later
+        than `EARLIEST`. So results that precede the first row are emitted before a row arrives.
         """
         graph = self.plan.graph
         if isinstance(part, SlicemillError) or part[1] > BEGINNING:
@@ -338,7 +351,10 @@ class UnitProgram:
 
 
 def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
-    """Return the steps, by node, that implement a role; check one step of each class, to save time."""
+    """Return the steps, by node, that implement a role.
+
+    To save time, one step of each class is checked.
+    """
     one_of_each = {type(step): step for step in steps.values()}
     found = {kind for kind, step in one_of_each.items() if isinstance(step, role)}
     return {node_id: step for node_id, step in steps.items() if type(step) in found}
@@ -347,7 +363,7 @@ def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
 def _run(
     step: Step | SharedStep, given: Sequence[StepResult], limit: StepLimit, place: int
 ) -> StepResult | list[StepResult]:
-    """Run a step; an error of an input is returned as the error of the step."""
+    """Run a step, or return the error of one of its inputs."""
     tables, watermarks = [], []
     for part in given:
         if isinstance(part, SlicemillError):

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class Query:
-    """Handle of a continuous query; as a context manager it drops the query on exit."""
+    """Handle of a continuous query.
+
+    As a context manager it drops the query on exit.
+    """
 
     def __init__(
         self,
@@ -63,15 +66,16 @@ class Query:
         self._progress = progress
 
     def to_arrow(self) -> pa.Table:
-        """Return all retained results in timestamp order; the first column is their timestamp, `_ts` (UTC).
+        """Return all retained results in timestamp order.
 
-        For a replaced query, these are results of the current definition, or while it is paused, of the
-        definition at the pause. For a changelog, these are all changes, with their kind in `_op`.
+        The first column is the timestamp, `_ts` (UTC). For a replaced query, these are results of the current
+        definition, or while it is paused, of the definition at the pause. For a changelog, these are all
+        changes, with their kind in `_op`.
         """
         return self._results(self.log.read_after(self._before())[1]) if self._kept is None else self._kept
 
     def _before(self) -> int:
-        """Return the last epoch that may contain results of an earlier definition than the visible one."""
+        """Return the last epoch that is hidden with an earlier definition."""
         return shown_after(self.versions(), self.log.hold)
 
     @property
@@ -92,7 +96,10 @@ class Query:
         return self._versions()
 
     def newest(self, count: int) -> list[Timed]:
-        """Return the last `count` results, in the form of `rows`; read only the epochs that contain them."""
+        """Return the last `count` results, in the form of `rows`.
+
+        Only the epochs that contain these results are read.
+        """
         table = self._kept
         if table is None:
             epochs = 1
@@ -108,9 +115,10 @@ class Query:
         return as_results(pa.concat_tables(parts) if parts else empty)
 
     def table(self) -> pa.Table:
-        """Return the current rows of a changelog, each with the timestamp of its last change.
+        """Return the current rows of a changelog.
 
-        For results that are only appended, return all results.
+        The timestamp of a row is that of its last change. For results that are only appended, return all
+        results.
         """
         schema = self._shown
         return table_of_now(self.to_arrow(), schema) if schema.changelog else self.to_arrow()
@@ -125,9 +133,9 @@ class Query:
         return timed_rows(self.to_arrow(), self._shown)
 
     def subscribe(self, receive: Callable[[pa.Table], None]) -> None:
-        """Call a function with every new batch of results, in order, in the form of `to_arrow`.
+        """Call a function with every new batch of results, in order.
 
-        A function that raises is not called again; the query continues.
+        The batch has the form of `to_arrow`. A function that raises is not called again; the query continues.
         """
         self._subscribers.append(receive)
 
@@ -144,7 +152,10 @@ class Query:
         self._execute(f"RESUME QUERY {quoted(self.name)}")
 
     def restart(self) -> None:
-        """Restart a failed query, from its committed state if possible, otherwise from the current input."""
+        """Restart a failed query.
+
+        It continues from its committed state if possible, otherwise from the current input.
+        """
         self._execute(f"RESTART QUERY {quoted(self.name)}")
 
     def replace(self, select: str) -> None:
@@ -171,31 +182,31 @@ class Query:
         return self._metrics()
 
     def progress(self) -> BackfillProgress | None:
-        """Return the progress of a backfill (FROM BEGINNING); None once it has caught up."""
+        """Return the progress of a backfill; None once it has caught up."""
         return self._progress()
 
     def complete_from(self) -> int | None:
-        """Return the timestamp from which results equal those of a query that has always existed (S23).
+        """Return the timestamp from which results are complete (S23).
 
-        A new query ignores earlier rows, except rows that joins already store for other queries. Its results
-        are complete once its windows contain no ignored rows. None: unknown, for windows that count rows or
-        never end.
+        Complete results equal those of a query that has always existed. A new query ignores earlier rows,
+        except rows that joins already store for other queries. Its results are complete once its windows
+        contain no ignored rows. None: unknown, for windows that count rows or never end.
         """
         return self._complete_from()
 
     def state(self) -> list[StoredSlice]:
-        """Return the slices of state that hold rows for this query, as of the last commit."""
+        """Return the committed slices of state with rows for this query."""
         return self._state()
 
     def model_values(self) -> list[dict[str, Any]]:
-        """Return the current values of its models with OVER, for JSON, by call, partition and core.
+        """Return the current values of its models with OVER, as JSON.
 
-        The values include all committed rows.
+        Values are by call, partition and core. The values include all committed rows.
         """
         return self._model_values()
 
     def delivered(self) -> None:
-        """Pass new epochs of the log to the subscribers; called by the mill."""
+        """Pass new epochs to the subscribers; called by the mill."""
         last, self._delivered = self._delivered, self.log.head
         for epoch in self.log.epochs(after=last) if self._subscribers else ():
             table = as_results(self.log.read(epoch))

@@ -53,7 +53,10 @@ class Goal:
 
 
 class RunningUnits:
-    """Table of units by position; a new one takes over the waiting times of the table `before`."""
+    """Table of units by position.
+
+    The new table takes over the waiting times of the table `before`.
+    """
 
     def __init__(
         self,
@@ -140,7 +143,10 @@ class RunningUnits:
         return None if position is None else self.units[position]
 
     def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
-        """Return when the streams behind a unit's results reached timestamps after the unit's watermark."""
+        """Return the time lines of the streams behind a unit's results.
+
+        They begin after the unit's watermark.
+        """
         if not unit.plan.unit.stateful:
             return ()  # a stateless unit does not emit by time
         after = min(unit.input_watermarks().values(), default=BEGINNING)
@@ -150,14 +156,20 @@ class RunningUnits:
         )
 
     def warm_us(self, unit: RunningUnit, now_us: int) -> int:
-        """Return when a unit and all its upstream units had run once; `now_us` if one has not."""
+        """Return when a unit and its upstream units had run once.
+
+        If one of them has not run, return `now_us`.
+        """
         before = [
             self.warm_us(self.writers[log], now_us) for log in unit.plan.unit.inputs if log in self.writers
         ]
         return max([now_us if unit.warm_us is None else unit.warm_us, *before])
 
     def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
-        """Return the source logs (written by no unit) that a unit's results are derived from."""
+        """Return the source logs that a unit's results are derived from.
+
+        A source log is written by no unit.
+        """
         known = self._origins.get(unit.id)
         if known is None:
             found = [
@@ -176,7 +188,7 @@ class RunningUnits:
     # -- what has changed ------------------------------------------------------------------------------
 
     def refresh(self, now_us: int) -> None:
-        """Add the new epochs of the logs to the units that read them."""
+        """Add new epochs of the logs to their readers."""
         before_us, self._counted_us = self._counted_us, now_us
         self.waiting.passed(self.rows, now_us)
         for log, head in self._heads.items():
@@ -199,12 +211,12 @@ class RunningUnits:
         self.waiting.now(self.rows)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
-        """Record frequent keys, by exchange, of rows that were written to a log."""
+        """Record frequent keys, by exchange, of rows written to a log."""
         for unit in self.units if samples else ():
             unit.arrived(log, samples)
 
     def began(self, unit: RunningUnit) -> None:
-        """Mark a unit as running; it cannot run again before its run ends."""
+        """Mark a unit as running, so that it is not started twice."""
         position = self.position.get(unit.id)
         if position is not None:
             self._free[position] = False
@@ -259,7 +271,10 @@ class RunningUnits:
         self._catching_up[self.position[unit.id]] = False
 
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
-        """Count the pending rows of a unit up to the heads seen so far; `refresh` adds later ones."""
+        """Count the pending rows of a unit up to the known heads.
+
+        `refresh` adds later rows.
+        """
         waiting = {log: unit.waiting(log, self._heads[log]) for log in unit.plan.unit.inputs}
         self._epochs[position] = sum(epochs for epochs, _, _ in waiting.values())
         self.rows[position] = sum(rows for _, rows, _ in waiting.values())
@@ -274,7 +289,7 @@ class RunningUnits:
     def ready(
         self, watermark: Callable[[str], int], now_us: int, quantum_s: float = np.inf
     ) -> tuple[Positions, Batches]:
-        """Return the positions of the units that can run, and their pending work.
+        """Return the positions and the pending work of runnable units.
 
         A run is limited to a quantum while several units can run.
         """
@@ -311,7 +326,7 @@ class RunningUnits:
         )
 
     def _rows_of_past(self, positions: Positions, quantum_s: float) -> Floats:
-        """Return the maximum number of rows in a run of a backfilling unit.
+        """Return the maximum rows per run of backfilling units.
 
         Live rows may arrive at any moment. They should wait at most half as long as their own run takes. The
         first runs read few rows, to learn the cost of a row.
@@ -324,9 +339,10 @@ class RunningUnits:
         return np.minimum(within, np.maximum(_FIRST_ROWS, 2 * self._usual_rows[positions]))
 
     def in_turn(self, ranked: Mapping[RunningUnit, float], now_us: int) -> dict[RunningUnit, float]:
-        """Order backfilling units behind the live ones, which keep the order of the policy.
+        """Order backfilling units behind the live ones.
 
-        A backfilling unit that has got less than LEAST_SHARE of the time goes first.
+        Live units keep the order of the policy. A backfilling unit that has got less than LEAST_SHARE of the
+        time goes first.
         """
         if not self._catching_up.any():
             return dict(ranked)
@@ -347,7 +363,10 @@ class RunningUnits:
     def within_components(
         self, policies: Mapping[str, Policy], positions: Positions
     ) -> list[tuple[Policy, Positions]]:
-        """Return each component that has its own policy, with the indices of its units in `positions`."""
+        """Return the components with their own policy, and their units.
+
+        Units are indices into `positions`.
+        """
         chosen = self._by_component(policies)
         if not chosen:
             return []
@@ -355,18 +374,21 @@ class RunningUnits:
         return [(policy, np.flatnonzero(components == number)) for number, policy in chosen.items()]
 
     def policy_within(self, policies: Mapping[str, Policy], log: str) -> Policy | None:
-        """Return the policy of the component of a log, or None if it has no policy of its own."""
+        """Return the own policy of a log's component, or None."""
         return self._by_component(policies).get(self._component_of.get(log, -1))
 
     def _by_component(self, policies: Mapping[str, Policy]) -> dict[int, Policy]:
-        """Return policies by component number; if several names denote a component, the last one wins."""
+        """Return policies by component number.
+
+        If several names denote a component, the last one wins.
+        """
         return {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
 
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
-        """Return the time to the next deadline: that of the oldest row or of the end of a window (P24).
+        """Return the time to the next deadline (P24).
 
-        A unit that feeds a window has the deadline of the window. While the end of a window is unknown, the
-        time that its rows have waited counts.
+        It is that of the oldest row or of the end of a window. A unit that feeds a window has the deadline of
+        the window. While the end of a window is unknown, the time that its rows have waited counts.
         """
         slack = self.figures.within[positions] - wait
         if not self._has_windows:
@@ -379,7 +401,10 @@ class RunningUnits:
         return np.minimum(slack, np.where(np.isinf(ends_s), unknown, ends_s))
 
     def backlog(self, cores: int) -> Backlog:
-        """Estimate the time to process all pending rows, by the costs of the policies (P38)."""
+        """Estimate the time to process all pending rows (P38).
+
+        The costs are those of the policies.
+        """
         overhead, per_row, weight = self._own
         rows = np.where(self._catching_up, 0, self.rows)  # a backfill is no overload
         rows_s = per_row * rows
@@ -387,11 +412,12 @@ class RunningUnits:
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
     def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
-        """Find the units with new rows, with rows to emit by time, or whose input has ended.
+        """Find the units that can run.
 
-        A unit whose results exist before the first row runs once without input. Reading a stream's watermark
-        announces the watermark, so only watermarks that idle units depend on are read. Each unit runs once at
-        the end of an input, even if it holds no rows back, because other units read its logs.
+        A unit can run with new rows, with rows to emit by time, or at the end of its input. A unit whose
+        results exist before the first row runs once without input. Reading a stream's watermark announces the
+        watermark, so only watermarks that idle units depend on are read. Each unit runs once at the end of an
+        input, even if it holds no rows back, because other units read its logs.
         """
         can = (self._epochs > 0) | self._begins
         free = self._free
@@ -416,7 +442,7 @@ class RunningUnits:
         return can & free
 
     def _asked_for_time(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
-        """Yield units that must run only to advance the watermark of their log, on demand (M25).
+        """Yield units that must run to advance a watermark on demand (M25).
 
         A downstream unit holds rows back until the watermark of the log reaches a time. If the inputs of the
         writing unit have reached that time, a run without rows advances the watermark. Otherwise the demand
@@ -446,7 +472,7 @@ class RunningUnits:
         return self._dues.get(position, ())
 
     def work_tree(self, position: int) -> WorkTree:
-        """Return the work of a unit and of all units downstream of it."""
+        """Return the work of a unit and its downstream units."""
         unit = self.units[position]
         readers = [
             (unit.statistics.selectivity(log), self.work_tree(int(reader)))
@@ -461,7 +487,7 @@ class RunningUnits:
         return WorkTree(cost.overhead, cost.per_row, tuple(self._served(unit)))
 
     def _served(self, unit: RunningUnit) -> Iterator[Served]:
-        """Yield the queries that get results in a run of the unit, grouped by equal ideal time."""
+        """Yield the queries with results of a unit, by ideal time."""
         alike: dict[MadeOf, list[str]] = {}
         for _, log in unit.plan.unit.outputs:
             if log in self.goals and log not in unit.failed:
@@ -483,7 +509,10 @@ class RunningUnits:
             )
 
     def _allowed_us(self, unit: RunningUnit) -> float:
-        """Return the allowed delay of results after the end of a window: 0 without a service level."""
+        """Return the allowed delay of results after a window's end.
+
+        It is 0 without a service level.
+        """
         levels = [
             goal.within_s if np.isfinite(goal.within_s) else 0.0
             for _, log in unit.plan.unit.outputs
@@ -492,7 +521,7 @@ class RunningUnits:
         return min(levels, default=np.inf) * _US
 
     def _pairs_with_windows(self) -> tuple[Positions, Positions]:
-        """Return pairs of a unit and a downstream unit with windows, as two arrays."""
+        """Return pairs (unit, downstream unit with windows), as two arrays."""
         pairs = {
             (position, behind)
             for position in range(len(self.units))
@@ -514,22 +543,25 @@ class RunningUnits:
         return found
 
     def ideal_time(self, log: str) -> IdealTime:
-        """Return the time from the arrival of its inputs to a row of this log if nothing else ran."""
+        """Return the ideal response time of a row of this log.
+
+        It counts from the arrival of the row's inputs, without other load.
+        """
         return ideal_time(log, self._written)
 
     def rows_waiting(self, unit: str) -> tuple[int, float, int]:
-        """Return the number of rows that wait at a unit: now, average over time, and maximum."""
+        """Return the waiting rows of a unit: now, on average, and at most."""
         position = self.position[unit]
         return int(self.rows[position]), *self.waiting.of(position)
 
     def longest_wait_s(self, unit: str, now_us: int) -> float:
-        """Return how long the oldest row has waited at a unit; 0 if no row waits."""
+        """Return how long the oldest row has waited at a unit."""
         oldest = int(self._oldest_us[self.position[unit]])
         return 0.0 if oldest == END else max(0.0, (now_us - oldest) / _US)
 
 
 def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
-    """Number the connected components of the graph (M1), by log; logs of one unit share a component."""
+    """Number the connected components of the graph (M1), by log."""
     found: dict[str, int] = {}
     for number, unit in enumerate(units):
         logs = {*unit.plan.unit.inputs, *(log for _, log in unit.plan.unit.outputs)}
@@ -542,6 +574,6 @@ def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
 
 
 def _joins(written: Mapping[str, Written], unit: RunningUnit) -> bool:
-    """Return True if rows of the unit's outputs combine rows of several inputs."""
+    """Return True if the unit's outputs combine rows of several inputs."""
     made = [written[log].made_of for _, log in unit.plan.unit.outputs]
     return any(not isinstance(parts, str) and parts.joined for parts in made)

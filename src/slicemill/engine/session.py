@@ -90,7 +90,7 @@ _STOPPING = {"spark.sql.streaming.stopTimeout": str(1000 * STOP_S)}
 
 
 def configure(spark: SparkSession) -> None:
-    """Apply the settings that slicemill needs to a session, also to one of the caller."""
+    """Apply slicemill's settings to a session, also to the caller's."""
     for key, value in {**_SQL_MEANING, **_COMPILED, **_STOPPING}.items():
         spark.conf.set(key, value)
 
@@ -98,7 +98,7 @@ def configure(spark: SparkSession) -> None:
 def session(
     master: str | None = None, name: str = "slicemill", settings: Mapping[str, str] = NO_SETTINGS
 ) -> SparkSession:
-    """Start or get a session on a cluster; without a master, on this machine."""
+    """Start or get a session on a cluster, or else on this machine."""
     if master is None:
         return local_session(name=name, settings=settings)
     check_master(master)
@@ -106,7 +106,10 @@ def session(
 
 
 def check_master(master: str) -> None:
-    """Raise for an invalid or unreachable master, because Spark reports that late and in many lines."""
+    """Raise for an invalid or unreachable master.
+
+    Spark itself reports these errors late and in many lines.
+    """
     if not any(re.fullmatch(form, master) for form in _MASTERS):
         raise SlicemillError(
             f"{master!r} is no Spark master; write local[4], spark://host:7077, yarn or k8s://https://host:443"
@@ -131,7 +134,10 @@ def _why_silent(address: str) -> str | None:
 def begin_session(
     master: str | None = None, settings: Mapping[str, str] = NO_SETTINGS
 ) -> Future[SparkSession]:
-    """Start a session in the background, since the JVM starts slowly; `settings` override the defaults."""
+    """Start a session in the background, since the JVM starts slowly.
+
+    `settings` override the defaults.
+    """
     found: Future[SparkSession] = Future()
 
     def start() -> None:
@@ -150,10 +156,11 @@ def local_session(
     memory: str | None = None,
     settings: Mapping[str, str] = NO_SETTINGS,
 ) -> SparkSession:
-    """Start or get a session on this machine, in time zone UTC. `memory` is for the JVM, such as 4g.
+    """Start or get a session on this machine, in UTC.
 
-    A resident worker holds a slot, and jobs without a free slot wait for ever. So there are slots for one
-    worker per core and further slots for other jobs. Those jobs have one task per core by default.
+    `memory` is for the JVM, such as 4g. A resident worker holds a slot, and jobs without a free slot wait for
+    ever. So there are slots for one worker per core and further slots for other jobs. Those jobs have one
+    task per core by default.
     """
     cores = cores or os.cpu_count() or 1
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -171,19 +178,25 @@ def local_session(
 
 
 def is_local(context: SparkContext) -> bool:
-    """Return True if tasks run on the driver's machine, in processes that the driver can kill."""
+    """Return True if tasks run on the driver's machine.
+
+    Then the driver can kill their processes.
+    """
     return re.match(r"local(\[|$)", str(context.master)) is not None
 
 
 def listen_address(context: SparkContext) -> tuple[str, int]:
-    """Return the address on which the driver listens for workers: the interface used for executors."""
+    """Return the address on which the driver listens for workers.
+
+    It is on the interface that the driver uses for executors.
+    """
     settings = context.getConf()
     host = settings.get("spark.driver.bindAddress") or settings.get("spark.driver.host")
     return host or "", int(settings.get(PORT, "0") or 0)
 
 
 def most_workers(context: SparkContext) -> int:
-    """Return the number of slots minus one, which is reserved for Spark's other tasks."""
+    """Return the number of slots minus one for Spark's other tasks."""
     return _cores(context) // int(context.getConf().get("spark.task.cpus", "1") or 1) - 1
 
 
@@ -194,7 +207,7 @@ def grows(context: SparkContext) -> bool:
 
 
 def worker_count(context: SparkContext) -> int:
-    """Return the number of resident workers; 0 if there is only one slot."""
+    """Return the number of resident workers; 0 with only one slot."""
     wanted = context.getConf().get(WORKERS)
     if wanted is not None:
         return int(wanted)

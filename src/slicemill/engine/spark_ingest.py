@@ -1,4 +1,4 @@
-"""Ingest through Spark: a Structured Streaming query for each stream without a native reader.
+"""Ingest through Spark: Structured Streaming for streams without a native reader.
 
     any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents
                    ──► the driver hands them to the worker that reads the stream ──► intake
@@ -70,7 +70,10 @@ _TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64(
 
 @dataclass(frozen=True, slots=True)
 class RawWriter:
-    """Writes the rows of a Spark partition as raw extents, separately for good and bad rows."""
+    """Writes rows of a Spark partition as raw extents.
+
+    Good and bad rows are in different extents.
+    """
 
     folder: Path
 
@@ -99,7 +102,7 @@ class _Looked:
 
 
 class _Idle(StreamingQueryListener):
-    """Listener that reports to a stream when Spark has polled and found nothing."""
+    """Listener that tells a stream when Spark has found nothing."""
 
     def __init__(
         self, spark: SparkSession, looked: _Looked, stream: RunningStream, notify: Callable[[], None]
@@ -130,7 +133,7 @@ class _Idle(StreamingQueryListener):
 
 @dataclass(slots=True)
 class _Reading:
-    """A stream that Spark reads; without a query it has failed and waits for its retry."""
+    """A stream that Spark reads; without a query it awaits a retry."""
 
     stream: RunningStream
     need: Need
@@ -168,7 +171,10 @@ class _Reading:
 
 @dataclass(slots=True)
 class SparkIngest:
-    """All ingest queries of a mill; `frames` are streaming DataFrames that the program declared."""
+    """All ingest queries of a mill.
+
+    `frames` are streaming DataFrames that the program declared.
+    """
 
     spark: SparkSession | None
     folder: Path
@@ -199,7 +205,7 @@ class SparkIngest:
                 ).start()
 
     def outdated(self, needs: Mapping[str, Need]) -> bool:
-        """Return True if a running query lacks rows or columns that are needed from now on."""
+        """Return True if a query lacks rows or columns that are needed."""
         return any(reading.need != needs[name] for name, reading in self._running.items())
 
     def tend(self, now: int) -> None:
@@ -221,7 +227,7 @@ class SparkIngest:
             self.tend(self.clock())
 
     def read_to_the_end(self, streams: Mapping[str, RunningStream]) -> None:
-        """Read all current rows of the sources; errors are recorded in their streams."""
+        """Read all current rows; record errors in their streams."""
         self.stop()
         self.start(streams, 0)
         while any(reading.query is not None and reading.query.isActive for reading in self._running.values()):
@@ -252,7 +258,7 @@ class SparkIngest:
         return self.spark
 
     def _rows(self, stream: RunningStream) -> DataFrame:
-        """Return a DataFrame with one row for each extent that the stream's tasks write."""
+        """Return a DataFrame of the extents that the stream's tasks write."""
         declared = stream.stream
         given = self.frames.get(stream.name.lower())
         frame = (
@@ -267,7 +273,10 @@ class SparkIngest:
         return rows.mapInArrow(RawWriter(stream.handed_folder), _LINE)
 
     def _begin(self, reading: _Reading, now: int) -> None:
-        """Start a stream's query. An error in its declaration is raised the first time."""
+        """Start a stream's query.
+
+        An error in its declaration is raised the first time.
+        """
         try:
             self._start(reading)
         except Exception as problem:  # every source has its own exceptions
@@ -306,7 +315,7 @@ class SparkIngest:
 
 @contextmanager
 def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Change a session setting while a query starts; the query keeps the setting."""
+    """Change a session setting while a query starts, which keeps it."""
     before = str(spark.conf.get(name))
     spark.conf.set(name, value)
     try:
@@ -318,7 +327,10 @@ def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 def _committer(
     stream: RunningStream, looked: _Looked, notify: Callable[[], None], *, looks_again: bool
 ) -> Callable[[DataFrame, int], None]:
-    """Return a function that hands over batches; without `looks_again` Spark polls only at the start."""
+    """Return a function that hands over batches of a stream.
+
+    Without `looks_again` Spark polls only at the start.
+    """
 
     @in_few_words
     def commit(batch: DataFrame, batch_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Stored state of a home: rows, bytes and ages, by slice and by query.
+"""Stored state of a home: rows, bytes and ages by slice.
 
 Only checkpoints are read, so this works with or without a running mill. The figures are as of each unit's
 last checkpoint.
@@ -34,7 +34,10 @@ Look: TypeAlias = Callable[[str, str, int, object], Iterable[T]]
 
 @dataclass(frozen=True, slots=True)
 class StoredSlice:
-    """One slice in one cell of a unit; `wanted` is the number of rows that each query may still read."""
+    """One slice in one cell of a unit.
+
+    `wanted` is the number of rows that each query may still read.
+    """
 
     unit: str
     cell: int
@@ -47,7 +50,7 @@ class StoredSlice:
 
 
 def slices_of(home: Path | Home) -> list[StoredSlice]:
-    """Return the slices of all units of a home, as of their last checkpoints."""
+    """Return the slices of all units, as of their last checkpoints."""
     return looked_at(home, _inspected(_slices))
 
 
@@ -68,19 +71,19 @@ def slices_of_unit(home: Home, unit: str) -> list[StoredSlice]:
 
 
 def cuts_of_unit(home: Home, unit: str) -> list[tuple[int, Cuts]]:
-    """Return the cuts between slices of one unit, by cell, with their reasons."""
+    """Return the cuts between slices of one unit, by cell."""
     return _looked(home, unit, _inspected(lambda _, __, cell, state: [(cell, cuts) for cuts in state.cuts()]))
 
 
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
-    """Return the cuts between slices of a home, by unit and cell, with their reasons."""
+    """Return the cuts between slices, by unit and cell."""
     return looked_at(
         home, _inspected(lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
     )
 
 
 def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
-    """Return a graph whose shared joins have the statistics measured in a home."""
+    """Add the statistics measured in a home to shared joins."""
     parts: dict[str, list[Statistics]] = {}
     for node_id, statistics in looked_at(
         home, _inspected(lambda _, node, __, state: [(node, state.statistics())])
@@ -97,13 +100,19 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
 
 
 def explained(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> str:
-    """Explain the plan of a query with measured statistics; `cells` is the maximum for new units."""
+    """Explain the plan of a query with measured statistics.
+
+    `cells` is the maximum for new units.
+    """
     own = with_measures(graph.only(graph.ancestors(query)), home)
     return explain_text(own, units=placed_units(own, cells, placements_in(home)))
 
 
 def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
-    """Return placements by unit, as in the journal; one by key with heavy keys is reported as hybrid."""
+    """Return placements by unit, as in the journal.
+
+    A placement by key with heavy keys is reported as hybrid.
+    """
     opened = HomeReader(home) if isinstance(home, Path) else home
     return {
         unit: {**fields["placement"], "kind": PlacementKind.HYBRID.value}
@@ -114,7 +123,7 @@ def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
 
 
 def looked_at(home: Path | Home, look: Look[T]) -> list[T]:
-    """Apply a function to all states of a home as of the last checkpoints, and collect its results."""
+    """Apply a function to all checkpointed states and collect the results."""
     opened = HomeReader(home) if isinstance(home, Path) else home
     return [seen for unit in sorted(opened.units) for seen in _looked(opened, unit, look)]
 
@@ -146,13 +155,16 @@ def _looked(home: Home | HomeReader, unit: str, look: Look[T]) -> list[T]:
 
 
 def _files(home: Home | HomeReader, unit: str) -> list[list[list[object]]]:
-    """Return the files of a unit's last checkpoint, by cell; none for a stateless or removed unit."""
+    """Return the files of a unit's last checkpoint, by cell.
+
+    A stateless or removed unit has none.
+    """
     files: list[list[list[object]]] = home.units.get(unit, {}).get("checkpoint", {}).get("files", [])
     return files
 
 
 def state_tables(home: Path) -> tuple[Table, ...]:
-    """Return tables of slices, of queries, and of chains of slices with measured statistics."""
+    """Return tables of slices, of queries, and of measured chains."""
     found, cuts = slices_of(home), cuts_of(home)
     tables = (_slices_table(found), _queries_table(found))
     return (*tables, _cuts_table(cuts)) if cuts else tables
@@ -204,7 +216,10 @@ def _queries_table(found: list[StoredSlice]) -> Table:
 
 
 def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
-    """Return a table of measured rates, the defaults of `explain` in brackets, and the chosen cuts."""
+    """Return a table of measured rates and the resulting cuts.
+
+    Defaults of `explain` are in brackets.
+    """
     table = _table(
         ("chain", "cell", "part"),
         ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),

@@ -1,10 +1,10 @@
-"""Limit of processor time for one step of a run, such as the filter of one query.
+"""Limit of processor time for one step of a run.
 
-A step that takes far longer than usual is interrupted. The queries that need the step fail, and the other
-queries of its unit continue. The clock is the processor time of the process, so that a busy machine ends no
-step. A timer signal interrupts Python code and regular expressions of `re`. Machine code, such as Arrow's, is
-interrupted when it returns. If a call never returns, the kernel kills the process, and the record of the step
-tells which queries fail (`engine.step_record`).
+An example of a step is the filter of one query. A step that takes far longer than usual is interrupted. The
+queries that need the step fail, and the other queries of its unit continue. The clock is the processor time
+of the process, so that a busy machine ends no step. A timer signal interrupts Python code and regular
+expressions of `re`. Machine code, such as Arrow's, is interrupted when it returns. If a call never returns,
+the kernel kills the process, and the record of the step tells which queries fail (`engine.step_record`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ _OF_ONE_CALL = 1.5
 
 
 class StepOverran(BaseException):
-    """A step has taken too long. Not an Exception, so that the code of the step cannot handle it."""
+    """Raised in a step that has taken too long.
+
+    Not an Exception, so that the code of the step cannot handle it.
+    """
 
 
 class StepCancelled(StepOverran):
-    """A step is interrupted because all queries that need it are being dropped."""
+    """Raised in a step whose queries are all being dropped."""
 
 
 class StepLimit:
@@ -57,14 +60,20 @@ class StepLimit:
             self._record.begin(self._place)
 
     def end(self, *, deadly: bool = False) -> None:
-        """End the step; code after it has no limit. A `deadly` step, which ends the process, stays noted."""
+        """End the step; code after it has no limit.
+
+        A `deadly` step, which ends the process, stays recorded.
+        """
         ended, self._place = self._place, None
         if ended is not None and self._record is not None and not deadly:
             self._record.end()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Interrupt overrunning steps inside the context; only the main thread of a process can do that."""
+        """Interrupt overrunning steps inside the context.
+
+        Only the main thread of a process can do that.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return

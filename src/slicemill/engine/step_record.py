@@ -1,4 +1,6 @@
-"""Step record: a file with the current step of a worker, which outlives the worker's process.
+"""Step record: a file with the current step of a worker.
+
+The file outlives the worker's process.
 
     <home>/steps/<mill>-<worker>-<incarnation>           index of the item in its message, index of the step
     <home>/steps/<mill>-<worker>-<incarnation>.cancel    the steps that the dispatcher cancels
@@ -26,7 +28,7 @@ _CANCEL = ".cancel"
 
 
 class StepPlace(NamedTuple):
-    """A step: the index of its item in a worker's message, and the index of its node in the unit."""
+    """A step: index of its item in the message, index of its node."""
 
     item: int
     step: int
@@ -36,7 +38,7 @@ _NO_STEP = StepPlace(-1, -1)
 
 
 class StepRecord:
-    """Writer of a worker's record. A process writes to one record at a time."""
+    """Writer of a worker's record; one record per process at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,7 +49,10 @@ class StepRecord:
         self._stack = path.open("ab")
 
     def take_up(self) -> None:
-        """Activate this record; a process may run messages of several workers in turn."""
+        """Activate this record for the messages of its worker.
+
+        A process may run messages of several workers in turn.
+        """
         faulthandler.register(signal.SIGPROF, self._stack, all_threads=True, chain=True)
 
     def begin(self, place: StepPlace) -> None:
@@ -59,7 +64,10 @@ class StepRecord:
         _PLACE.pack_into(self._map, 0, *_NO_STEP)
 
     def end_process_after(self, cpu_s: float) -> None:
-        """Kill this process after so many processor seconds, unless called again; 0 disables the timer."""
+        """Kill this process after so many processor seconds, unless called again.
+
+        0 disables the timer.
+        """
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
     def is_cancelled(self, place: StepPlace, message: int) -> bool:
@@ -85,7 +93,10 @@ def cancel_steps(path: Path, message: int, places: Collection[StepPlace]) -> Non
 
 
 def current_step(path: Path) -> tuple[StepPlace, bool] | None:
-    """Return the current or last step of the process with this record, and True if it was stuck."""
+    """Return a record's step, and True if the process was stuck.
+
+    The step is that in which the process is, or was when it ended.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -103,7 +114,7 @@ def remove_record(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder of records, and delete records of processes that ended with their driver."""
+    """Create the folder of records and delete old records."""
     with suppress(OSError):  # workers can run without records
         folder.mkdir(exist_ok=True)
         remove_records(folder)

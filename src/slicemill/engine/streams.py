@@ -1,4 +1,4 @@
-"""Running stream in the dispatcher: when to poll its source, what a read commits, and its watermark.
+"""Running stream in the dispatcher: its polls, commits and watermark.
 
 The journal holds the persistent state of a stream: the position in its source (`offsets`) and the fields of
 the intake (`ingest.intake`), such as the watermark. The dispatcher never sees the rows. A worker reads them,
@@ -97,14 +97,17 @@ def logs_of(stream: Stream) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRows:
-    """Rows of a replay, parsed again, and the `fields` of the stream to commit with them."""
+    """Rows of a replay, and the stream's `fields` to commit with them."""
 
     handed: HandedRows
     fields: Mapping[str, Any]
 
 
 class SourceFailed(SlicemillError):
-    """Some sources cannot be read now. Queries that do not read them continue."""
+    """Error: some sources cannot be read now.
+
+    Queries that do not read them continue.
+    """
 
 
 def streams_to_read(
@@ -114,10 +117,10 @@ def streams_to_read(
     running: Mapping[str, RunningStream],
     altered: Collection[str] = (),
 ) -> list[Stream]:
-    """Return the streams to read: those of queries, retained ones, and declared ones read before.
+    """Return the streams to read.
 
-    Raises if a running stream has another declaration. `altered` streams may have added columns or another
-    source.
+    These are streams of queries, retained ones, and declared ones that were read before. Raises if a running
+    stream has another declaration. `altered` streams may have added columns or another source.
     """
     read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     before = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
@@ -197,7 +200,7 @@ class RunningStream:
         remove_tree(LOCAL, self.handed_folder)
 
     def is_where(self, again: RunningStream) -> bool:
-        """Return True if a second reading of the same files is at the same position."""
+        """Return True if a second reading has reached the same position."""
         one, other = (stream.fields.get("offsets", {}) for stream in (self, again))
         if one.keys() != other.keys():
             return False
@@ -222,20 +225,26 @@ class RunningStream:
         return self._home.source_folder(self.name) / "handed"
 
     def is_of(self, stream: Stream) -> bool:
-        """Return True if the declaration is the same, apart from RETAIN and BEGIN, which may change."""
+        """Return True if the declaration is unchanged.
+
+        RETAIN and BEGIN may differ.
+        """
         return replace(self.stream, retain_us=stream.retain_us, begin_us=stream.begin_us) == stream
 
     def declare(self, stream: Stream, changed: Mapping[str, Any]) -> None:
-        """Apply a declaration with another RETAIN (which changes its fields) or with more columns."""
+        """Apply a declaration with another RETAIN or with more columns.
+
+        A change of RETAIN changes the fields.
+        """
         self.stream = stream
         fields = {**self.fields, **changed}
         self.fields = {name: value for name, value in fields.items() if value is not None}
 
     def begin_elsewhere(self, stream: Stream, supply: Supply) -> dict[str, Any]:
-        """Return the fields to set when the stream changes its source; the new source is read from its start.
+        """Return the fields to set when the stream changes its source.
 
-        A spool contains received lines, so a socket with a new address continues the spool. Raises if rows
-        would be lost or duplicated.
+        The new source is read from its start. A spool contains received lines, so a socket with a new address
+        continues the spool. Raises if rows would be lost or duplicated.
         """
         if self.ended:
             raise SlicemillError(
@@ -256,7 +265,7 @@ class RunningStream:
         return {} if before else {"offsets": {}, MOVED: True}
 
     def moved(self, supply: Supply, fields: Mapping[str, Any]) -> None:
-        """Read rows from another source from now on; sequence numbers and watermark continue."""
+        """Read from another source; sequence numbers and watermark continue."""
         self.supply = supply
         self.fields = {**self.fields, **fields}
         self._look = self._looked_us = None
@@ -264,7 +273,10 @@ class RunningStream:
         self.retry_us = self._admit_us = 0
 
     def need(self, need: Need, exchanges: tuple[Exchange, ...] = ()) -> None:
-        """Set the columns and rows that queries need, and the exchanges of units with several cells."""
+        """Set the rows and columns that queries need.
+
+        `exchanges` are those of units with several cells.
+        """
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
         spool = self._home.source_folder(self.name)
         columns = self._home.logs[self.name].columns
@@ -285,15 +297,16 @@ class RunningStream:
     # -- reading ---------------------------------------------------------------------------------------
 
     def hand(self, handed: HandedRows) -> None:
-        """Queue rows to admit, in this order; they are committed when the stream's offset reaches `offset`.
+        """Queue rows to admit, in this order.
 
-        A batch that Spark replays and the journal already contains is ignored.
+        They are committed when the stream's offset reaches `offset`. A batch that Spark replays and the
+        journal already contains is ignored.
         """
         if handed.offset > self._offset(ONLY):
             self._inbox.append(handed)
 
     def feed(self, table: pa.Table, now: int) -> None:
-        """Queue rows of a program, after the same checks as rows of any source."""
+        """Queue rows of a program, after the usual checks."""
         check_columns(self.stream.sent, table.column_names)
         stamp = self.stream.stamp_column
         if stamp is not None and stamp.lower() in (name.lower() for name in table.column_names):
@@ -314,7 +327,7 @@ class RunningStream:
 
     @property
     def has_handed(self) -> bool:
-        """Return True if rows have been handed over that are not committed yet."""
+        """Return True if handed-over rows are not committed yet."""
         return bool(self._inbox)
 
     def wait_committed(self, partition: str, offset: int) -> None:
@@ -326,7 +339,7 @@ class RunningStream:
 
     @property
     def asked(self) -> bool:
-        """Return True if its source has been polled at least once, with or without success."""
+        """Return True if its source has been polled at least once."""
         if self.through_spark is not None:
             return self.through_spark.lastProgress is not None or not self.through_spark.isActive
         return self._asked or self.handed
@@ -339,15 +352,19 @@ class RunningStream:
         return self.next_read_us is not None and self.next_read_us <= now
 
     def look_soon(self, now: int) -> None:
-        """Poll a source that gives notices: in jobs mode a notice arrives only with the next job's answer."""
+        """Poll a source that gives notices, in jobs mode.
+
+        There a notice arrives only with the answer of the next job.
+        """
         if not (self._asks or self.handed or self.ended):
             self._asks = True
             self.next_read_us = now + _LOOK_US
 
     def rests(self, now: int) -> bool:
-        """Return True if the source has no new data; the next poll is a little later.
+        """Return True if the source has no new data.
 
-        The check costs one system call. It avoids reads where each read is a Spark job.
+        The next poll is a little later. The check costs one system call. It avoids reads where each read is a
+        Spark job.
         """
         if not self._asks or not self._asked or self._noticed or self.behind or self.failures:
             return False
@@ -362,7 +379,7 @@ class RunningStream:
         return not self._lets_out(now)
 
     def _lets_out(self, now: int) -> bool:
-        """Return True if the stream has been silent for so long that held-back rows are released."""
+        """Return True if silence releases rows that are held back."""
         moment, seen = self._lets_out_us(), self._silent_until(now)
         return moment is not None and seen is not None and moment <= seen
 
@@ -371,7 +388,10 @@ class RunningStream:
         return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
 
     def noticed(self) -> None:
-        """Handle a notice of the reader: new rows, possibly more than the current read returns."""
+        """Handle a notice of the reader that the source has rows.
+
+        They may be more than the current read returns.
+        """
         self._noticed = self._asks = True
         self.next_read_us = 0
 
@@ -401,7 +421,10 @@ class RunningStream:
         )
 
     def _nothing(self, now: int) -> HandedRows:
-        """Return an empty hand-over; with it, rows that are held back are released by the clock."""
+        """Return an empty hand-over.
+
+        With it the clock releases rows that are held back.
+        """
         seen_us = self._silent_until(now)
         moment = now if seen_us is None else seen_us
         return HandedRows(self.handed_folder, (), (), self._offset(ONLY), moment, moment)
@@ -465,12 +488,15 @@ class RunningStream:
             self._committed.notify_all()
 
     def lost(self) -> None:
-        """Forget the worker that reads the stream; without it there are no notices until the next read."""
+        """Forget the reading worker, whose notices end.
+
+        Notices start again with the next read.
+        """
         self.loaded, self._asks = None, not self.handed
         self.next_read_us = None if self.handed else 0
 
     def failed(self, error: str, now: int) -> None:
-        """Record a failed read; the stream is retried with back-off, other streams continue."""
+        """Record a failed read; the stream is retried with back-off."""
         self.reading_us = None
         self.lost()
         self.source_failed(error, now)
@@ -480,13 +506,13 @@ class RunningStream:
             self.next_read_us = self.retry_us
 
     def retry_now(self) -> None:
-        """Skip the back-off of a failed read, because a caller waits for the read."""
+        """Skip the back-off, because a caller waits for the read."""
         self._admit_us = 0
         if not self.handed:
             self.next_read_us = 0
 
     def source_failed(self, error: str, now: int) -> None:
-        """Record that the source has failed and set the time of the retry."""
+        """Record a failure of the source and schedule the retry."""
         self.error = redacted(error)
         self._asked = True
         self.retry_us = now + min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self.failures, _DOUBLINGS))
@@ -499,13 +525,13 @@ class RunningStream:
     # -- time ------------------------------------------------------------------------------------------
 
     def announce_at_least(self, log: str, ts: int) -> None:
-        """Restore an announced watermark: a unit received it before a restart, so it is still valid."""
+        """Restore a watermark that a unit received before a restart."""
         rows, sides = self._announced
         of_rows = log == self.name
         self._announced = Announced(max(rows, ts) if of_rows else rows, sides if of_rows else max(sides, ts))
 
     def moments(self, log: str, after: int) -> TimeMoments:
-        """Return when the watermark of one of its logs reached timestamps after `after`."""
+        """Return when a log's watermark reached timestamps after `after`."""
         return (self._line if log == self.name else self._side_line).after(after)
 
     @property
@@ -528,7 +554,7 @@ class RunningStream:
         return self._announced.rows
 
     def side_watermark(self, log: str, now: int) -> int:
-        """Return and announce the watermark of its late or bad rows, by the clock."""
+        """Return and announce the watermark of late or bad rows."""
         found = END if self._is_over else side_watermark(self.fields, now, self._pending_since())
         if found > self._announced.sides:
             self.announce_at_least(log, found)
@@ -543,14 +569,18 @@ class RunningStream:
         return self.ended and self.reading_us is None and not self._inbox
 
     def _pending_since(self) -> int | None:
-        """Return when the current read was sent, or the oldest unadmitted row arrived, if earlier."""
+        """Return the start of the read or of unadmitted rows.
+
+        It is the time of the current read, or the arrival of the oldest unadmitted row, if earlier.
+        """
         moments = (self.reading_us, self._inbox[0].arrival_us if self._inbox else None)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _silent_until(self, now: int) -> int | None:
-        """Return the time up to which all arrived rows are admitted, if known without polling the source.
+        """Return the time up to which all arrived rows are admitted.
 
-        A source that gives notices has no rows unless it has sent a notice, which may still be on its way.
+        None: unknown without polling the source. A source that gives notices has no rows unless it has sent a
+        notice, which may still be on its way.
         """
         if self.reading_us is not None or self._inbox:
             return None
@@ -566,7 +596,10 @@ class RunningStream:
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return True if a read has advanced the watermark; the time of a poll is not worth a record."""
+    """Return True if a read has advanced the watermark.
+
+    The time of a poll is not worth a record.
+    """
     return any(before.get(name) != after.get(name) for name in (WATERMARK, HELD_FROM, "next_seq"))
 
 

@@ -1,4 +1,4 @@
-"""Worker task: reads sources, runs cells of units, and keeps readers and state in memory.
+"""Worker task: reads sources and runs cells of units.
 
 A worker holds the programs of its cells with their state, the readers and intakes of its streams, compiled
 plans, and open segments. All of these may be lost at any time, and are restored from a checkpoint and the
@@ -96,7 +96,7 @@ def in_thread(work: Callable[[], None]) -> None:
 
 @dataclass(slots=True)
 class LoadedCell:
-    """Program of a cell in memory, with its state; `run` is its last finished run."""
+    """Program of a cell in memory; `run` is its last finished run."""
 
     plan: str
     run: int
@@ -154,7 +154,7 @@ class Worker:
         return reply
 
     def _open_record(self, path: Path | None) -> None:
-        """Record steps in this file from now on, if this process may be killed."""
+        """Record steps in this file, if this process may be killed."""
         if path is None or not self.context.separate:
             return
         if self._record is None or self._record.path != path:
@@ -240,7 +240,7 @@ class Worker:
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
-        """Put a program back after its run, and count its bytes if that is due."""
+        """Put a program back after its run; count its bytes if due."""
         known = self._taken or LoadedCell(item.plan, item.run, program)
         known.run = item.run
         known.ran_cpu_s += ran_cpu_s
@@ -301,7 +301,7 @@ class Worker:
         return found
 
     def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> SpreadRows:
-        """Return epochs of a log split by cell, shared by all cells of a message."""
+        """Return epochs of a log split by cell, computed once per message."""
         key = (exchange, heavy, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if key not in self._spreads:
             stored = stored_tables(span.folder, span.epochs, span.needed)
