@@ -1,6 +1,7 @@
-"""Argument ranges of functions, declared with the function; constant arguments are checked at planning.
+"""Argument ranges of functions; constant arguments are checked at planning.
 
-integer{1..12}   integer{0..}   integer{not 0}   integer{0|224|256}   string{year|month}   integer{any}
+A range is declared with its function. integer{1..12}   integer{0..}   integer{not 0}   integer{0|224|256}
+string{year|month}   integer{any}
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from slicemill.errors import did_you_mean, one_of
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRange:
-    """Range of an argument: `words` describe it in messages, `takes` tests a value.
+    """Range of an argument.
 
-    `hint` suggests a replacement for an invalid value.
+    `words` describe the range in messages, `takes` tests a value. `hint` suggests a replacement for an
+    invalid value.
     """
 
     words: str
@@ -29,7 +31,7 @@ ANY = ArgumentRange("any value", lambda _value: True)
 
 
 def declared(parameter: str, named: Mapping[str, ArgumentRange | None] | None = None) -> ArgumentRange | None:
-    """Return the range in a parameter declaration, or None if there is none.
+    """Return the range in a parameter declaration, or None.
 
     >>> declared("number{0..1}").takes(1.5), declared("integer{not 0}").words, declared("number")
     (False, 'an integer other than 0', None)

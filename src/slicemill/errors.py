@@ -1,6 +1,7 @@
-"""Error classes, and helpers for the wording of messages; all errors derive from SlicemillError.
+"""Error classes of slicemill, and helpers for the wording of messages.
 
-A message says what is wrong, where, and what to do about it. The CLI prints it without a stack trace.
+All errors derive from SlicemillError. A message says what is wrong, where, and what to do about it. The CLI
+prints it without a stack trace.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from difflib import get_close_matches
 
 
 class SlicemillError(Exception):
-    """Base of all errors that are caused by users or addressed to users."""
+    """Base of all errors caused by users or addressed to users."""
 
 
 class EngineStopped(SlicemillError):
@@ -38,7 +39,7 @@ def one_of(words: Sequence[str], last: str = "or") -> str:
 
 
 def all_of(words: Sequence[str]) -> str:
-    """Join words as a list: `a`, `a and b`, `a, b and c`."""
+    """Join words as a list: `a`, `a and b`, or `a, b and c`."""
     return one_of(words, "and")
 
 

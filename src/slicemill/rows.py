@@ -11,7 +11,7 @@ Row = tuple[object, ...]
 
 @stored_as("timed", version=1)
 class Timed(NamedTuple):
-    """Row of a stream: its timestamp in microseconds, and its values in schema order."""
+    """Row of a stream: timestamp in microseconds, and values in schema order."""
 
     ts: int
     row: Row

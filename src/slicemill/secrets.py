@@ -49,7 +49,7 @@ Mask = Callable[[str], str]
 
 
 def names_secret(name: str) -> bool:
-    """Return True for the name of an option whose value is a password.
+    """Return True for the name of an option with a password.
 
     >>> names_secret("kafka.ssl.key.password"), names_secret("path")
     (True, False)
@@ -58,7 +58,7 @@ def names_secret(name: str) -> bool:
 
 
 def contains_secret(value: str, name: str = "") -> bool:
-    """Return True if the value of an option, or an address, contains a password.
+    """Return True if an option's value, or an address, contains a password.
 
     >>> contains_secret("postgres://ada:pw@db/shop"), contains_secret("x", "password")
     (True, True)
@@ -128,7 +128,7 @@ def _masked_unless_reference(secret: str, mask: Mask) -> str:
 
 
 def _value_masked(value: str, name: str, mask: Mask) -> str:
-    """Mask the value of an option, or of an address if it has no name."""
+    """Mask an option's value, or an address if it has no name."""
     if "jaas" in name.lower():  # a list of parameters, one of which is the password
         return _parameters_masked(value, mask)
     if names_secret(name):
@@ -139,7 +139,10 @@ def _value_masked(value: str, name: str, mask: Mask) -> str:
 
 
 def _user_masked(text: str, mask: Mask) -> str:
-    """Mask the password of an address up to the last @, in case the password contains an unescaped @."""
+    """Mask the password of an address, up to the last @.
+
+    The password may contain an unescaped @.
+    """
     found = _USER.search(text)
     if found is None:
         return text

@@ -1,4 +1,4 @@
-"""Time: points in time and durations as integers of microseconds, and the names of time units.
+"""Points in time and durations as integers of microseconds; time units.
 
 A point in time counts from 1970, and is between BEGINNING and END. Unit names are those of SQL, Spark and
 the theses.
@@ -39,7 +39,7 @@ class SteadyClock:
         return (steady_ns + self._ahead_ns) // 1000
 
     def not_before(self, us: int) -> int:
-        """Advance to a point in time if it is in the future; return by how much."""
+        """Advance the clock to a later time; return by how much."""
         behind_us = max(0, us - self())
         self._ahead_ns += behind_us * 1000
         return behind_us
@@ -81,7 +81,7 @@ CALENDAR_UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def unit_name(word: str) -> str | None:
-    """Return the singular upper-case name of a unit, or None if `word` is no unit.
+    """Return the singular upper-case name of a unit, or None.
 
     >>> unit_name("mins"), unit_name("Hours"), unit_name("months"), unit_name("rows")
     ('MINUTE', 'HOUR', 'MONTH', None)

@@ -264,7 +264,7 @@ class Assignments:
         return True
 
     def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
-        """Assign a run of a cell; return True if its state is resident."""
+        """Assign a cell; return True if its state is in memory."""
         at = (worker, self._workers[worker].incarnation)
         known = self._loaded.get((unit.id, cell)) == at
         self._loaded[unit.id, cell] = at
@@ -301,7 +301,7 @@ class Assignments:
         ]
 
     def begin_reading(self, stream: RunningStream, worker: int) -> bool:
-        """Assign a stream to a worker; return True if the stream is new there."""
+        """Assign a stream; return True if its worker has not read it."""
         at = (worker, self._workers[worker].incarnation)
         first, stream.loaded = stream.loaded != at or not self.resident, at
         return first

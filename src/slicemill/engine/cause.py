@@ -44,7 +44,7 @@ def last_words(text: str) -> str:
 
 
 def in_few_words(call: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a callback of Spark to raise Spark errors with their cause only.
+    """Decorate a callback of Spark: raise only the cause of errors.
 
     Spark matches patterns against the error, and an error of a few pages overflows its stack. A query that
     is stopped in the middle of a batch would then print some thousand lines on the terminal.

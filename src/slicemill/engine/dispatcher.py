@@ -473,7 +473,7 @@ class Dispatcher:
             self._take(self._pool.wait(0 if self._left is not None else POLL_S))
 
     def turn(self) -> None:
-        """Run one iteration of the loop, for a caller with its own clock."""
+        """Run one iteration of the loop; for simulated time."""
         self._take(self._pool.wait(0))
         self._give_reads(handed_only=True)
         self._give()

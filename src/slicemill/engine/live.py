@@ -44,7 +44,7 @@ def sources_polled(mill: Mill) -> bool:
 def watch(
     mill: Mill, seconds: float | None, console: Console, print_new: Callable[[], None] | None = None
 ) -> None:
-    """Show the mill until the time, the inputs or the user end it.
+    """Show the mill until its time, its inputs or the user end.
 
     The time counts from the moment at which every source has been polled, because processes may start
     slowly. `print_new` is called whenever there may be new results. Without a terminal, or if results are

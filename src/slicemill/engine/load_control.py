@@ -1,4 +1,4 @@
-"""Load shedding of a unit: the share of rows that drop boxes keep.
+"""Load shedding of a unit: the share of rows to keep.
 
 A join with a load budget keeps all rows but compares fewer pairs: only rows of the newest part of its
 windows, so that the affordable share of comparisons is made. The driver decides this once for all cells of a

@@ -550,7 +550,7 @@ class RunningUnits:
         return ideal_time(log, self._written)
 
     def rows_waiting(self, unit: str) -> tuple[int, float, int]:
-        """Return the waiting rows of a unit: now, on average, and at most."""
+        """Return the waiting rows of a unit: current, average, maximum."""
         position = self.position[unit]
         return int(self.rows[position]), *self.waiting.of(position)
 

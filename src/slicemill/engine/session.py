@@ -98,7 +98,7 @@ def configure(spark: SparkSession) -> None:
 def session(
     master: str | None = None, name: str = "slicemill", settings: Mapping[str, str] = NO_SETTINGS
 ) -> SparkSession:
-    """Start or get a session on a cluster, or else on this machine."""
+    """Start or get a session on a cluster, or locally."""
     if master is None:
         return local_session(name=name, settings=settings)
     check_master(master)

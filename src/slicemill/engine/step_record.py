@@ -28,7 +28,7 @@ _CANCEL = ".cancel"
 
 
 class StepPlace(NamedTuple):
-    """A step: index of its item in the message, index of its node."""
+    """Step: index of its item in the message, and of its node."""
 
     item: int
     step: int

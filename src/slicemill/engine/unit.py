@@ -1,4 +1,4 @@
-"""Running unit: its input cursors, its current run, and the state and checkpoints that a run commits.
+"""Running unit: its cursors, its current run, and its checkpoints.
 
 The journal holds the persistent state of a unit as one dictionary of fields:
 
@@ -119,7 +119,7 @@ _OVERDUE = 4
 
 @dataclass(slots=True)
 class UnitRun:
-    """Run in progress: its epochs, its input watermarks, and the answers of its cells."""
+    """Run in progress: its epochs, input watermarks, and answers of cells."""
 
     unit: RunningUnit
     number: int
@@ -156,7 +156,7 @@ class UnitRun:
 
 @dataclass(frozen=True, slots=True)
 class BegunCheckpoint:
-    """Checkpoint that workers are writing: position of the unit at the snapshot, and the files so far."""
+    """Checkpoint that workers are writing, with the files so far."""
 
     run: int
     cursors: Mapping[str, int]
@@ -211,7 +211,7 @@ class RunningUnit:
         self._read_by = logs_read(plan.unit, plan.graph)
 
     def go_on_from(self, before: RunningUnit) -> None:
-        """Take over statistics and load control of the same unit with other cells."""
+        """Take over statistics and load control from before a rescale."""
         self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
         self.statistics.cells = {}
         self.warm_us, self.strikes = before.warm_us, before.strikes
@@ -258,7 +258,10 @@ class RunningUnit:
 
     @property
     def since(self) -> Mapping[str, int | None]:
-        """By query, the greatest input timestamp when it was added; the query reads all later rows."""
+        """By query, the greatest input timestamp when it was added.
+
+        The query reads all later rows.
+        """
         return self._field("since")
 
     def input_watermarks(self) -> Mapping[str, int]:
@@ -270,11 +273,11 @@ class RunningUnit:
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
     def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
-        """Return the current watermark of an output. It advances without a run while the unit is idle (M23).
+        """Return the current watermark of an output (M23).
 
-        An idle unit holds back no rows. A run would only return the minimum of the input watermarks, from
-        `given`, minus the SLACK of the unit's operators. At the end of input the unit must run, because it
-        may emit more rows.
+        It advances without a run while the unit is idle. An idle unit holds back no rows. A run would only
+        return the minimum of the input watermarks, from `given`, minus the SLACK of the unit's operators. At
+        the end of input the unit must run, because it may emit more rows.
         """
         own = self.watermark(log)
         if self.begins:
@@ -297,12 +300,18 @@ class RunningUnit:
 
     @property
     def due(self) -> Dues:
-        """Input watermarks at which held-back rows are emitted: any one entry suffices, with all its logs."""
+        """Input watermarks at which held-back rows are emitted.
+
+        Any one entry suffices, with all its logs.
+        """
         return tuple(self.fields.get("due", ()))
 
     @property
     def begins(self) -> bool:
-        """Return True if the unit must run, even without input, to emit results before the first row."""
+        """Return True if the unit must emit results before the first row.
+
+        Then it runs even without input.
+        """
         return self._has_changes and not self.fields.get("begun", False)
 
     @cached_property
@@ -311,14 +320,14 @@ class RunningUnit:
 
     @cached_property
     def made_of(self) -> dict[str, MadeOf]:
-        """By output log, the streams and operators that its rows are derived from."""
+        """By output log, the streams and operators behind its rows."""
         unit, graph = self.plan.unit, self.plan.graph
         known: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in unit.inputs}
         return {log: made_of(root, graph, known) for root, log in unit.outputs}
 
     @cached_property
     def released_by_time(self) -> list[str]:
-        """Output logs whose rows are emitted when a window ends, not when a row arrives."""
+        """Output logs whose rows are emitted at the end of windows."""
         unit, graph = self.plan.unit, self.plan.graph
         waiting = {
             node_id
@@ -346,7 +355,7 @@ class RunningUnit:
 
     @property
     def load_weight(self) -> float:
-        """Total weight of its queries that may shed rows or degrade under load; 0 if there are none."""
+        """Total weight of its queries that may shed rows, or 0."""
         return self._load.weight
 
     def cursor(self, log: str) -> int:
@@ -364,12 +373,15 @@ class RunningUnit:
         return any(self._home.logs[log].head > self.cursor(log) for log in self.plan.unit.inputs)
 
     def waiting(self, log: str, upto: int) -> tuple[int, int, int | None]:
-        """Return the unread epochs and rows of an input up to an epoch, and the oldest arrival time."""
+        """Return unread epochs, unread rows, and their oldest arrival time.
+
+        `upto` is the last epoch that counts.
+        """
         return self._home.logs[log].waiting(self.cursor(log), upto)
 
     @property
     def needed_from(self) -> Mapping[str, int]:
-        """By input, the last epoch that will not be read again, also not by a replay.
+        """By input, the last epoch that will not be read again.
 
         A replay may start from the last checkpoint or from the one before it.
         """
@@ -389,7 +401,7 @@ class RunningUnit:
         backlog: Backlog,
         share: float = 1.0,
     ) -> UnitRun:
-        """Start a run over the pending rows, or over the oldest `share` of them.
+        """Start a run over the oldest `share` of the pending rows.
 
         `moments` belong to the streams that the results are derived from.
         """
@@ -423,7 +435,10 @@ class RunningUnit:
         return self.run
 
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
-        """Return the message of the run for one cell; with `restore`, its worker loads the state first."""
+        """Return the message of the run for one cell.
+
+        With `restore`, the worker loads the cell's state first.
+        """
         outputs = {
             log: OutputLog(
                 self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
@@ -453,9 +468,10 @@ class RunningUnit:
         )
 
     def _incomplete_until(self, log: str) -> int | None:
-        """Return the time up to which rows of an output come from windows that began before their query.
+        """Return the time up to which rows of an output are incomplete.
 
-        Such incomplete rows look complete, so they are held back. None: no rows are held back.
+        They come from windows that began before their query. Such incomplete rows look complete, so they are
+        held back. None: no rows are held back.
         """
         since, after_us = self.since.get(log), self._field(BACKFILL).get("after")
         if since is None or not self._histories[log]:
@@ -465,7 +481,10 @@ class RunningUnit:
 
     @cached_property
     def _histories(self) -> dict[str, int]:
-        """By output, the time span of input that a row depends on; 0 if incomplete rows are not held back."""
+        """By output, the time span of input behind a row.
+
+        It is 0 if incomplete rows are not held back.
+        """
         graph, found = self.plan.graph, {}
         for root, log in self.plan.unit.outputs:
             results = graph[root].operator
@@ -485,12 +504,18 @@ class RunningUnit:
 
     @property
     def limit_s(self) -> float:
-        """Processor seconds that a step of the run may take, far above the usual time of the whole run."""
+        """Processor seconds that a step of the run may take.
+
+        The limit is far above the usual time of the whole run.
+        """
         cost, rows = self.statistics.cost, self.run.rows if self.run is not None else 0
         return max(STEP_S, _FAR_LONGER * (cost.overhead + cost.per_row * rows))
 
     def logs_behind(self, step: int) -> list[str]:
-        """Return the outputs that have not failed and need a step, given by its index in the unit."""
+        """Return the outputs that need a step and have not failed.
+
+        `step` is an index in the unit.
+        """
         unit, graph = self.plan.unit, self.plan.graph
         node_id = unit.nodes[step]
         return [
@@ -500,7 +525,10 @@ class RunningUnit:
         ]
 
     def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
-        """Record that the worker of a run ended in `step` of this unit, or in another unit if None."""
+        """Record the step in which the worker of a run ended.
+
+        None: the worker ended in a step of another unit.
+        """
         if self.run is None or self.run.number != run:
             return
         self.run.blameless = stuck
@@ -555,10 +583,11 @@ class RunningUnit:
         return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, needed, from_ts)
 
     def reasons_to_repeat(self) -> dict[str, str]:
-        """Return the errors, by log, for which a finished run is repeated; empty if it is committed.
+        """Return errors, by log, for which a finished run is repeated.
 
-        If all remaining outputs fail, nothing is committed, so that they can resume from the committed state
-        after the cause is fixed. If only some fail, the run is repeated once; then the others continue alone.
+        There are none if the run is committed. If all remaining outputs fail, nothing is committed, so that
+        they can resume from the committed state after the cause is fixed. If only some fail, the run is
+        repeated once; then the others continue alone.
         """
         assert self.run is not None
         errors = {log: why for done in self.run.done for log, why in done.errors.items()}
@@ -569,7 +598,7 @@ class RunningUnit:
         return fresh if fresh and (not left or not (self.strikes or overran)) else {}
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
-        """Add the results of a finished run to a change and return the answers of its cells."""
+        """Add a finished run to a change; return its cells' answers."""
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run = None, 0, run.number
@@ -616,7 +645,10 @@ class RunningUnit:
         return run.done
 
     def _heavy_keys(self) -> HeavyKeys | None:
-        """Return the heavy keys of a join that is partitioned by key, if they may be spread over cells."""
+        """Return the heavy keys of a join that is partitioned by key.
+
+        None: its keys may not be spread over cells.
+        """
         plan = self.plan
         hybrid = {**self.fields["placement"], "kind": PlacementKind.HYBRID.value}
         if hybrid not in (one.plain() for one in placements_of(plan.unit, plan.graph, self.cells)):
@@ -633,7 +665,7 @@ class RunningUnit:
         return HeavyKeys(self.cells, longest, self.fields.get("heavy") or (), sides)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
-        """Record frequent keys, by exchange, of rows that were written to a log."""
+        """Record frequent keys, by exchange, of rows written to a log."""
         exchange = self.plan.exchanges.get(log)
         if self._heavy is not None and exchange is not None and exchange.id in samples:
             self._heavy.arrived(log, samples[exchange.id])
@@ -657,10 +689,11 @@ class RunningUnit:
         }
 
     def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
-        """Abandon a failed run. It is retried; after _STRIKES failures the queries of the unit are stopped.
+        """Abandon a failed run, which is then retried.
 
-        A full disk is no strike: the run waits for space. If the worker ended in a step, only the queries
-        that need this step are stopped, immediately if the step was stuck. `why` may be given by log.
+        After _STRIKES failures the queries of the unit are stopped. A full disk is no strike: the run waits
+        for space. If the worker ended in a step, only the queries that need this step are stopped,
+        immediately if the step was stuck. `why` may be given by log.
         """
         run = self.run
         blameless = run is not None and (run.disk_full or (run.blameless and not run.stuck))
@@ -688,7 +721,7 @@ class RunningUnit:
             fields["resumable"] = sorted(stopped)
 
     def _go_back(self, change: Change) -> bool:
-        """Fall back to the previous checkpoint; return False if none can be replayed."""
+        """Fall back to the previous checkpoint; return False without one."""
         before = self._field(BEFORE)
         if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
             return False
@@ -720,7 +753,10 @@ class RunningUnit:
 
     @property
     def unwritten(self) -> bool:
-        """Return True if the last checkpoint lacks input that has been read, or queries added since."""
+        """Return True if the last checkpoint is outdated.
+
+        It lacks input that has been read, or queries added since.
+        """
         written, fields = self._field("checkpoint"), self.fields
         return self.plan.unit.stateful and (
             written["cursors"] != fields["cursors"]
@@ -739,7 +775,10 @@ class RunningUnit:
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= 1
 
     def checkpoint_overdue(self, now_s: float) -> bool:
-        """Return True if a checkpoint must precede the next run, so that a replay stays short."""
+        """Return True if a checkpoint must precede the next run.
+
+        Otherwise a replay would become too long.
+        """
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= _OVERDUE
 
     def _checkpoint_age(self, now_s: float) -> float:
@@ -748,7 +787,10 @@ class RunningUnit:
         return max(rows / CHECKPOINT_ROWS, seconds / CHECKPOINT_S)
 
     def begin_checkpoint(self) -> None:
-        """Begin a checkpoint of the committed state; workers are about to take snapshots of all cells."""
+        """Begin a checkpoint of the committed state.
+
+        Workers are about to take snapshots of all cells.
+        """
         self._begun = BegunCheckpoint(
             self._committed_run,
             dict(self._field("cursors")),
@@ -759,14 +801,20 @@ class RunningUnit:
         )
 
     def drop_checkpoint(self) -> None:
-        """Forget the checkpoint in progress, because a cell is lost or a later one is complete."""
+        """Forget the checkpoint in progress.
+
+        A cell of it is lost, or a later checkpoint is complete.
+        """
         self._begun = None
 
     def checkpoint_item(self, cell: int) -> CheckpointUnit:
         return CheckpointUnit(self._mill, self.id, cell, self._committed_run, self.state_folder)
 
     def checkpointed(self, done: CheckpointDone, change: Change) -> None:
-        """Record that a cell's snapshot is written. The last cell completes the checkpoint of the unit."""
+        """Record that a cell's snapshot is written.
+
+        The last cell completes the checkpoint of the unit.
+        """
         begun = self._begun
         if begun is None or done.run != begun.run:
             return
@@ -802,6 +850,9 @@ class RunningUnit:
         fields["statistics"] = self.statistics.plain()
 
     def _columns_needed(self) -> dict[str, frozenset[str]]:
-        """Return the columns read of each declared stream; empty for other logs, which store all."""
+        """Return the columns read of each declared stream.
+
+        The set is empty for other logs, which store all columns.
+        """
         read = columns_read(self.plan.graph)
         return {log: read.get(log, frozenset()) for log in self.plan.unit.inputs}

@@ -1,4 +1,4 @@
-"""Protocol between dispatcher and workers: messages with several work items, and the answers.
+"""Protocol between dispatcher and workers: messages with work items, and answers.
 
 Messages exist for milliseconds between processes of one version, so they are pickled without a schema. They
 are never stored; persistent state is in the journal (`storage.changes`).
@@ -35,9 +35,9 @@ KeySamples: TypeAlias = Mapping[str, Mapping[str, KeySample]]
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Epochs of a log that a run reads, and the log's watermark after them.
+    """Epochs of a log that a run reads, and its watermark.
 
-    Rows before `from_ts`, if given, are ignored.
+    The watermark is that of the log after these epochs. Rows before `from_ts`, if given, are ignored.
     """
 
     folder: Path
@@ -50,7 +50,7 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Checkpoint from which a worker restores a cell's state, and the epochs to replay after it.
+    """Checkpoint of a cell's state, and the epochs to replay after it.
 
     Results of the replay are discarded, because they are already committed. `newcomers` are queries added
     since the checkpoint; `successors` are queries that took over the state of replaced ones, by name. If the
@@ -69,7 +69,7 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class OutputLog:
-    """Log to which a run appends rows, and the exchanges by which units read them.
+    """Log to which a run appends rows, and its readers' exchanges.
 
     Rows up to `after_us`, if given, are not appended, because they are of incomplete windows.
     """
@@ -81,9 +81,10 @@ class OutputLog:
 
 @dataclass(frozen=True, slots=True)
 class RunUnit:
-    """Run one cell of a unit over new epochs; `restore` is set if the worker does not hold the cell.
+    """Run one cell of a unit over new epochs.
 
-    `moments` are the times at which the source streams reached their timestamps; `now_us` is the mill's time.
+    `restore` is set if the worker does not hold the cell. `moments` are the times at which the source streams
+    reached their timestamps; `now_us` is the mill's time.
     """
 
     mill: str
@@ -123,7 +124,7 @@ class CheckpointUnit:
 
 @dataclass(frozen=True, slots=True)
 class ReadStream:
-    """Read a stream's source from `offsets` on, by partition, and admit the rows.
+    """Read a stream's source from `offsets` on and admit the rows.
 
     `progress` contains the stream's fields in the journal, for a worker that reads it for the first time;
     `held` are the rows that are held back for sorting.
@@ -146,7 +147,10 @@ class ReadStream:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Release units, cells and streams of a mill from memory; all of them if none is named."""
+    """Release units, cells and streams of a mill from memory.
+
+    If none is named, release all of them.
+    """
 
     mill: str
     units: tuple[str, ...] = ()
@@ -159,7 +163,7 @@ Item: TypeAlias = RunUnit | CheckpointUnit | ReadStream | Forget
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Items in execution order, and the pickled plans that the worker does not have yet."""
+    """Items in execution order, and the pickled plans that are missing."""
 
     items: tuple[Item, ...]
     plans: Mapping[str, bytes] = field(default_factory=dict)
@@ -202,7 +206,7 @@ class RunDone:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDone:
-    """The state of a cell after a run is written, or could not be written if `failed` is set."""
+    """The state of a cell is written, unless `failed` is set."""
 
     mill: str
     unit: str
@@ -233,7 +237,7 @@ class ReadDone:
 
 @dataclass(frozen=True, slots=True)
 class ItemFailed:
-    """Answer for a failed item; the worker has released its state for the item."""
+    """Answer for a failed item, whose state the worker has released."""
 
     item: str  # "run", "read" or "checkpoint"
     name: str  # of the unit or stream

@@ -1,1 +1,1 @@
-"""Adaptation to the load: rebalancing of cells, rescaling of units, and heavy keys."""
+"""Adaptation to the load: rebalancing of cells, rescaling, and heavy keys."""

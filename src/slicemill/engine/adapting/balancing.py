@@ -43,7 +43,7 @@ class Balancing:
         self._reads_s: dict[str, float] = {}
 
     def look(self, units: Collection[RunningUnit], streams: Iterable[RunningStream], now_us: int) -> None:
-        """Compare the load of workers since the last call, and decide on a move."""
+        """Measure the load of workers, and decide on a move."""
         elapsed_s = (now_us - self._looked_us) / US
         if now_us - self._looked_us < _LOOK_US:
             return
@@ -77,11 +77,11 @@ class Balancing:
         self._due[move.cell] = move
 
     def is_urgent(self, unit: RunningUnit) -> bool:
-        """Return True if a unit must be checkpointed before its next run, so that cells can move."""
+        """Return True if a unit must be checkpointed for an urgent move."""
         return any(move.at_once for cell, move in self._due.items() if cell[0] == unit.id)
 
     def settle(self, unit: RunningUnit) -> None:
-        """Move due cells of a unit that is about to run, if its state is checkpointed."""
+        """Move due cells of a checkpointed unit before its next run."""
         if not self._due or unit.dirty:
             return
         for key in [cell for cell in self._due if cell[0] == unit.id]:

@@ -1,4 +1,6 @@
-"""Redistribution of state when a unit is rescaled: each new cell takes its rows from all old cells.
+"""Redistribution of state when a unit is rescaled.
+
+Each new cell takes its rows from all old cells.
 
     checkpoint of all cells, as of one run
       cell 0 ─┬─► cell 0'     keeps the rows that it stores from now on
@@ -23,7 +25,7 @@ from slicemill.plan.placement import Placement
 
 
 def can_change(plan: UnitPlan, before: Placement, after: Placement) -> bool:
-    """Return True if the state of a unit can be redistributed between two placements."""
+    """Return True if a unit's state can be redistributed to a placement."""
     try:
         for node_id in plan.unit.stateful_nodes:
             if kind_of(plan.graph[node_id].operator).redistribute is None:
@@ -41,7 +43,7 @@ def redistributed(
     heavy: tuple[HeavyKey, ...],
     kept: Sequence[Mapping[str, object]],
 ) -> dict[str, object]:
-    """Return the state of a new cell, by node, from the states of all old cells."""
+    """Return the state of a new cell from all old cells."""
     after, was = plan.cell(cell), replace(plan, exchanges=before).cell(0)
     found: dict[str, object] = {}
     for node_id in plan.unit.stateful_nodes:
@@ -67,7 +69,7 @@ def _changes(
 
 
 def _dimensions(exchange: Exchange, cell: int) -> tuple[Dimension, ...]:
-    """Return the dimensions along which rows differ, with the coordinate of a cell."""
+    """Return the dimensions along which rows differ, with a cell's coordinates."""
     found = []
     for along, (count, by) in enumerate(zip(exchange.shape, exchange.by, strict=True)):
         if by is not Along.EVERY:

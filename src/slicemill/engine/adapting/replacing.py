@@ -1,9 +1,10 @@
-"""Rescale of a running unit: checkpoint all its state as of one run, then commit the new placement.
+"""Rescale of a running unit, by a checkpoint of its whole state.
 
-One journal record contains the new placement, without heavy keys, and the checkpoint with the placement under
-which it was written. Afterwards a new running unit takes over. Each of its cells restores its own rows from
-all files of the checkpoint (`redistribution`). A crash before the record has no effect; a crash after it is
-recovered like any other.
+All cells are checkpointed as of one run; then the new placement is committed. One journal record contains the
+new placement, without heavy keys, and the checkpoint with the placement under which it was written.
+Afterwards a new running unit takes over. Each of its cells restores its own rows from all files of the
+checkpoint (`redistribution`). A crash before the record has no effect; a crash after it is recovered like any
+other.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ class Replacing:
     mill: str
 
     def replace_placement(self, unit: RunningUnit, placement: Placement) -> bool:
-        """Rescale a unit; return False, without any change, if its state could not be checkpointed."""
+        """Rescale a unit.
+
+        Return False, without any change, if its state could not be checkpointed.
+        """
         before = Placement.of(unit.plan.exchanges)
         if placement == before:
             return True

@@ -1,4 +1,4 @@
-"""Skew: heavy keys of a join that is partitioned by key, and the time from which they are heavy (S37-S38).
+"""Skew: heavy keys of a join that is partitioned by key (S37-S38).
 
 With each run, cells report the work per key. When enough work is known, keys that make a cell much slower
 than the mean become heavy: their rows go to all cells. Keys that have become light go to their home cell
@@ -48,7 +48,10 @@ LIMITS = SkewLimits()
 
 @dataclass(frozen=True, slots=True)
 class SkewedSide:
-    """Logs and window of one input of a join; without a length, the window is unbounded."""
+    """Logs and window of one input of a join.
+
+    The window is unbounded if it has no length.
+    """
 
     logs: tuple[str, ...]
     window_us: int | None = None
@@ -60,7 +63,10 @@ class SkewedSide:
         return SkewedSide(logs, None if counts else window.extent, window.extent if counts else None)
 
     def met(self, sample: KeySample, rows: float) -> float:
-        """Return how many of a key's sampled rows a row of the other side is compared with."""
+        """Return how many sampled rows of a key a row joins with.
+
+        `rows` are the key's rows in the sample; the row is of the other side.
+        """
         if self.window_us is not None and sample.span_us > self.window_us:
             rows *= self.window_us / sample.span_us
         if self.window_rows is not None and sample.rows > self.window_rows:
@@ -71,9 +77,9 @@ class SkewedSide:
 def work_ahead(
     sides: Sequence[SkewedSide], samples: Mapping[str, Sequence[KeySample]], cells: int
 ) -> list[KeyWork]:
-    """Predict the work of each cell for sampled rows, by key for frequent keys.
+    """Predict the work of each cell for sampled rows.
 
-    Pairs of other keys, and pairs with earlier rows, are ignored.
+    Work is by key for frequent keys. Pairs of other keys, and pairs with earlier rows, are ignored.
     """
     counts: list[dict[int, float]] = [{} for _ in sides]
     met: list[dict[int, float]] = [{} for _ in sides]
@@ -101,7 +107,10 @@ _WorkByKey: TypeAlias = dict[int, list[tuple[float, float]]]
 
 
 class HeavyKeys:
-    """Heavy keys of a unit; `longest_us` is its longest window, None if a window is unbounded."""
+    """Heavy keys of a unit.
+
+    `longest_us` is its longest window, None if a window is unbounded.
+    """
 
     def __init__(
         self,
@@ -140,11 +149,14 @@ class HeavyKeys:
             known[cell] = (known[cell][0] + rows, known[cell][1] + pairs)
 
     def arrived(self, log: str, sample: KeySample) -> None:
-        """Add a sample of rows that were written to a log, for the prediction of a later run."""
+        """Add a sample of rows that a later run will read."""
         self._samples.setdefault(log, []).append(sample)
 
     def foresee(self, next_ts: int) -> None:
-        """Predict the heavy keys of the next run; `next_ts` is later than all rows so far."""
+        """Predict the heavy keys of the next run.
+
+        `next_ts` is later than all rows so far.
+        """
         samples, self._samples = self._samples, {}
         ahead = work_ahead(self._sides, samples, self._cells) if samples else []
         trust = min(1.0, self._found / self._foreseen) if self._foreseen else 1.0
@@ -163,7 +175,10 @@ class HeavyKeys:
             self._work, self._by_key = [0.0] * self._cells, {}
 
     def decide(self, next_ts: int) -> bool:
-        """Decide which keys become heavy or light at `next_ts`, which is later than all rows so far."""
+        """Decide which keys become heavy or light at `next_ts`.
+
+        `next_ts` is later than all rows so far.
+        """
         if sum(self._work) < self._limits.enough_work * self._cells or next_ts >= END:
             return False
         before = self.keys
@@ -183,7 +198,10 @@ class HeavyKeys:
         return False
 
     def forget(self, reached: int) -> bool:
-        """Remove keys that are over, if no replay will read a row before `reached`."""
+        """Remove keys that are over before `reached`.
+
+        No replay will read a row before that time.
+        """
         gone = [key for key in self.keys if key.over <= reached]
         for key in gone:
             # Several cells have reported the key, so its home cell is unknown until new reports.
@@ -204,7 +222,10 @@ class HeavyKeys:
                 self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
 
     def _spread(self, by_cell: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
-        """Make the heaviest keys of overloaded cells heavy, as long as that improves the balance."""
+        """Make the heaviest keys of overloaded cells heavy.
+
+        Stop when that no longer improves the balance.
+        """
         work = list(by_cell)
         light: dict[int, dict[int, tuple[float, float]]] = {cell: {} for cell in range(self._cells)}
         heavy = {key.hash for key in self.keys if key.fades == END}
@@ -233,7 +254,10 @@ class HeavyKeys:
             self._begin(heaviest, slowest, next_ts)
 
     def _home(self, key: int, cells: Sequence[tuple[float, float]]) -> int | None:
-        """Return the home cell of a key; of a listed key all cells have reported work."""
+        """Return the home cell of a key.
+
+        All cells report work of a listed key, so its entry has the home.
+        """
         listed = next((one.home for one in self.keys if one.hash == key), None)
         if listed is not None:
             return listed
@@ -250,5 +274,8 @@ class HeavyKeys:
 
 
 def _total(cells: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the total rows and pairs of a key; each cell has all rows of a heavy key, but not all pairs."""
+    """Return the total rows and pairs of a key.
+
+    Each cell has all rows of a heavy key, but not all pairs.
+    """
     return max((rows for rows, _ in cells), default=0.0), sum(pairs for _, pairs in cells)

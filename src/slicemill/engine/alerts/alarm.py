@@ -1,4 +1,6 @@
-"""State machine of an alert for one query or stream: ok, pending, firing.
+"""State machine of an alert: ok, pending, firing.
+
+There is one for each query or stream.
 
            holds                 has held FOR d
     ok ────────────► pending ────────────────────► firing ──┐ REPEAT EVERY d: sent again
@@ -23,7 +25,11 @@ class AlarmState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """State with its times: `since_us` start of the condition, `told_us` last message, `times` messages."""
+    """State of an alarm with its times.
+
+    `since_us` is the start of the condition, `told_us` the time of the last message, and `times` the number
+    of messages.
+    """
 
     state: AlarmState = AlarmState.OK
     since_us: int = 0
@@ -33,7 +39,10 @@ class Alarm:
     def looked(
         self, holds: bool | None, now_us: int, for_us: int, repeat_us: int | None
     ) -> tuple[Alarm, str | None]:
-        """Evaluate a transition; return the new state and the message (firing, resolved or None)."""
+        """Apply the condition's value; return the new state and the message.
+
+        The message is firing, resolved or None.
+        """
         if holds is None:
             return self, None
         if not holds:

@@ -1,6 +1,6 @@
-"""Delivery of one alert: an outbox in the journal, from which messages are sent to a webhook.
+"""Delivery of one alert: an outbox in the journal.
 
-The journal holds for each alert:
+Messages are sent from the outbox to a webhook. The journal holds for each alert:
 
     {"id": "5f0a…",                  created once; prefix of the ids of its messages
      "epoch": 17,                    last delivered epoch of its query's rows
@@ -64,7 +64,10 @@ class AlertStatus:
 
 
 def new_state(home: Home) -> dict[str, Any]:
-    """Return the journal fields of a new alert, which sends rows from the next epoch on."""
+    """Return the journal fields of a new alert.
+
+    It sends rows from the next epoch on.
+    """
     return {"id": unique_name(), "epoch": home.epoch, "alarms": {}, "outbox": [], "made": 0}
 
 
@@ -96,7 +99,7 @@ class AlertDelivery:
     # -- conditions ------------------------------------------------------------------------------------
 
     def looked(self, holds: dict[str, tuple[bool | None, Figures]], unclear: str | None = None) -> None:
-        """Apply the values of the condition, by query or stream, and queue messages."""
+        """Apply the condition's values, by query or stream; queue messages."""
         now = self._clock()
         with self._changing:
             self._unclear = unclear
@@ -158,7 +161,7 @@ class AlertDelivery:
         return bool(self._state["outbox"])
 
     def retry_in_s(self) -> float | None:
-        """Return the time until the next retry; None if there is no error."""
+        """Return the time until the next retry, or None without error."""
         return None if self._error is None else max(0.0, (self._retry_us - self._clock()) / US)
 
     def deliver_new(self) -> None:
@@ -216,7 +219,7 @@ class AlertDelivery:
         self._error = str(problem).strip() or type(problem).__name__
 
     def end(self) -> None:
-        """Stop delivery after the alert is dropped; its state is no longer written."""
+        """Stop delivery of a dropped alert; its state is no longer written."""
         with self._changing:
             self._ended = True
 

@@ -40,7 +40,10 @@ class _Counts:
 
 
 class FigureHistory:
-    """Metrics for alert conditions of one mill, with their history; used by one thread."""
+    """Metrics of one mill for alert conditions, with their history.
+
+    Used by one thread.
+    """
 
     def __init__(self, mill: Mill) -> None:
         self._mill = mill
@@ -52,7 +55,10 @@ class FigureHistory:
         return list(self._mill.queries if watched is AlertSubject.QUERY else self._mill.streams)
 
     def of(self, watched: AlertSubject, name: str, now_us: int) -> Figures | None:
-        """Return the current metrics of a query or stream; None if it does not run."""
+        """Return the current metrics of a query or stream.
+
+        None: the query or stream does not run.
+        """
         if watched is AlertSubject.QUERY:
             return self._query(name, now_us)
         return self._stream(name, now_us)
@@ -129,7 +135,10 @@ class FigureHistory:
         return {operator.stream for operator in above if isinstance(operator, Source)}
 
     def _since(self, watched: AlertSubject, name: str, now: _Counts) -> _Counts:
-        """Return the oldest sample of the last minute, without samples from before a counter reset."""
+        """Return the oldest sample of the last minute.
+
+        Samples from before a reset of the counters are dropped.
+        """
         past = self._past.setdefault((watched, name), deque())
         while past and (now.at_us - past[0].at_us > OVER_US or past[-1].rows > now.rows):
             past.popleft()
@@ -137,7 +146,10 @@ class FigureHistory:
         return past[0]
 
     def _silence(self, watched: AlertSubject, name: str, now: _Counts, log: Log | None) -> int:
-        """Return the time since the last row: from the log at first, then from the counters."""
+        """Return the time since the last row.
+
+        It is from the log at first, then from the counters.
+        """
         key = watched, name
         past = self._past[key]
         if key not in self._changed_us:

@@ -1,7 +1,7 @@
-"""Alert runner: one thread evaluates the conditions of all alerts; each alert has a delivery thread.
+"""Alert runner: evaluates conditions and delivers messages of all alerts.
 
-The dispatcher never waits for these threads; it only calls `notify` after a commit. A slow or unreachable
-webhook delays only its own alert.
+One thread evaluates the conditions; each alert has a delivery thread. The dispatcher never waits for these
+threads; it only calls `notify` after a commit. A slow or unreachable webhook delays only its own alert.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ Value = Callable[[tuple[object, ...]], object]
 
 
 class AlertRunner:
-    """Alerts of a mill; `send` sends a message to a webhook and raises if the webhook rejects it."""
+    """Alerts of a mill.
+
+    `send` sends a message to a webhook and raises if the webhook rejects it.
+    """
 
     def __init__(self, mill: Mill, clock: Callable[[], int], send: Send = webhook) -> None:
         self._mill = mill
@@ -50,7 +53,10 @@ class AlertRunner:
     # -- alerts ----------------------------------------------------------------------------------------
 
     def begun(self, statements: Iterable[Statement]) -> dict[str, dict[str, Any] | None]:
-        """Return journal changes for alerts that statements declare or drop, to commit with them."""
+        """Return the journal changes for declared and dropped alerts.
+
+        They are committed together with the statements.
+        """
         found: dict[str, dict[str, Any] | None] = {}
         for statement in statements:
             key = statement.name.lower()
@@ -61,7 +67,10 @@ class AlertRunner:
         return found
 
     def watch(self, alerts: Mapping[str, Alert], begun: Iterable[str] = ()) -> None:
-        """Replace the set of alerts; alerts in `begun` are new, even if their declaration is unchanged."""
+        """Replace the set of alerts.
+
+        Alerts in `begun` are new, even if their declaration is unchanged.
+        """
         with self._changed:
             anew = set(begun)
             known = {
@@ -143,7 +152,7 @@ class AlertRunner:
             delivery.deliver_new()
 
     def notify(self) -> None:
-        """Wake the delivery threads of alerts that send rows, because result logs may have new rows."""
+        """Wake the deliveries of rows, after a commit of the mill."""
         if self._tells_rows:
             self._wake()
 
@@ -207,7 +216,7 @@ class AlertRunner:
             seen = self._next_news(delivery, seen, ending)
 
     def _next_news(self, delivery: AlertDelivery, seen: int, ending: Callable[[], bool]) -> int:
-        """Wait for news after `seen`, or for the end of the back-off if the webhook has failed."""
+        """Wait for news after `seen`, or for the end of the back-off."""
         pause_s = delivery.retry_in_s()
         with self._changed:
             if pause_s is None:

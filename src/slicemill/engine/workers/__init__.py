@@ -1,1 +1,1 @@
-"""Workers: long-running Python tasks of Spark that answer messages, or ordinary Spark jobs."""
+"""Workers: long-running Python tasks of Spark, or ordinary Spark jobs."""

@@ -61,7 +61,7 @@ def encode(kind: bytes, value: object) -> memoryview:
 
 
 def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
-    """Connect a worker to the driver; both sides prove that they have the key."""
+    """Connect a worker to the driver, with mutual proof of the key."""
     if isinstance(address, str):
         near = socket.socket(socket.AF_UNIX)
         near.settimeout(HANDSHAKE_S)
@@ -158,7 +158,10 @@ class Channel:
                 self._out[0] = part[sent:]
 
     def receive(self) -> list[memoryview]:
-        """Return the complete frames; raise EOFError if the connection is closed and there are none."""
+        """Return the complete frames that have arrived.
+
+        Raise EOFError if the connection is closed and there are none.
+        """
         frames: list[memoryview] = []
         while True:
             try:
@@ -212,7 +215,7 @@ class Channel:
 
 
 class Entrance:
-    """Listening socket for workers: TCP if `listen` is given, otherwise a Unix socket.
+    """Listening socket for workers: TCP, or a Unix socket without `listen`.
 
     Each peer has a thread and limited time for the handshake. After the handshake the peer is passed to
     `admit`.
@@ -330,7 +333,7 @@ def _hang_up(peer: socket.socket) -> None:
 
 
 def _socket_folder() -> Path:
-    """Create a folder for this user only, with a path that is short enough for a socket."""
+    """Create a private folder with a path short enough for a socket."""
     for base in (None, "/tmp"):
         folder = Path(tempfile.mkdtemp(prefix="slicemill-", dir=base))
         if len(os.fsencode(folder / "s")) <= _PATH_BYTES:

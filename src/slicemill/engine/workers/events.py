@@ -1,4 +1,4 @@
-"""Events that a pool reports to the dispatcher, and the context of a worker's handler."""
+"""Events of a worker pool, and the context of a handler."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WorkerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """An unsolicited message of a worker's thread, such as new data at a source."""
+    """Unsolicited message of a worker's thread, such as new source data."""
 
     worker: int
     incarnation: int
@@ -60,7 +60,10 @@ Event: TypeAlias = WorkerJoined | WorkerLeft | WorkerAnswer | Notice
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Exception of a handler; the worker continues unless it ran out of memory."""
+    """Exception of a handler.
+
+    The worker continues unless it ran out of memory.
+    """
 
     error: str
     traceback: str
@@ -82,7 +85,10 @@ Handler: TypeAlias = Callable[[object], object]
 
 
 def writer_name(worker: int, incarnation: int) -> str:
-    """Return a unique name; attempts restart at 0 in every session, hence the random part."""
+    """Return a unique name.
+
+    Attempts restart at 0 in every session, hence the random part.
+    """
     return f"w{worker}-{incarnation}-{secrets.token_hex(6)}"
 
 

@@ -1,9 +1,9 @@
-"""Job pool: sends messages as ordinary Spark jobs, for clusters where slots must not be held.
+"""Job pool: sends messages to workers as ordinary Spark jobs.
 
-All messages sent since the last `wait` are one job, with a task for each message. Workers cannot rely on
-state in memory, because the next message to the same worker may reach another process. If a process dies,
-Spark retries its task once. If the retry fails too, the worker has left; the other tasks of the job are not
-affected.
+It is for clusters where slots must not be held. All messages sent since the last `wait` are one job, with a
+task for each message. Workers cannot rely on state in memory, because the next message to the same worker may
+reach another process. If a process dies, Spark retries its task once. If the retry fails too, the worker has
+left; the other tasks of the job are not affected.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _TaskHandler:
-    """Handler in a process that runs tasks, and its notices for the next answer."""
+    """Handler in a task process, and notices for the next answer."""
 
     handler: Handler
     notices: queue.SimpleQueue[object]
@@ -124,7 +124,10 @@ def _handler(work: _Work, worker: int, attempt: int) -> _TaskHandler:
 
 
 class JobPool:
-    """Implementation of `WorkerPool`'s interface with ordinary jobs: a worker is one task of a job."""
+    """Pool of ordinary Spark jobs, with the interface of `WorkerPool`.
+
+    A worker is one task of a job.
+    """
 
     resident = False
 
@@ -161,7 +164,7 @@ class JobPool:
         self._collected.append(sent)
 
     def resize(self, count: int) -> None:
-        """Change the maximum number of tasks in a job: add workers or remove the last ones."""
+        """Change the maximum number of tasks in a job."""
         events: list[Event] = []
         for worker in range(count, len(self._incarnations)):
             if worker in self._told:
@@ -177,7 +180,7 @@ class JobPool:
         """Do nothing: the task kills itself a little later."""
 
     def wait(self, timeout_s: float | None) -> list[Event]:
-        """Submit the collected messages and return the events, after at most the time-out."""
+        """Submit the collected messages and return new events."""
         if self._collected:
             job, self._collected = self._collected, []
             thread = InheritableThread(target=self._run, args=(job,), name="slicemill job", daemon=True)

@@ -138,7 +138,10 @@ class WorkerPool:
         self._stopped = False
 
     def start(self) -> None:
-        """Submit the workers' jobs and return at once; `wait` reports when workers have joined."""
+        """Submit the workers' jobs and return at once.
+
+        `wait` reports when workers have joined.
+        """
         listen = None if self._local else listen_address(self._context)
         self._entrance = Entrance(listen, self._key, self._arrived)
         self.address = address = self._entrance.address
@@ -159,9 +162,10 @@ class WorkerPool:
         return Supervisor(self._context, group, f"worker {worker}", task_of(ticket), self._ended(worker))
 
     def resize(self, count: int) -> None:
-        """Add workers or remove the last ones; `wait` reports which have joined and left.
+        """Add workers or remove the last ones.
 
-        Called by the thread that calls `wait`, or while that thread is not waiting.
+        `wait` reports which workers have joined and left. Called by the thread that calls `wait`, or while
+        that thread is not waiting.
         """
         before, self._count = self._count, count
         for worker in range(count, before):
@@ -189,7 +193,7 @@ class WorkerPool:
         ]
 
     def send(self, worker: int, message: object) -> None:
-        """Send a message to a worker that has joined and has answered its last message.
+        """Send a message to a worker that has answered its last message.
 
         If its connection is broken, the next `wait` reports that it has left.
         """
@@ -213,9 +217,10 @@ class WorkerPool:
         self._watch(connection)
 
     def end_stuck(self, worker: int) -> None:
-        """Kill a stuck worker with SIGPROF, whose handler first adds the stack to the worker's step record.
+        """Kill a stuck worker with SIGPROF.
 
-        A worker on another machine kills itself, a little later.
+        The signal's handler first adds the stack to the worker's step record. A worker on another machine
+        kills itself, a little later.
         """
         connection = self._slots[worker].connection
         if connection is not None and connection.process is not None:
@@ -223,7 +228,7 @@ class WorkerPool:
                 connection.process.send_signal(signal.SIGPROF)
 
     def wait(self, timeout_s: float | None) -> list[Event]:
-        """Return new events; wait for events until the time-out or a call of `wake`."""
+        """Return new events; wait until the time-out or `wake`."""
         limit = self._until_deadline()
         if limit is not None and (timeout_s is None or limit < timeout_s):
             timeout_s = limit
@@ -258,9 +263,10 @@ class WorkerPool:
             self._wake.send(b"\0")
 
     def stop(self) -> None:
-        """Stop all workers and their jobs, with a moment for busy ones; no process remains.
+        """Stop all workers and their jobs; no process remains.
 
-        Called by the thread that calls `wait`, or when that thread no longer waits.
+        Busy workers get a moment to finish. Called by the thread that calls `wait`, or when that thread no
+        longer waits.
         """
         if self._stopped:
             return
@@ -432,7 +438,10 @@ def _process(pid: int) -> psutil.Process | None:
 
 
 def _end(connection: _Connection) -> None:
-    """Kill a worker that does not answer; a worker on another machine kills itself."""
+    """Kill a worker that does not answer.
+
+    A worker on another machine kills itself.
+    """
     if connection.process is not None:
         _kill(connection.process)
 

@@ -1,4 +1,7 @@
-"""Sharing of worker pools: a session's workers are started once and used by one mill at a time."""
+"""Sharing of worker pools between the mills of a Spark session.
+
+Workers are started once, and used by one mill at a time.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _LIMIT_S = 300.0
 
 
 class Pool(Protocol):
-    """Interface of worker pools; `resident`: all messages to a worker reach the same process."""
+    """Interface of worker pools.
+
+    `resident`: all messages to a worker reach the same process.
+    """
 
     resident: bool
 
@@ -51,7 +57,7 @@ _kept = _IdlePools()
 
 
 def borrow(context: SparkContext, execution: Execution) -> Pool:
-    """Return a pool for one mill, which gives the pool back when it closes."""
+    """Return a pool for one mill, until `give_back`."""
     with _kept.lock:
         idle = _kept.idle.get((id(context), execution), [])
         if idle:
@@ -75,7 +81,7 @@ def give_back(context: SparkContext, execution: Execution, pool: Pool) -> None:
 
 @contextmanager
 def kept_workers(context: SparkContext) -> Iterator[None]:
-    """Keep workers alive between mills inside the context, so that the next mill starts fast."""
+    """Keep workers alive between mills, inside the context."""
     with _kept.lock:
         _kept.contexts.add(id(context))
     try:

@@ -1,8 +1,8 @@
-"""Supervisor: a thread that keeps one worker running by submitting a Spark job with one task repeatedly.
+"""Supervisor: a thread that keeps one worker running.
 
-Each worker has its own job, because Spark counts task failures per job, and the fourth failure ends the job
-with all its tasks. Spark itself restarts the task after the first failures of a job, on another executor if
-necessary.
+It submits a Spark job with one task repeatedly. Each worker has its own job, because Spark counts task
+failures per job, and the fourth failure ends the job with all its tasks. Spark itself restarts the task after
+the first failures of a job, on another executor if necessary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ Report = Callable[[str | None, bool], None]
 
 
 def pause_s(failures: int) -> float:
-    """Return the back-off after so many short jobs in a row: none after the first, then doubling."""
+    """Return the back-off after so many short jobs in a row.
+
+    It is 0 after the first, then doubles.
+    """
     return 0.0 if failures < 2 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 2, 16))
 
 
@@ -49,7 +52,10 @@ class Supervisor:
         self._stopping.set()
 
     def cancel(self) -> None:
-        """Cancel the current job. Spark and all its jobs may have ended already."""
+        """Cancel the current job.
+
+        Spark and all its jobs may have ended already.
+        """
         with contextlib.suppress(Exception):
             self._context.cancelJobGroup(self._group)
 
@@ -81,7 +87,7 @@ class Supervisor:
 
 
 def is_running(context: SparkContext) -> bool:
-    """Return True if the context can run jobs: it is not stopped, and its JVM answers."""
+    """Return True if the context is not stopped and its JVM answers."""
     try:
         return context._jsc is not None and not context._jsc.sc().isStopped()
     except Exception:
@@ -89,7 +95,7 @@ def is_running(context: SparkContext) -> bool:
 
 
 def why(error: BaseException) -> str:
-    """Extract the cause of a failed job, in one line, from Spark's long error message."""
+    """Extract the cause of a failed job from Spark's long message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if ": " in line and not line.startswith(("at ", "File ", "Caused by"))]
     python = [line for line in causes if line.split(":")[0].endswith(("Error", "Exception", "Interrupt"))]

@@ -1,4 +1,4 @@
-"""Worker: a Spark task that connects to the driver and answers its messages until the driver ends it.
+"""Worker: a Spark task that answers messages of the driver.
 
     connect ──► hello ──► make the handler ──► ready ──► (message ──► answer)* ──► end, or the driver is gone
 
@@ -65,7 +65,10 @@ class Ticket:
 
 
 def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
-    """Run the task of a worker; return the reason if it could not connect, otherwise nothing."""
+    """Run the task of a worker.
+
+    It returns the reason if it could not connect, otherwise nothing.
+    """
     task = TaskContext.get()
     assert task is not None
     retire()
@@ -137,7 +140,7 @@ class _Worker:
 
 
 def answered(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:
-    """Return the frame that answers a message, and True if the process can continue."""
+    """Return the answer, and True if the process can continue."""
     try:
         return encode(ANSWER, handler(pickle.loads(pickled))), True
     except MemoryError as error:
