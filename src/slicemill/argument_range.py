@@ -1,7 +1,8 @@
 """Argument ranges of functions; constant arguments are checked at planning.
 
-A range is declared with its function. integer{1..12}   integer{0..}   integer{not 0}   integer{0|224|256}
-string{year|month}   integer{any}
+A range is declared with its function:
+
+integer{1..12}   integer{0..}   integer{not 0}   integer{0|224|256}   string{year|month}   integer{any}
 """
 
 from __future__ import annotations

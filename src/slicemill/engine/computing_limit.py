@@ -1,7 +1,7 @@
 """Limit of processor time for computations in the driver.
 
-It applies to changes of tables and to rows of views. Workers have their own limits (`engine.step_limit`). A
-thread of the driver is interrupted by an asynchronous Python exception.
+Changes of tables and rows of views are computed in the driver. Workers have their own limits
+(`engine.step_limit`). A thread of the driver is interrupted by an asynchronous Python exception.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -
 def _response(metrics: QueryMetrics, share: float) -> str:
     """Format a quantile of the response time in milliseconds.
 
-    It is in brackets during the warm-up.
+    Brackets mark the warm-up of a query.
     """
     response = metrics.response_ms(share)
     if response is not None:

@@ -31,7 +31,7 @@ _SKIPS_NOTHING = Skipper(0)
 class LoadControl:
     """Shedding controllers of a unit, by node.
 
-    They exist for drop boxes, classifiers, and joins with age limits. Shares and skipped windows survive
+    Drop boxes, classifiers, and joins with age limits have a controller. Shares and skipped windows survive
     restarts.
     """
 

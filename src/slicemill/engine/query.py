@@ -154,7 +154,7 @@ class Query:
     def restart(self) -> None:
         """Restart a failed query.
 
-        It continues from its committed state if possible, otherwise from the current input.
+        The query continues from its committed state if possible, otherwise from the current input.
         """
         self._execute(f"RESTART QUERY {quoted(self.name)}")
 

@@ -145,7 +145,7 @@ class RunningUnits:
     def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
         """Return the time lines of the streams behind a unit's results.
 
-        They begin after the unit's watermark.
+        Time lines contain timestamps after the unit's watermark.
         """
         if not unit.plan.unit.stateful:
             return ()  # a stateless unit does not emit by time
@@ -387,8 +387,9 @@ class RunningUnits:
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
         """Return the time to the next deadline (P24).
 
-        It is that of the oldest row or of the end of a window. A unit that feeds a window has the deadline of
-        the window. While the end of a window is unknown, the time that its rows have waited counts.
+        A deadline is that of the oldest row or of the end of a window. A unit that feeds a window has the
+        deadline of the window. While the end of a window is unknown, the time that its rows have waited
+        counts.
         """
         slack = self.figures.within[positions] - wait
         if not self._has_windows:
@@ -511,7 +512,7 @@ class RunningUnits:
     def _allowed_us(self, unit: RunningUnit) -> float:
         """Return the allowed delay of results after a window's end.
 
-        It is 0 without a service level.
+        Without a service level the delay is 0.
         """
         levels = [
             goal.within_s if np.isfinite(goal.within_s) else 0.0
@@ -545,7 +546,7 @@ class RunningUnits:
     def ideal_time(self, log: str) -> IdealTime:
         """Return the ideal response time of a row of this log.
 
-        It counts from the arrival of the row's inputs, without other load.
+        The time counts from the arrival of the row's inputs, without other load.
         """
         return ideal_time(log, self._written)
 

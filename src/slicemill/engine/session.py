@@ -188,7 +188,7 @@ def is_local(context: SparkContext) -> bool:
 def listen_address(context: SparkContext) -> tuple[str, int]:
     """Return the address on which the driver listens for workers.
 
-    It is on the interface that the driver uses for executors.
+    The driver uses the same interface for executors.
     """
     settings = context.getConf()
     host = settings.get("spark.driver.bindAddress") or settings.get("spark.driver.host")

@@ -119,7 +119,7 @@ def streams_to_read(
 ) -> list[Stream]:
     """Return the streams to read.
 
-    These are streams of queries, retained ones, and declared ones that were read before. Raises if a running
+    Streams are read for queries, for RETAIN, and if this home has read them before. Raises if a running
     stream has another declaration. `altered` streams may have added columns or another source.
     """
     read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
@@ -299,7 +299,7 @@ class RunningStream:
     def hand(self, handed: HandedRows) -> None:
         """Queue rows to admit, in this order.
 
-        They are committed when the stream's offset reaches `offset`. A batch that Spark replays and the
+        Rows are committed when the stream's offset reaches `offset`. A batch that Spark replays and the
         journal already contains is ignored.
         """
         if handed.offset > self._offset(ONLY):
@@ -390,7 +390,7 @@ class RunningStream:
     def noticed(self) -> None:
         """Handle a notice of the reader that the source has rows.
 
-        They may be more than the current read returns.
+        The current read may not return all of these rows.
         """
         self._noticed = self._asks = True
         self.next_read_us = 0
@@ -571,7 +571,7 @@ class RunningStream:
     def _pending_since(self) -> int | None:
         """Return the start of the read or of unadmitted rows.
 
-        It is the time of the current read, or the arrival of the oldest unadmitted row, if earlier.
+        If the oldest unadmitted row arrived before the read was sent, its arrival counts.
         """
         moments = (self.reading_us, self._inbox[0].arrival_us if self._inbox else None)
         return min((moment for moment in moments if moment is not None), default=None)

@@ -249,7 +249,8 @@ class RunningUnit:
     @property
     def rests(self) -> bool:
         """Return True if all outputs have failed or are paused."""
-        # An output without a log belongs to a query that is still joining a shared plan; it counts as active.
+        # An output without a log belongs to a query that is still joining a shared plan. The query counts as
+        # active.
         logs = self._home.logs
         return all(
             log in self.failed or (log in logs and logs[log].hold is not None)
@@ -275,9 +276,9 @@ class RunningUnit:
     def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
         """Return the current watermark of an output (M23).
 
-        It advances without a run while the unit is idle. An idle unit holds back no rows. A run would only
-        return the minimum of the input watermarks, from `given`, minus the SLACK of the unit's operators. At
-        the end of input the unit must run, because it may emit more rows.
+        The watermark advances without a run while the unit is idle. An idle unit holds back no rows. A run
+        would only return the minimum of the input watermarks, from `given`, minus the SLACK of the unit's
+        operators. At the end of input the unit must run, because it may emit more rows.
         """
         own = self.watermark(log)
         if self.begins:
@@ -470,8 +471,8 @@ class RunningUnit:
     def _incomplete_until(self, log: str) -> int | None:
         """Return the time up to which rows of an output are incomplete.
 
-        They come from windows that began before their query. Such incomplete rows look complete, so they are
-        held back. None: no rows are held back.
+        Incomplete rows are of windows that began before their query. Such rows look complete, so the unit
+        holds these rows back. None: no rows are held back.
         """
         since, after_us = self.since.get(log), self._field(BACKFILL).get("after")
         if since is None or not self._histories[log]:
@@ -483,7 +484,7 @@ class RunningUnit:
     def _histories(self) -> dict[str, int]:
         """By output, the time span of input behind a row.
 
-        It is 0 if incomplete rows are not held back.
+        The span is 0 if incomplete rows are not held back.
         """
         graph, found = self.plan.graph, {}
         for root, log in self.plan.unit.outputs:
@@ -755,7 +756,7 @@ class RunningUnit:
     def unwritten(self) -> bool:
         """Return True if the last checkpoint is outdated.
 
-        It lacks input that has been read, or queries added since.
+        An outdated checkpoint lacks input that has been read, or queries added since.
         """
         written, fields = self._field("checkpoint"), self.fields
         return self.plan.unit.stateful and (

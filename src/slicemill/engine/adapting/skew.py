@@ -1,8 +1,9 @@
 """Skew: heavy keys of a join that is partitioned by key (S37-S38).
 
 With each run, cells report the work per key. When enough work is known, keys that make a cell much slower
-than the mean become heavy: their rows go to all cells. Keys that have become light go to their home cell
-again. Stored rows do not move: a decision is valid for timestamps later than all rows read so far.
+than the mean become heavy, and their rows go to all cells. Keys that have become light go to their home cell
+again. Stored rows do not move, because a decision is valid only for timestamps later than all rows read so
+far.
 
 The writer of a log reports its frequent keys before any cell reads the rows. So the work of a run over many
 rows is predicted, and its heavy keys are spread from its first row on:
@@ -63,9 +64,9 @@ class SkewedSide:
         return SkewedSide(logs, None if counts else window.extent, window.extent if counts else None)
 
     def met(self, sample: KeySample, rows: float) -> float:
-        """Return how many sampled rows of a key a row joins with.
+        """Return the number of sampled rows of a key within the window.
 
-        `rows` are the key's rows in the sample; the row is of the other side.
+        A row of the other side joins with that many of the `rows` of the key.
         """
         if self.window_us is not None and sample.span_us > self.window_us:
             rows *= self.window_us / sample.span_us
@@ -121,8 +122,8 @@ class HeavyKeys:
     ) -> None:
         self.keys = tuple(HeavyKey(*fields) for fields in known)
         if longest_us is not None:
-            # A query with a longer window may have been added while keys fade; it also reads their rows in
-            # all cells.
+            # A query with a longer window may have been added while keys fade, and reads rows of fading keys
+            # in all cells.
             self.keys = tuple(
                 replace(key, over=max(key.over, key.fades + longest_us)) if key.fades < END else key
                 for key in self.keys
@@ -256,7 +257,7 @@ class HeavyKeys:
     def _home(self, key: int, cells: Sequence[tuple[float, float]]) -> int | None:
         """Return the home cell of a key.
 
-        All cells report work of a listed key, so its entry has the home.
+        For a listed key all cells report work, so the home is taken from the list.
         """
         listed = next((one.home for one in self.keys if one.hash == key), None)
         if listed is not None:

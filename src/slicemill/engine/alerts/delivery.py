@@ -66,7 +66,7 @@ class AlertStatus:
 def new_state(home: Home) -> dict[str, Any]:
     """Return the journal fields of a new alert.
 
-    It sends rows from the next epoch on.
+    The alert sends rows from the next epoch on.
     """
     return {"id": unique_name(), "epoch": home.epoch, "alarms": {}, "outbox": [], "made": 0}
 

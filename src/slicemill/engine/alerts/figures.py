@@ -148,7 +148,7 @@ class FigureHistory:
     def _silence(self, watched: AlertSubject, name: str, now: _Counts, log: Log | None) -> int:
         """Return the time since the last row.
 
-        It is from the log at first, then from the counters.
+        The first call uses the log, later calls use the counters.
         """
         key = watched, name
         past = self._past[key]

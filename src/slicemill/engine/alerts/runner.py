@@ -55,7 +55,7 @@ class AlertRunner:
     def begun(self, statements: Iterable[Statement]) -> dict[str, dict[str, Any] | None]:
         """Return the journal changes for declared and dropped alerts.
 
-        They are committed together with the statements.
+        The caller commits these changes together with the statements.
         """
         found: dict[str, dict[str, Any] | None] = {}
         for statement in statements:

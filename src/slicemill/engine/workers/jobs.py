@@ -1,9 +1,9 @@
 """Job pool: sends messages to workers as ordinary Spark jobs.
 
-It is for clusters where slots must not be held. All messages sent since the last `wait` are one job, with a
-task for each message. Workers cannot rely on state in memory, because the next message to the same worker may
-reach another process. If a process dies, Spark retries its task once. If the retry fails too, the worker has
-left; the other tasks of the job are not affected.
+Use the job pool on clusters where slots must not be held. All messages sent since the last `wait` are one
+job, with a task for each message. Workers cannot rely on state in memory, because the next message to the
+same worker may reach another process. If a process dies, Spark retries its task once. If the retry fails too,
+the worker has left; the other tasks of the job are not affected.
 """
 
 from __future__ import annotations

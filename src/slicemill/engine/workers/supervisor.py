@@ -1,8 +1,8 @@
 """Supervisor: a thread that keeps one worker running.
 
-It submits a Spark job with one task repeatedly. Each worker has its own job, because Spark counts task
-failures per job, and the fourth failure ends the job with all its tasks. Spark itself restarts the task after
-the first failures of a job, on another executor if necessary.
+A supervisor submits a Spark job with one task repeatedly. Each worker has its own job, because Spark counts
+task failures per job, and the fourth failure ends the job with all its tasks. Spark itself restarts the task
+after the first failures of a job, on another executor if necessary.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Report = Callable[[str | None, bool], None]
 def pause_s(failures: int) -> float:
     """Return the back-off after so many short jobs in a row.
 
-    It is 0 after the first, then doubles.
+    The back-off is 0 after the first short job, then doubles.
     """
     return 0.0 if failures < 2 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 2, 16))
 

@@ -67,7 +67,7 @@ class Ticket:
 def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
     """Run the task of a worker.
 
-    It returns the reason if it could not connect, otherwise nothing.
+    The task returns the reason if it could not connect, otherwise nothing.
     """
     task = TaskContext.get()
     assert task is not None
@@ -114,7 +114,7 @@ class _Worker:
         with Path(os.devnull).open("w") as nowhere:
             while (frame := self._connection.recv_bytes())[:1] == MESSAGE:
                 if limit_s is not None:
-                    # This also ends a process in which hanging code holds the interpreter lock.
+                    # faulthandler also ends a process in which hanging code holds the interpreter lock.
                     faulthandler.dump_traceback_later(limit_s, exit=True, file=nowhere)
                 answer, lives = answered(handler, memoryview(frame)[1:])
                 if limit_s is not None:
