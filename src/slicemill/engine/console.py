@@ -99,7 +99,7 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
         lines = ResultLines(mill, mill.home.epoch, sys.stdout) if options.as_json else None
         with console.status("planning"):
             mill.execute(source)
-        if options.policy is not None:  # set before the mill starts
+        if options.policy is not None:  # overrides the policy of the script
             mill.policy = options.policy
         mill.start()
         status = 0

@@ -122,7 +122,7 @@ class Mill:
     - `execution`: "workers" keeps long-lived workers on the executors; "jobs" sends each message as an
       ordinary Spark job
     - `read_sources`: with False, rows arrive only through `feed`
-    - `spark`: a session, or the future of one from `begin_session`, which the mill stops when it closes
+    - `spark`: a session; a future session (`begin_session`) belongs to the mill, and `close` stops it
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Read pace: how long rows accumulate before sources are polled again.
 
-While few rows arrive, polls are delayed so that they and the resulting runs use at most a quarter of a core,
-or less delay if a service level requires it. A source with more rows available is read again at once.
+While few rows arrive, polls are delayed so that polls and the resulting runs use at most a quarter of a core.
+A strict service level shortens the delay. A source with more rows available is read again at once.
 """
 
 from __future__ import annotations

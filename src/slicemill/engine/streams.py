@@ -569,9 +569,9 @@ class RunningStream:
         return self.ended and self.reading_us is None and not self._inbox
 
     def _pending_since(self) -> int | None:
-        """Return the start of the read or of unadmitted rows.
+        """Return the earliest time of input that is not admitted yet.
 
-        If the oldest unadmitted row arrived before the read was sent, its arrival counts.
+        The time is when the current read was sent, or when the oldest unadmitted row arrived.
         """
         moments = (self.reading_us, self._inbox[0].arrival_us if self._inbox else None)
         return min((moment for moment in moments if moment is not None), default=None)

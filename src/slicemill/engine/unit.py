@@ -356,7 +356,7 @@ class RunningUnit:
 
     @property
     def load_weight(self) -> float:
-        """Total weight of its queries that may shed rows, or 0."""
+        """Mean weight of its queries that may shed rows, or 0."""
         return self._load.weight
 
     def cursor(self, log: str) -> int:
