@@ -273,7 +273,8 @@ class Dispatcher:
     def paused(self) -> Iterator[None]:
         """Hold the loop between two rounds, with no message in progress.
 
-        The plan may be changed inside. Raises StorageFull if the loop waits for disk space.
+        No checkpoint is in progress either, so the plan may be changed inside the context. StorageFull is
+        raised if the loop waits for disk space.
         """
         with self._pausing:
             with self._control:
@@ -326,8 +327,8 @@ class Dispatcher:
     def finish(self, unit: RunningUnit) -> None:
         """Run a unit to the head of its inputs and checkpoint it.
 
-        Call while paused. A unit that is backfilling is checkpointed where it is. The unit need not be among
-        the running ones, because its plan may be about to change.
+        The loop must be paused. A unit that is backfilling is checkpointed where it is. The unit need not be
+        among the running ones, because its plan may be about to change.
         """
         if not unit.catching_up:
             self.catch_up(unit)

@@ -232,7 +232,7 @@ class _Spreader:
     def hashed(self, table: pa.Table) -> HashedKeys:
         """Return the hashes of the keys, as a join computes them.
 
-        Only for an exchange by key alone.
+        The exchange must be by key alone.
         """
         ((_, keys),) = self._spread
         assert keys is not None, "rows go by keys"

@@ -82,7 +82,7 @@ class Measuring:
     def cells_in_words(self, query: str) -> str:
         """Describe the work of each cell of a query's unit.
 
-        One line per cell; empty before the first run.
+        The text has one line per cell, and is empty before the first run.
         """
         unit = self._dispatcher.running.writers.get(query)
         lines = [

@@ -127,7 +127,7 @@ class UnitProgram:
     def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None, cell: int = 0) -> None:
         self.plan = plan
         self._cell = plan.cell(cell)
-        # All cells read the same rows. Only cell 0 reports counts of the nodes before a join.
+        # Cells by time all read the same rows. Only cell 0 reports counts of the nodes before a join.
         self._repeats = self._cell.by_time and cell > 0
         self._empty: dict[str, pa.Table] = {}  # by input
         known = states or {}
@@ -191,7 +191,7 @@ class UnitProgram:
     def latest(self) -> dict[str, int]:
         """Greatest row timestamp of this cell, by node.
 
-        Only for nodes that need the maximum of all cells.
+        Nodes are listed if they need the maximum of all cells.
         """
         if self.plan.cells == 1:
             return {}

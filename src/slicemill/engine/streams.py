@@ -217,7 +217,7 @@ class RunningStream:
 
     @property
     def handed(self) -> bool:
-        """Return True if its rows arrive through the driver."""
+        """Return True if rows arrive through the driver."""
         return self.supply is not Supply.READER
 
     @property
@@ -339,7 +339,7 @@ class RunningStream:
 
     @property
     def asked(self) -> bool:
-        """Return True if its source has been polled at least once."""
+        """Return True if the source has been polled at least once."""
         if self.through_spark is not None:
             return self.through_spark.lastProgress is not None or not self.through_spark.isActive
         return self._asked or self.handed

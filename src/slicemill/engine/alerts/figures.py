@@ -42,7 +42,7 @@ class _Counts:
 class FigureHistory:
     """Metrics of one mill for alert conditions, with their history.
 
-    Used by one thread.
+    Only one thread may use the history.
     """
 
     def __init__(self, mill: Mill) -> None:
