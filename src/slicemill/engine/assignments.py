@@ -125,10 +125,7 @@ class Assignments:
         return self._workers[worker].idle
 
     def is_writing(self, worker: int) -> bool:
-        """Return True if a worker is writing a checkpoint.
-
-        A worker writes one checkpoint at a time.
-        """
+        """Return True if a worker is writing a checkpoint."""
         return bool(self._workers[worker].writing)
 
     @property
@@ -157,10 +154,7 @@ class Assignments:
         return (*assigned.asked, *(one for one in assigned.writing.values() if one not in assigned.asked))
 
     def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
-        """Return the items that a worker has answered.
-
-        None: the answer is from an earlier process.
-        """
+        """Return the items that a worker has answered, or None if outdated."""
         assigned = self._workers.get(answer.worker)
         if assigned is None or assigned.incarnation != answer.incarnation:
             return None
@@ -233,10 +227,7 @@ class Assignments:
     # -- placement of cells and readers ----------------------------------------------------------------
 
     def worker_of(self, unit: RunningUnit, cell: int) -> int:
-        """Return the worker that a cell is pinned to.
-
-        A free cell is pinned to the worker with the fewest cells.
-        """
+        """Return a cell's worker; a new cell goes to the least used."""
         worker = self._pinned.get((unit.id, cell))
         if worker is None:
             counts = dict.fromkeys(self._workers, 0)

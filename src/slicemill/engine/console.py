@@ -168,10 +168,7 @@ def _ends_when_told() -> Iterator[None]:
 
 
 def _finish(mill: Mill, options: RunOptions, console: Console) -> SlicemillError | None:
-    """Process all input that has arrived.
-
-    An error is returned, so that the results so far can be shown.
-    """
+    """Process all input that has arrived; return the error, if any."""
     with console.status("finishing what has arrived; ctrl-c ends at once"):
         try:
             if options.home is None:

@@ -68,10 +68,7 @@ def without_last_words(worker: Worker) -> Worker:
 
 
 class SparseCollector:
-    """Replacement of the `gc` module in the loop of Spark's daemon.
-
-    The loop calls `collect` after every task.
-    """
+    """Replacement of the `gc` module in the loop of Spark's daemon."""
 
     def __init__(self, tasks_between_all: int = 32) -> None:
         self._tasks_between_all = tasks_between_all

@@ -163,10 +163,7 @@ class Dispatcher:
 
     @property
     def keeps_connections(self) -> bool:
-        """Return True if a stream's reads reach the same process.
-
-        Then its connection stays open between reads.
-        """
+        """Return True if a stream's connection stays open between its reads."""
         return self._assignments.resident
 
     def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
@@ -189,10 +186,7 @@ class Dispatcher:
         return found
 
     def _computed_by(self, worker: int, items: Iterable[Item]) -> set[str]:
-        """Return the outputs of a worker's current step.
-
-        If the step is unknown, return the outputs of all runs of the message.
-        """
+        """Return the outputs of a worker's current step."""
         at = self._assignments.current_step(worker)
         if at is not None and (unit := self._unit(at.item.unit)) is not None:
             return set(unit.logs_behind(at.step))
@@ -303,10 +297,7 @@ class Dispatcher:
             self._dropping = frozenset()
 
     def _end_dropped(self) -> None:
-        """Cancel slow steps that only dropped queries need.
-
-        If a step does not end, kill its process.
-        """
+        """Cancel slow steps that only dropped queries need, or kill them."""
         now_s = time.monotonic()
         for worker, (since_s, items) in self._assignments.busy_since().items() if self._dropping else ():
             waited_s = now_s - max(since_s, self._dropping_s)
@@ -336,10 +327,7 @@ class Dispatcher:
         self._assignments.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
-        """Run a unit to the head of its inputs; while paused.
-
-        The unit need not be among the running ones.
-        """
+        """Run a unit to the head of its inputs; while paused."""
         self.run_while(unit, lambda: unit.has_pending)
 
     def run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
@@ -383,10 +371,7 @@ class Dispatcher:
             self._finish_asked()
 
     def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
-        """Read all streams that want a read; while paused.
-
-        A failed read is retried at once, up to _TRIES times.
-        """
+        """Read all streams that want a read; retry failures at once."""
         while self._give_reads(every=every, handed_only=handed_only):
             self._finish_asked()
             for stream in self.streams.values():
@@ -426,10 +411,7 @@ class Dispatcher:
             pass
 
     def run_some(self) -> bool:
-        """Run the units that the policy picks, up to a quantum.
-
-        Return False if no unit can run.
-        """
+        """Run units that the policy picks; return False if none can run."""
         with self.paused():
             self._read_while_wanted(handed_only=True)
             asked = self._give_runs(self._ranked(), self.quantum_s)
@@ -842,10 +824,7 @@ class Dispatcher:
         self._finish_asked()
 
     def _wait_for_workers(self) -> None:
-        """Wait for at least one worker.
-
-        Workers may be starting, or all may have died.
-        """
+        """Wait for at least one worker."""
         while not self._assignments:
             self._check_waiting()
             self._take(self._pool.wait(POLL_S))

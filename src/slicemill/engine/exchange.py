@@ -230,10 +230,7 @@ class _Spreader:
         return parts.astype(np.uint16)
 
     def hashed(self, table: pa.Table) -> HashedKeys:
-        """Return the hashes of the keys, as a join computes them.
-
-        The exchange must be by key alone.
-        """
+        """Return the key hashes, as a join computes them."""
         ((_, keys),) = self._spread
         assert keys is not None, "rows go by keys"
         return hash_keys([pa.chunked_array([whole(key)]) for key in keys(table)], table.num_rows)

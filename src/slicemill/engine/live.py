@@ -90,10 +90,7 @@ def watch(
 
 
 def all_ended(mill: Mill) -> bool:
-    """Return True if no input can arrive any more.
-
-    Streams without a source are not fed here.
-    """
+    """Return True if no input can arrive any more."""
     return mill.dispatcher.problem is None and all(
         stream.ended or stream.stream.source == SourceSpec() for stream in mill.streams.values()
     )
@@ -197,10 +194,7 @@ def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -
 
 
 def _response(metrics: QueryMetrics, share: float) -> str:
-    """Format a quantile of the response time in milliseconds.
-
-    Brackets mark the warm-up of a query.
-    """
+    """Format a quantile of response times; brackets mark the warm-up."""
     response = metrics.response_ms(share)
     if response is not None:
         return f"{response:,.0f}"

@@ -144,10 +144,7 @@ class _MeasuredJoin:
         self._looked = 1.0
 
     def reaches(self, decided: Mapping[str, Dropping]) -> dict[str, Dropping]:
-        """Return the shedding of each query, with its age limit.
-
-        The age limit yields the decided share of comparisons.
-        """
+        """Return the shedding of each query, with its age limit."""
         found = {}
         for name in self._limited:
             share, windows = decided[name].share, self._windows.get(name)

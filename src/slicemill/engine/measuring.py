@@ -80,10 +80,7 @@ class Measuring:
         return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
 
     def cells_in_words(self, query: str) -> str:
-        """Describe the work of each cell of a query's unit.
-
-        The text has one line per cell, and is empty before the first run.
-        """
+        """Describe the work of each cell of a query's unit."""
         unit = self._dispatcher.running.writers.get(query)
         lines = [
             f"cell {cell['cell']} on worker {cell['worker']}: {cell['runs']:,} runs, {cell['rows']:,} rows, "

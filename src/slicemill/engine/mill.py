@@ -227,10 +227,7 @@ class Mill:
         self.dispatcher.between_rounds.append(self.backfills.look)
 
     def _default_cells(self) -> int:
-        """Return half of the workers.
-
-        The other half reads sources and runs unsplit units.
-        """
+        """Return half of the workers; the rest reads or runs unsplit units."""
         return max(1, worker_count(self._spark.sparkContext) // 2) if self._spark is not None else 1
 
     @property
@@ -351,17 +348,11 @@ class Mill:
             raise EslError(bound.source, [Diagnostic(refused.message, place, refused.hint)]) from None
 
     def explain_replace(self, esl: str | SourceText) -> list[ReplaceEffect]:
-        """Return the effect of statements with OR REPLACE; change nothing.
-
-        The effect is the state that they would keep or restart.
-        """
+        """Return what statements with OR REPLACE would keep; change nothing."""
         return foretold(self._running, esl)
 
     def restore(self) -> list[str]:
-        """Declare all statements that the home holds.
-
-        Return those that this version cannot parse; the home keeps them.
-        """
+        """Declare the home's statements; return those that cannot be parsed."""
         kept = KeptStatements.of(self.home.statements, self.home.folder, self.home.logs)
         self._running.change_to(kept.catalog, ())
         self.alerts.watch(self.catalog.alerts)
@@ -438,10 +429,7 @@ class Mill:
         return table
 
     def stream(self, name: str, frame: DataFrame, time: str | None = None, skew: str = "") -> None:
-        """Declare a stream that a streaming DataFrame feeds.
-
-        `time` names its timestamp column.
-        """
+        """Declare a stream fed by a DataFrame with timestamp column `time`."""
         columns = ", ".join(f'"{field.name}" {field.dataType.simpleString()}' for field in frame.schema)
         order = f' ORDER BY "{time}"' if time is not None else ""
         self._ingest.frames[name.lower()] = frame
@@ -458,10 +446,7 @@ class Mill:
 
     @property
     def policy(self) -> str:
-        """Name of the scheduling policy, such as `hnr`.
-
-        Results do not depend on the policy.
-        """
+        """Name of the scheduling policy, such as `hnr`."""
         return self.dispatcher.chooser.policy.name
 
     @policy.setter
@@ -469,10 +454,7 @@ class Mill:
         self.dispatcher.chooser.set_policy(name)
 
     def versions(self, kind: str, name: str) -> list[QueryVersion]:
-        """Return all definitions that a name has had, oldest first.
-
-        `kind` is a query, stream, view, aggregate, model or function.
-        """
+        """Return all definitions that a name has had, oldest first."""
         count = len(self.home.statements)
         known = self._versions.get((kind, name))
         if known is None or known[0] != count:
@@ -480,10 +462,7 @@ class Mill:
         return known[1]
 
     def set_policy(self, name: str, component: str) -> None:
-        """Set the scheduling policy of one component of the graph.
-
-        The component is named by one of its streams or queries.
-        """
+        """Set the policy of the component of a stream or query."""
         self.execute(f"SET policy = '{name}' FOR \"{component}\"")
 
     def metrics(self) -> MillMetrics:

@@ -28,10 +28,7 @@ from slicemill.storage.home import Home
 
 
 def model_values_of(home: Path | Home, query: str | None = None) -> list[dict[str, Any]]:
-    """Return the models with OVER, as of the last checkpoints.
-
-    Partitions of all cells are merged.
-    """
+    """Return the models with OVER, as of the last checkpoints."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for record in looked_at(home, lambda _, __, ___, state: _records(state)):
         partitions = record.pop("partitions")

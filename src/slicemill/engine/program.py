@@ -91,10 +91,7 @@ class UnitPlan:
 
     @property
     def has_changes(self) -> bool:
-        """Return True if the unit computes a changelog.
-
-        A changelog may contain rows before the first input row.
-        """
+        """Return True if the unit computes a changelog."""
         return any(self.graph[node_id].schema.changelog for node_id in self.unit.nodes)
 
 
@@ -119,10 +116,7 @@ class _Overrun(SlicemillError):
 
 
 class UnitProgram:
-    """Steps of a unit for one of its cells.
-
-    `states` is the state of the steps after the last run, by node.
-    """
+    """Steps of a unit for one cell; `states` are by node."""
 
     def __init__(self, plan: UnitPlan, states: Mapping[str, object] | None = None, cell: int = 0) -> None:
         self.plan = plan
@@ -282,10 +276,7 @@ class UnitProgram:
         wanted: Container[str],
         limit: StepLimit,
     ) -> dict[str, StepResult]:
-        """Run the wanted steps and return their results.
-
-        The chunks of an input are combined once for all readers.
-        """
+        """Run the wanted steps and return their results."""
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
         found: dict[str, StepResult] = {
@@ -351,10 +342,7 @@ class UnitProgram:
 
 
 def _that_are(steps: Mapping[str, object], role: type) -> dict[str, Any]:
-    """Return the steps, by node, that implement a role.
-
-    To save time, one step of each class is checked.
-    """
+    """Return the steps, by node, that implement a role."""
     one_of_each = {type(step): step for step in steps.values()}
     found = {kind for kind, step in one_of_each.items() if isinstance(step, role)}
     return {node_id: step for node_id, step in steps.items() if type(step) in found}

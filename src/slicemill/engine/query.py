@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 
 class Query:
-    """Handle of a continuous query.
-
-    As a context manager it drops the query on exit.
-    """
+    """Handle of a continuous query; the `with` statement drops the query."""
 
     def __init__(
         self,
@@ -96,10 +93,7 @@ class Query:
         return self._versions()
 
     def newest(self, count: int) -> list[Timed]:
-        """Return the last `count` results, in the form of `rows`.
-
-        Only the epochs that contain these results are read.
-        """
+        """Return the last `count` results, in the form of `rows`."""
         table = self._kept
         if table is None:
             epochs = 1

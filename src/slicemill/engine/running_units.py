@@ -156,20 +156,14 @@ class RunningUnits:
         )
 
     def warm_us(self, unit: RunningUnit, now_us: int) -> int:
-        """Return when a unit and its upstream units had run once.
-
-        If one of them has not run, return `now_us`.
-        """
+        """Return when a unit and its upstream units had run once."""
         before = [
             self.warm_us(self.writers[log], now_us) for log in unit.plan.unit.inputs if log in self.writers
         ]
         return max([now_us if unit.warm_us is None else unit.warm_us, *before])
 
     def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
-        """Return the source logs that a unit's results are derived from.
-
-        A source log is written by no unit.
-        """
+        """Return the logs of streams behind a unit's results."""
         known = self._origins.get(unit.id)
         if known is None:
             found = [
@@ -271,10 +265,7 @@ class RunningUnits:
         self._catching_up[self.position[unit.id]] = False
 
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
-        """Count the pending rows of a unit up to the known heads.
-
-        `refresh` adds later rows.
-        """
+        """Count the pending rows of a unit up to the known heads."""
         waiting = {log: unit.waiting(log, self._heads[log]) for log in unit.plan.unit.inputs}
         self._epochs[position] = sum(epochs for epochs, _, _ in waiting.values())
         self.rows[position] = sum(rows for _, rows, _ in waiting.values())
@@ -363,10 +354,7 @@ class RunningUnits:
     def within_components(
         self, policies: Mapping[str, Policy], positions: Positions
     ) -> list[tuple[Policy, Positions]]:
-        """Return the components with their own policy, and their units.
-
-        Units are indices into `positions`.
-        """
+        """Return the components with their own policy, and their units."""
         chosen = self._by_component(policies)
         if not chosen:
             return []
@@ -378,10 +366,7 @@ class RunningUnits:
         return self._by_component(policies).get(self._component_of.get(log, -1))
 
     def _by_component(self, policies: Mapping[str, Policy]) -> dict[int, Policy]:
-        """Return policies by component number.
-
-        If several names denote a component, the last one wins.
-        """
+        """Return policies by component number; the last name wins."""
         return {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
 
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
@@ -402,10 +387,7 @@ class RunningUnits:
         return np.minimum(slack, np.where(np.isinf(ends_s), unknown, ends_s))
 
     def backlog(self, cores: int) -> Backlog:
-        """Estimate the time to process all pending rows (P38).
-
-        The costs are those of the policies.
-        """
+        """Estimate the time to process all pending rows (P38)."""
         overhead, per_row, weight = self._own
         rows = np.where(self._catching_up, 0, self.rows)  # a backfill is no overload
         rows_s = per_row * rows
@@ -510,10 +492,7 @@ class RunningUnits:
             )
 
     def _allowed_us(self, unit: RunningUnit) -> float:
-        """Return the allowed delay of results after a window's end.
-
-        Without a service level the delay is 0.
-        """
+        """Return the allowed delay of results after a window's end."""
         levels = [
             goal.within_s if np.isfinite(goal.within_s) else 0.0
             for _, log in unit.plan.unit.outputs

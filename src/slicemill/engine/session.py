@@ -106,10 +106,7 @@ def session(
 
 
 def check_master(master: str) -> None:
-    """Raise for an invalid or unreachable master.
-
-    Spark itself reports these errors late and in many lines.
-    """
+    """Raise for an invalid or unreachable master."""
     if not any(re.fullmatch(form, master) for form in _MASTERS):
         raise SlicemillError(
             f"{master!r} is no Spark master; write local[4], spark://host:7077, yarn or k8s://https://host:443"
@@ -134,10 +131,7 @@ def _why_silent(address: str) -> str | None:
 def begin_session(
     master: str | None = None, settings: Mapping[str, str] = NO_SETTINGS
 ) -> Future[SparkSession]:
-    """Start a session in the background, since the JVM starts slowly.
-
-    `settings` override the defaults.
-    """
+    """Start a session in the background, since the JVM starts slowly."""
     found: Future[SparkSession] = Future()
 
     def start() -> None:
@@ -178,10 +172,7 @@ def local_session(
 
 
 def is_local(context: SparkContext) -> bool:
-    """Return True if tasks run on the driver's machine.
-
-    Then the driver can kill their processes.
-    """
+    """Return True if the driver can kill the processes of tasks."""
     return re.match(r"local(\[|$)", str(context.master)) is not None
 
 

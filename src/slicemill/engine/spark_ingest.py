@@ -70,10 +70,7 @@ _TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64(
 
 @dataclass(frozen=True, slots=True)
 class RawWriter:
-    """Writes rows of a Spark partition as raw extents.
-
-    Good and bad rows are in different extents.
-    """
+    """Writes rows as raw extents, separately for good and bad rows."""
 
     folder: Path
 
@@ -327,10 +324,7 @@ def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 def _committer(
     stream: RunningStream, looked: _Looked, notify: Callable[[], None], *, looks_again: bool
 ) -> Callable[[DataFrame, int], None]:
-    """Return a function that hands over batches of a stream.
-
-    Without `looks_again` Spark polls only at the start.
-    """
+    """Return a function that hands over batches of a stream."""
 
     @in_few_words
     def commit(batch: DataFrame, batch_id: int) -> None:

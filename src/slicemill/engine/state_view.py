@@ -100,10 +100,7 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
 
 
 def explained(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> str:
-    """Explain the plan of a query with measured statistics.
-
-    `cells` is the maximum for new units.
-    """
+    """Explain the plan of a query with measured statistics."""
     own = with_measures(graph.only(graph.ancestors(query)), home)
     return explain_text(own, units=placed_units(own, cells, placements_in(home)))
 
@@ -155,10 +152,7 @@ def _looked(home: Home | HomeReader, unit: str, look: Look[T]) -> list[T]:
 
 
 def _files(home: Home | HomeReader, unit: str) -> list[list[list[object]]]:
-    """Return the files of a unit's last checkpoint, by cell.
-
-    A stateless or removed unit has none.
-    """
+    """Return the files of a unit's last checkpoint, by cell."""
     files: list[list[list[object]]] = home.units.get(unit, {}).get("checkpoint", {}).get("files", [])
     return files
 
@@ -216,10 +210,7 @@ def _queries_table(found: list[StoredSlice]) -> Table:
 
 
 def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
-    """Return a table of measured rates and the resulting cuts.
-
-    Defaults of `explain` are in brackets.
-    """
+    """Return a table of measured rates and the resulting cuts."""
     table = _table(
         ("chain", "cell", "part"),
         ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),

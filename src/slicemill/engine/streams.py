@@ -104,10 +104,7 @@ class ReplayedRows:
 
 
 class SourceFailed(SlicemillError):
-    """Error: some sources cannot be read now.
-
-    Queries that do not read them continue.
-    """
+    """Error: some sources cannot be read now."""
 
 
 def streams_to_read(
@@ -225,17 +222,11 @@ class RunningStream:
         return self._home.source_folder(self.name) / "handed"
 
     def is_of(self, stream: Stream) -> bool:
-        """Return True if the declaration is unchanged.
-
-        RETAIN and BEGIN may differ.
-        """
+        """Return True if only RETAIN and BEGIN of the declaration differ."""
         return replace(self.stream, retain_us=stream.retain_us, begin_us=stream.begin_us) == stream
 
     def declare(self, stream: Stream, changed: Mapping[str, Any]) -> None:
-        """Apply a declaration with another RETAIN or with more columns.
-
-        A change of RETAIN changes the fields.
-        """
+        """Apply a declaration with another RETAIN or with more columns."""
         self.stream = stream
         fields = {**self.fields, **changed}
         self.fields = {name: value for name, value in fields.items() if value is not None}
@@ -388,10 +379,7 @@ class RunningStream:
         return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
 
     def noticed(self) -> None:
-        """Handle a notice of the reader that the source has rows.
-
-        The current read may not return all of these rows.
-        """
+        """Handle a notice of the reader that the source has rows."""
         self._noticed = self._asks = True
         self.next_read_us = 0
 
@@ -421,10 +409,7 @@ class RunningStream:
         )
 
     def _nothing(self, now: int) -> HandedRows:
-        """Return an empty hand-over.
-
-        With it the clock releases rows that are held back.
-        """
+        """Return an empty hand-over, by which the clock releases held-back rows."""
         seen_us = self._silent_until(now)
         moment = now if seen_us is None else seen_us
         return HandedRows(self.handed_folder, (), (), self._offset(ONLY), moment, moment)
@@ -488,10 +473,7 @@ class RunningStream:
             self._committed.notify_all()
 
     def lost(self) -> None:
-        """Forget the reading worker, whose notices end.
-
-        Notices start again with the next read.
-        """
+        """Forget the reading worker, whose notices end."""
         self.loaded, self._asks = None, not self.handed
         self.next_read_us = None if self.handed else 0
 
@@ -596,10 +578,7 @@ class RunningStream:
 
 
 def _moved(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return True if a read has advanced the watermark.
-
-    The time of a poll is not worth a record.
-    """
+    """Return True if a read has advanced the watermark."""
     return any(before.get(name) != after.get(name) for name in (WATERMARK, HELD_FROM, "next_seq"))
 
 

@@ -259,10 +259,7 @@ class RunningUnit:
 
     @property
     def since(self) -> Mapping[str, int | None]:
-        """By query, the greatest input timestamp when it was added.
-
-        The query reads all later rows.
-        """
+        """By query, the greatest input timestamp when it was added."""
         return self._field("since")
 
     def input_watermarks(self) -> Mapping[str, int]:
@@ -309,10 +306,7 @@ class RunningUnit:
 
     @property
     def begins(self) -> bool:
-        """Return True if the unit must emit results before the first row.
-
-        Then it runs even without input.
-        """
+        """Return True if the unit must emit results before the first row."""
         return self._has_changes and not self.fields.get("begun", False)
 
     @cached_property
@@ -374,10 +368,7 @@ class RunningUnit:
         return any(self._home.logs[log].head > self.cursor(log) for log in self.plan.unit.inputs)
 
     def waiting(self, log: str, upto: int) -> tuple[int, int, int | None]:
-        """Return unread epochs, unread rows, and their oldest arrival time.
-
-        `upto` is the last epoch that counts.
-        """
+        """Return unread epochs, unread rows, and their oldest arrival time."""
         return self._home.logs[log].waiting(self.cursor(log), upto)
 
     @property
@@ -436,10 +427,7 @@ class RunningUnit:
         return self.run
 
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
-        """Return the message of the run for one cell.
-
-        With `restore`, the worker loads the cell's state first.
-        """
+        """Return the message of the run for one cell."""
         outputs = {
             log: OutputLog(
                 self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
@@ -505,18 +493,12 @@ class RunningUnit:
 
     @property
     def limit_s(self) -> float:
-        """Processor seconds that a step of the run may take.
-
-        The limit is far above the usual time of the whole run.
-        """
+        """Processor seconds that a step of the run may take."""
         cost, rows = self.statistics.cost, self.run.rows if self.run is not None else 0
         return max(STEP_S, _FAR_LONGER * (cost.overhead + cost.per_row * rows))
 
     def logs_behind(self, step: int) -> list[str]:
-        """Return the outputs that need a step and have not failed.
-
-        `step` is an index in the unit.
-        """
+        """Return the outputs that need a step and have not failed."""
         unit, graph = self.plan.unit, self.plan.graph
         node_id = unit.nodes[step]
         return [
@@ -526,10 +508,7 @@ class RunningUnit:
         ]
 
     def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
-        """Record the step in which the worker of a run ended.
-
-        None: the worker ended in a step of another unit.
-        """
+        """Record the step in which the worker of a run ended."""
         if self.run is None or self.run.number != run:
             return
         self.run.blameless = stuck
@@ -776,10 +755,7 @@ class RunningUnit:
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= 1
 
     def checkpoint_overdue(self, now_s: float) -> bool:
-        """Return True if a checkpoint must precede the next run.
-
-        Otherwise a replay would become too long.
-        """
+        """Return True if a checkpoint must precede the next run."""
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= _OVERDUE
 
     def _checkpoint_age(self, now_s: float) -> float:
@@ -788,10 +764,7 @@ class RunningUnit:
         return max(rows / CHECKPOINT_ROWS, seconds / CHECKPOINT_S)
 
     def begin_checkpoint(self) -> None:
-        """Begin a checkpoint of the committed state.
-
-        Workers are about to take snapshots of all cells.
-        """
+        """Begin a checkpoint of the committed state."""
         self._begun = BegunCheckpoint(
             self._committed_run,
             dict(self._field("cursors")),
@@ -802,10 +775,7 @@ class RunningUnit:
         )
 
     def drop_checkpoint(self) -> None:
-        """Forget the checkpoint in progress.
-
-        A cell of it is lost, or a later checkpoint is complete.
-        """
+        """Forget the checkpoint in progress."""
         self._begun = None
 
     def checkpoint_item(self, cell: int) -> CheckpointUnit:

@@ -147,10 +147,7 @@ class ReadStream:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Release units, cells and streams of a mill from memory.
-
-    If none is named, release all of them.
-    """
+    """Release units, cells and streams from memory, by default all."""
 
     mill: str
     units: tuple[str, ...] = ()

@@ -49,10 +49,7 @@ LIMITS = SkewLimits()
 
 @dataclass(frozen=True, slots=True)
 class SkewedSide:
-    """Logs and window of one input of a join.
-
-    The window is unbounded if it has no length.
-    """
+    """Logs and window of a join input; without length it is unbounded."""
 
     logs: tuple[str, ...]
     window_us: int | None = None
@@ -199,10 +196,7 @@ class HeavyKeys:
         return False
 
     def forget(self, reached: int) -> bool:
-        """Remove keys that are over before `reached`.
-
-        No replay will read a row before that time.
-        """
+        """Remove keys that are over before `reached`, when no replay needs them."""
         gone = [key for key in self.keys if key.over <= reached]
         for key in gone:
             # Several cells have reported the key, so its home cell is unknown until new reports.
@@ -223,10 +217,7 @@ class HeavyKeys:
                 self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
 
     def _spread(self, by_cell: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
-        """Make the heaviest keys of overloaded cells heavy.
-
-        Stop when that no longer improves the balance.
-        """
+        """Make heavy keys of overloaded cells, while that improves the balance."""
         work = list(by_cell)
         light: dict[int, dict[int, tuple[float, float]]] = {cell: {} for cell in range(self._cells)}
         heavy = {key.hash for key in self.keys if key.fades == END}

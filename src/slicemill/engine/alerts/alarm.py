@@ -39,10 +39,7 @@ class Alarm:
     def looked(
         self, holds: bool | None, now_us: int, for_us: int, repeat_us: int | None
     ) -> tuple[Alarm, str | None]:
-        """Apply the condition's value; return the new state and the message.
-
-        The message is firing, resolved or None.
-        """
+        """Apply the condition's value; return the new state and the message."""
         if holds is None:
             return self, None
         if not holds:

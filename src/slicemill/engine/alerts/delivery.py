@@ -64,10 +64,7 @@ class AlertStatus:
 
 
 def new_state(home: Home) -> dict[str, Any]:
-    """Return the journal fields of a new alert.
-
-    The alert sends rows from the next epoch on.
-    """
+    """Return the journal fields of a new alert."""
     return {"id": unique_name(), "epoch": home.epoch, "alarms": {}, "outbox": [], "made": 0}
 
 

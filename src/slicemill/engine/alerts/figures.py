@@ -55,10 +55,7 @@ class FigureHistory:
         return list(self._mill.queries if watched is AlertSubject.QUERY else self._mill.streams)
 
     def of(self, watched: AlertSubject, name: str, now_us: int) -> Figures | None:
-        """Return the current metrics of a query or stream.
-
-        None: the query or stream does not run.
-        """
+        """Return the current metrics, or None if the query does not run."""
         if watched is AlertSubject.QUERY:
             return self._query(name, now_us)
         return self._stream(name, now_us)
@@ -135,10 +132,7 @@ class FigureHistory:
         return {operator.stream for operator in above if isinstance(operator, Source)}
 
     def _since(self, watched: AlertSubject, name: str, now: _Counts) -> _Counts:
-        """Return the oldest sample of the last minute.
-
-        Samples from before a reset of the counters are dropped.
-        """
+        """Return the oldest sample of the last minute."""
         past = self._past.setdefault((watched, name), deque())
         while past and (now.at_us - past[0].at_us > OVER_US or past[-1].rows > now.rows):
             past.popleft()

@@ -53,10 +53,7 @@ class AlertRunner:
     # -- alerts ----------------------------------------------------------------------------------------
 
     def begun(self, statements: Iterable[Statement]) -> dict[str, dict[str, Any] | None]:
-        """Return the journal changes for declared and dropped alerts.
-
-        The caller commits these changes together with the statements.
-        """
+        """Return the journal changes for declared and dropped alerts."""
         found: dict[str, dict[str, Any] | None] = {}
         for statement in statements:
             key = statement.name.lower()

@@ -124,10 +124,7 @@ def _handler(work: _Work, worker: int, attempt: int) -> _TaskHandler:
 
 
 class JobPool:
-    """Pool of ordinary Spark jobs, with the interface of `WorkerPool`.
-
-    A worker is one task of a job.
-    """
+    """Pool of ordinary Spark jobs, with the interface of `WorkerPool`."""
 
     resident = False
 

@@ -138,10 +138,7 @@ class WorkerPool:
         self._stopped = False
 
     def start(self) -> None:
-        """Submit the workers' jobs and return at once.
-
-        `wait` reports when workers have joined.
-        """
+        """Submit the workers' jobs; `wait` reports when workers have joined."""
         listen = None if self._local else listen_address(self._context)
         self._entrance = Entrance(listen, self._key, self._arrived)
         self.address = address = self._entrance.address
@@ -438,10 +435,7 @@ def _process(pid: int) -> psutil.Process | None:
 
 
 def _end(connection: _Connection) -> None:
-    """Kill a worker that does not answer.
-
-    A worker on another machine kills itself.
-    """
+    """Kill a worker that does not answer."""
     if connection.process is not None:
         _kill(connection.process)
 

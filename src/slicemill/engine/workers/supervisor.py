@@ -52,10 +52,7 @@ class Supervisor:
         self._stopping.set()
 
     def cancel(self) -> None:
-        """Cancel the current job.
-
-        Spark and all its jobs may have ended already.
-        """
+        """Cancel the current job."""
         with contextlib.suppress(Exception):
             self._context.cancelJobGroup(self._group)
 

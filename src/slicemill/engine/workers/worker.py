@@ -65,10 +65,7 @@ class Ticket:
 
 
 def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
-    """Run the task of a worker.
-
-    The task returns the reason if it could not connect, otherwise nothing.
-    """
+    """Run the task of a worker."""
     task = TaskContext.get()
     assert task is not None
     retire()
