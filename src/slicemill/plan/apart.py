@@ -1,21 +1,23 @@
-"""Queries apart: one that begins in the past has a unit of its own until it is where the others are.
+"""Units apart: separate units for queries that start in the past.
+
+Such a query runs in its own unit until it has caught up.
 
     bid ─┬─ windows of bid by auction ─┬─ q1           bid ─┬─ windows of bid by auction ─┬─ q1
          │                             └─ q2     ──►        │                             ├─ q2
          └─ q apart ── q                                    │                             └─ q (joining)
                                                             └─ q apart ── q
 
-What keeps state is shared by those who read a log from the same epoch on. So the nodes of a query apart have
-names of their own, and none of them is shared. When it has caught up, the same query is planned with the
-others as well, under a name that no log has: nobody sees its results until it knows all that it would have
-known had it always been there. Then that one goes on under the query's name, and the unit apart goes.
+Queries can share state only if they read a log from the same epoch on. So the nodes of a query apart have
+their own names and are not shared. Once the query has caught up, it is also planned in the shared unit, under
+a name without a log (`joining`). Its results there are discarded until its state is as complete as if the
+query had always run. The shared node then writes the query's log, and the unit apart is dropped.
 
-Where the rows of the past are no longer in a log, the source of the stream is read again, into a log of its
-own, and derived streams between are computed again:
+If a log no longer contains the old rows, the source of the stream is read again into a separate log. Derived
+streams in between are computed again:
 
     bid (again for q) ── dear (again for q) ── q apart ── q
 
-When both readings of a source are at the same place, the units read the stream itself from then on.
+When the second reader of the source has reached the position of the first, the units switch to the stream.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ from slicemill.plan.units import Unit
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """How a query, or a derived stream, starts in the past.
+    """How a query or a derived stream starts in the past.
 
     `again` are the declared streams whose sources are read again for it, and the derived streams that are
-    computed again. `kept` are the logs that it reads from what is retained. `begins_us` is the time of its
-    first rows, None for all. `joins` says that it is planned with the others as well, `explicit` that the
-    query itself says where it starts, `renamed` that its nodes have names of their own, and `alone` that no
-    other query could share its unit.
+    computed again. `kept` are the logs of which it reads retained rows. `begins_us` is the time of its first
+    rows, None for all. With `joins` it is also planned in the shared unit. `explicit` means that the query's
+    definition sets the start, `renamed` that its nodes have their own names, and `alone` that no other query
+    could share its unit.
     """
 
     joins: bool = False
@@ -52,40 +54,43 @@ class Apart:
 
 
 def units_apart(names: Mapping[str, Apart], units: Iterable[Unit]) -> dict[str, str]:
-    """Return the query or derived stream of each unit apart, by the unit's id."""
+    """Map the ids of units apart to their query or stream."""
     own = {unit: name for name in names for unit in (unit_apart(name), quoted(name))}
     feeding = {unit.id: name for unit in units for name in names if unit.id.endswith(f"{AGAIN}{name}) apart")}
     return own | feeding
 
 
 def log_again(log: str, query: str) -> str:
-    """Return the name of a log that is written a second time for one query."""
+    """Return the name of the log of a re-read source."""
     suffix = next((side for side in (LATE, ERRORS) if log.endswith(side)), "")
     return f"{log}{AGAIN}{query})" if not suffix else f"{log.removesuffix(suffix)}{AGAIN}{query}){suffix}"
 
 
 def unit_apart(query: str) -> str:
-    """The id of the unit that a query has for itself."""
+    """Return the id of a query's unit apart."""
     return f"{quoted(query)} apart"
 
 
 def begins_alone(unit: Unit, query: str) -> bool:
-    """Is it a unit of this query alone, whether apart or because nobody could share it?"""
+    """Return True if the unit runs only this query.
+
+    It is either a unit apart or one that cannot be shared.
+    """
     return unit.id in (unit_apart(query), quoted(query))
 
 
 def is_alone(units: tuple[Unit, ...], query: str) -> bool:
-    """Is the unit of a query its own by nature, as nobody could share it?"""
+    """Return True if the query's unit cannot be shared."""
     return unit_of(units, query).id == quoted(query)
 
 
 def set_apart(
     graph: QueryGraph, units: tuple[Unit, ...], query: str, again: Collection[str] = ()
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """Return the unit of one query, and its nodes, under names of their own.
+    """Return a query's unit and nodes under names of their own.
 
-    With it come the sources that are read `again`, and the units that compute derived streams again. `units`
-    are in order: those that feed others stand first.
+    The result includes the sources that are read `again` and the units that recompute derived streams.
+    `units` are ordered, upstream units first.
     """
     own = unit_of(units, query)
     logs = {log: log_again(log, query) for unit in units for log in unit.inputs if _is_again(log, again)}
@@ -135,7 +140,7 @@ def set_apart(
 
 
 def without_writers(graph: QueryGraph, units: tuple[Unit, ...], logs: Collection[str]) -> tuple[Unit, ...]:
-    """Return the units of a plan without those that write some derived streams: units apart write these."""
+    """Return the units without some outputs, which units apart write instead."""
     kept = []
     for unit in units:
         left = tuple((root, log) for root, log in unit.outputs if log not in logs)
@@ -150,7 +155,7 @@ def without_writers(graph: QueryGraph, units: tuple[Unit, ...], logs: Collection
 
 
 def in_order(units: Iterable[Unit]) -> tuple[Unit, ...]:
-    """Return units so that those that feed others stand first, and else as they were."""
+    """Sort units topologically, else keep the given order."""
     units = tuple(units)
     writers = {log: unit for unit in units for _, log in unit.outputs}
     found: dict[str, Unit] = {}
@@ -168,7 +173,7 @@ def in_order(units: Iterable[Unit]) -> tuple[Unit, ...]:
 
 
 def graph_of(nodes: Mapping[str, Node], streams: Mapping[str, str], units: Iterable[Unit]) -> QueryGraph:
-    """Return the graph of some nodes in topological order, without those that no unit runs or reads."""
+    """Return a graph in topological order, without unused nodes."""
     run = {node for unit in units for node in unit.nodes}
     found: dict[str, Node] = {}
 
@@ -189,7 +194,10 @@ def _is_again(log: str, again: Collection[str]) -> bool:
 
 
 def joining(graph: QueryGraph, units: tuple[Unit, ...], query: str) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """The plan of one query under a name that no log has."""
+    """Return a query's plan under a name without a log.
+
+    Its results are discarded.
+    """
     unit, name = unit_of(units, query), query + JOINING
     results = graph[query].operator
     assert isinstance(results, QueryResults)
@@ -204,7 +212,7 @@ def joining(graph: QueryGraph, units: tuple[Unit, ...], query: str) -> tuple[Que
 
 
 def unit_of(units: tuple[Unit, ...], query: str) -> Unit:
-    """The unit that gives a query's results."""
+    """Return the unit that writes a query's results."""
     return next(unit for unit in units if any(log == query for _, log in unit.outputs))
 
 

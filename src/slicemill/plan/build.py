@@ -1,4 +1,4 @@
-"""The first query graph of statements: each query in its plainest form, one operator after another."""
+"""Query graph builder: translates each statement into a chain of unshared operators."""
 
 from __future__ import annotations
 
@@ -49,14 +49,17 @@ from slicemill.plan.rules.join_parts import keys_of
 
 
 def build_graph(catalog: Catalog) -> QueryGraph:
-    """The graph of all continuous queries and derived streams of a catalog, and of views for ad hoc ones."""
+    """Return the graph of all statements of a catalog.
+
+    It has all derived streams, classifiers and queries, and the views that ad hoc queries read.
+    """
     derived = [r for r in catalog.relations.values() if isinstance(r, (DerivedStream, Classifier))]
     views = map(as_query, views_to_answer(catalog))
     return build_part(catalog, *derived, *views, *catalog.queries.values())
 
 
 def build_part(catalog: Catalog, *statements: QueryDefinition | Relation) -> QueryGraph:
-    """The graph of some of a catalog's statements, with all that they read."""
+    """Return the graph of some statements and all relations that they read."""
     builder = _Builder(catalog)
     for statement in statements:
         if not isinstance(statement, QueryDefinition):
@@ -82,7 +85,10 @@ class _Builder:
         schema: Schema,
         kind: TimestampKind | None = None,
     ) -> Node:
-        """A new node. Its id is `name`, with a number where that is taken."""
+        """Add a node.
+
+        If the id `name` is taken, a number is appended.
+        """
         node_id, number = name, 1
         while node_id in self.nodes:
             number += 1
@@ -94,7 +100,7 @@ class _Builder:
     # -- relations -------------------------------------------------------------------------------------
 
     def relation(self, name: str) -> Node:
-        """The node that produces a stream, table or view; made once, shared by all who read it."""
+        """Return the node of a relation, which all its consumers share."""
         if name in self.streams:
             return self.nodes[self.streams[name]]
         relation = self.catalog.relation(name)
@@ -168,7 +174,10 @@ class _Builder:
         return self.relation(entry.relation)
 
     def _inputs(self, select: SelectQuery, name: str) -> Node:
-        """Streams are joined first, then each finite relation is looked up; conditions run where they can."""
+        """Join the streams, then look up each finite relation.
+
+        Each WHERE condition runs at the first node that has its columns, where the kind of join allows it.
+        """
         if len(select.inputs) == 1:
             node = self._input(select.inputs[0], name)
             if select.corrections is not None and select.corrections.late is not None:
@@ -215,7 +224,10 @@ class _Builder:
     def _table_call(
         self, entry: QueryInput, call: RelationInput, node: Node, alias: str, pending: list[Expr], name: str
     ) -> Node:
-        """Conditions that need nothing of the call run before it: it is not made for what they drop."""
+        """Call a table function or UNNEST for each row.
+
+        Conditions that do not read the call's columns run before the call, so dropped rows cause no call.
+        """
         before = Schema(_qualified(alias, node.schema))
         own = _take(pending, before)
         if own is not None:
@@ -248,7 +260,10 @@ class _Builder:
         return self.add(f"{name}: join", join, inputs, schema)
 
     def _as_of(self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str) -> Node:
-        """Conditions on the versions' own columns say which there are; equalities are the join's keys."""
+        """As-of join.
+
+        Conditions on one side filter its input; equalities are the join keys.
+        """
         left, right = streams
         assert right.as_of is not None, "the binder has put it there"
         versions = self._input(right, name)
@@ -270,7 +285,10 @@ class _Builder:
         return self.add(f"{name}: as-of join", join, (first, versions), Schema(columns))
 
     def _changing_join(self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str) -> Node:
-        """A join of tables that change. Its schema has both keys, if there are two."""
+        """Join changelogs.
+
+        If both inputs have a key, the output's key has the columns of both.
+        """
         inputs = (first, self._input(streams[1], name))
         both = list(zip(streams, inputs, strict=True))
         columns = [column for s, i in both for column in _qualified(s.alias, i.schema.own)]
@@ -291,7 +309,11 @@ class _Builder:
     def _punctuated_join(
         self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str
     ) -> Node:
-        """Conditions are asked of pairs, and of results: a tuple that closes is there for that, too."""
+        """Join streams with punctuations (CLOSES).
+
+        Conditions are part of the join and never filter its inputs, since a dropped tuple may be a
+        punctuation.
+        """
         inputs = (first, self._input(streams[1], name))
         columns = [c for s, i in zip(streams, inputs, strict=True) for c in _qualified(s.alias, i.schema)]
         places = {
@@ -311,8 +333,11 @@ class _Builder:
     def _outer_join(
         self, streams: list[QueryInput], outer: QueryInput, first: Node, pending: list[Expr], name: str
     ) -> Node:
-        """ON is the join's own; of WHERE, what reads one stream alone goes below it, if that keeps all rows
-        of that stream, and the rest comes after it."""
+        """Join two streams with an outer join whose condition is ON.
+
+        WHERE conditions on a single side filter its input if the join preserves all rows of that side. All
+        other WHERE conditions run after the join.
+        """
         inputs = [first, self._input(streams[1], name)]
         below = {JoinKind.RIGHT: (1,), JoinKind.FULL: ()}.get(outer.kind, (0,))
         for side in below:
@@ -393,7 +418,10 @@ class _Builder:
 
 
 def _counts_rows(select: SelectQuery) -> bool:
-    """Do aggregates range over the last rows of one stream? Then WHERE comes after the window."""
+    """Return True if aggregates range over a ROWS window of one stream.
+
+    WHERE then filters inside the window, not before.
+    """
     window = select.inputs[0].window
     return (
         bool(select.aggregates)
@@ -410,13 +438,16 @@ def _stream_inputs(query: Continuous) -> list[QueryInput]:
 
 
 def _kind_of(inputs: tuple[Node, ...]) -> TimestampKind:
-    """The inputs' own kind where they agree; mixed with others, a latent tuple is stamped on arrival."""
+    """Return the common timestamp kind of the inputs, else EXTERNAL.
+
+    When merged with tuples of another kind, a latent tuple is stamped on arrival.
+    """
     kinds = {node.kind for node in inputs}
     return kinds.pop() if len(kinds) == 1 else TimestampKind.EXTERNAL
 
 
 def _time_of(entry: QueryInput) -> Column:
-    """The time of a joined tuple, beside the columns of all."""
+    """Return the timestamp column of one input of a join."""
     return Column("_ts", TIMESTAMP).of(entry.alias)
 
 
@@ -427,7 +458,7 @@ def _qualified(alias: str, schema: Schema) -> tuple[Column, ...]:
 
 
 def _take(pending: list[Expr], schema: Schema) -> Expr | None:
-    """Remove from `pending` the conditions that can run on `schema`, and return them as one."""
+    """Remove the conditions that `schema` can evaluate, and return their conjunction."""
     ready = tuple(part for part in pending if columns_of(part) <= set(schema.names))
     pending[:] = [part for part in pending if part not in ready]
     return conjunction(ready)

@@ -1,8 +1,10 @@
-"""Digests of plan content: the same in every process, session and order of queries.
+"""Stable digests of plan content.
 
-State is kept under the ids of nodes, and ids end in these digests. So a digest depends on what is computed
-and on nothing else: no `hash()`, no order of a set, no field that is not compared. A field that has its
-default is left out, so that a later version may add fields and still find what was kept under the old ids.
+They do not depend on the process, the session or the order of queries.
+
+State is stored under the ids of nodes, and ids end in these digests. So a digest depends only on what is
+computed: it uses no `hash()`, no set order, and no field that is excluded from comparison. A field that has
+its default value is left out. So a later version may add fields without changing the ids of stored state.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _fields: dict[type, tuple[tuple[str, object], ...] | None] = {}
 
 
 def digest(*parts: object) -> str:
-    """Ten hexadecimal digits that stand for some content.
+    """Return a digest of some content as ten hexadecimal digits.
 
     >>> digest("a", ("b",)) == digest("a", ["b"])
     True
@@ -35,7 +37,7 @@ def digest(*parts: object) -> str:
 
 
 def digest_of_calls(catalog: Catalog, *parts: object) -> str:
-    """The same, with the definitions of users' aggregates that are called, and of those that these call."""
+    """Like `digest`, including the definitions of user-defined aggregates called directly or indirectly."""
     writer = ContentWriter()
     text = writer.written(parts)
     told: set[str] = set()
@@ -48,13 +50,16 @@ def digest_of_calls(catalog: Catalog, *parts: object) -> str:
 
 
 def short(words: Sequence[str], what: object, longest: int = 60) -> str:
-    """The words as a part of a name; where they are too many, a digest of what they stand for."""
+    """Join the words for use in a name.
+
+    If the result is too long, return a digest of `what`.
+    """
     text = ", ".join(words)
     return f"#{digest(what)}" if len(text) > longest else text
 
 
 def quoted(name: str) -> str:
-    """A name as one word among others.
+    """Quote a name if it is not an identifier.
 
     >>> quoted("bid"), quoted("bid by item")
     ('bid', '"bid by item"')
@@ -70,7 +75,7 @@ def _hashed(text: str) -> str:
 
 
 class ContentWriter:
-    """Writes content as text, and notes which aggregates are called in it, and which relations are read."""
+    """Serializes content as text, and collects called aggregates and relations read."""
 
     def __init__(self) -> None:
         self.called: set[str] = set()
@@ -108,7 +113,7 @@ def _sorted(parts: Iterable[str]) -> str:
 
 
 def _compared(kind: type) -> tuple[tuple[str, object], ...] | None:
-    """The fields of a dataclass that tell two values apart, with their defaults; None for another class."""
+    """Return a dataclass's compared fields with their defaults, else None."""
     if kind not in _fields:
         _fields[kind] = _fields_of(kind) if is_dataclass(kind) else None
     return _fields[kind]

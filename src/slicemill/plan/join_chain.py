@@ -1,13 +1,13 @@
-"""FROM with three and more streams, not all of them joined by inner joins: one join after the other.
+"""Chain of binary joins for three or more streams with outer joins.
 
-    a ── LEFT ── LEFT ── …    a row that has been joined knows the times of its members (`a._ts`, `b._ts`):
-    b ────┘       │           until when it can be met (`_until`), the end of the first of their windows, and
-    c ────────────┘           since when (`_since`), its newest member less the window of the next stream
+    a ── LEFT ── LEFT ── …    a joined row has the timestamps of its members (`a._ts`, `b._ts`). `_until` is
+    b ────┘       │           the end of the first of their windows: after it, the row has no more partners.
+    c ────────────┘           `_since` is the newest member's time less the window of the next stream
 
-Which rows meet is a matter of their members' timestamps alone: each two streams of a result are in each
-other's windows, as in one join of all. So it does not matter when a joined row comes. One whose fate is told
-late, since it had to wait for the end of a window, meets rows that have been kept so much longer for it.
-Inner joins at the beginning stay one join of all their streams.
+Which rows match depends only on the timestamps of the members: any two streams of a result are in each
+other's windows, as in a single n-way join. So the order in which joined rows arrive does not matter. An
+unmatched row is emitted late, at the end of its window; later joins keep their rows so much longer.
+Inner joins at the beginning of FROM stay a single join of all their streams.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.select.spec import Filter, Project
 from slicemill.plan.changing_results import GraphBuilder
 
-JOINED = ""  # the alias of what is joined so far: its columns have those of its members
+JOINED = ""  # alias of the joined rows, whose columns keep the aliases of the members
 _UNTIL, _SINCE = Column("_until", TIMESTAMP), Column("_since", TIMESTAMP)
 _LEFT_ONLY = (JoinKind.SEMI, JoinKind.ANTI)
 _KEEPS_WHERE = (JoinKind.INNER, JoinKind.LEFT, *_LEFT_ONLY)
@@ -46,7 +46,10 @@ def join_chain(
     pending: list[Expr],
     name: str,
 ) -> Node:
-    """The joins of all streams; of WHERE, what keeps nothing that later joins need runs as soon as it can."""
+    """Return the last join.
+
+    WHERE conditions run at the earliest join where no row is needed later.
+    """
     first = next(place for place, entry in enumerate(streams) if entry.kind is not JoinKind.INNER)
     chain = _Chain(builder, name, list(zip(streams, inputs, strict=True)), pending)
     node = chain.inner(first) if first > 1 else chain.begun()
@@ -60,19 +63,19 @@ class _Chain:
     builder: GraphBuilder
     name: str
     streams: list[tuple[QueryInput, Node]]
-    pending: list[Expr]  # of WHERE
-    members: list[QueryInput] = field(default_factory=list)  # whose columns joined rows have
-    always: list[QueryInput] = field(default_factory=list)  # those of them that are never missing
-    late_us: int = 0  # how long after its newest member a joined row comes at most
+    pending: list[Expr]  # conditions of WHERE not yet placed
+    members: list[QueryInput] = field(default_factory=list)  # streams whose columns the joined rows have
+    always: list[QueryInput] = field(default_factory=list)  # those of `members` that are never NULL-padded
+    late_us: int = 0  # maximal delay of a joined row after its newest member
 
     def begun(self) -> Node:
-        """The first stream by itself."""
+        """Return the first stream, filtered by WHERE if possible."""
         entry, node = self.streams[0]
         self.members, self.always = [entry], [entry]
         return self._selected(node, entry) if self._keeps_where(1) else node
 
     def inner(self, count: int) -> Node:
-        """The inner join of the first streams, as if there were no others."""
+        """Return the inner join of the first `count` streams."""
         streams = self.streams[:count]
         self.members = [entry for entry, _ in streams]
         self.always = list(self.members)
@@ -92,7 +95,7 @@ class _Chain:
         return self.builder.add(f"{self.name}: join", join, inputs, schema)
 
     def step(self, left: Node, place: int) -> Node:
-        """What is joined so far, with one more stream."""
+        """Join one more stream."""
         entry, right = self.streams[place]
         alone = len(self.members) == 1 and _time_of(self.members[0]).name not in left.schema.names
         selects = self._keeps_where(place + 1)
@@ -130,10 +133,11 @@ class _Chain:
         return node
 
     def _count(self, entry: QueryInput) -> None:
-        """Who is in a joined row from now on, and how late it comes.
+        """Update the members of the joined rows and their maximal delay.
 
-        One that has no partner comes when its members can be met no more, or a moment behind its own time if
-        that has passed; one that is asked for a single partner may come as late, when it meets that.
+        An unmatched row is emitted when the windows of its members end, or one microsecond after its own
+        arrival if they have ended before. A semi join may also emit a row that late, when it finds the first
+        match.
         """
         waits = max(self.late_us + 1, self._reach_us())
         if entry.kind is JoinKind.RIGHT:
@@ -150,13 +154,16 @@ class _Chain:
             self.always.append(entry)
 
     def _reach_us(self) -> int:
-        """For how long after its newest member a joined row can be met at most."""
+        """Return the longest time in which a joined row finds partners.
+
+        It is counted from the row's newest member.
+        """
         if self.always:
             return min(map(_length, self.always))
         return max(map(_length, self.members))
 
     def _with_ends(self, node: Node, entry: QueryInput) -> Node:
-        """Joined rows with the times between which they can be met by another stream."""
+        """Add the columns `_until` and `_since`, the bounds for matching rows."""
         visible = self._visible(node)
         times = [ColumnRef.to(_time_of(member)) for member in self.members]
         ends = [
@@ -173,12 +180,12 @@ class _Chain:
         return self.builder.add(f"{self.name}: before {entry.alias}", Project(tuple(items)), (node,), schema)
 
     def _visible(self, node: Node) -> Schema:
-        """The columns of members, and their times."""
+        """Return the columns of the members and their timestamps."""
         aliases = {member.alias for member in self.members}
         return Schema(tuple(c for c in node.schema if c.origin is not None and c.origin.input in aliases))
 
     def _keeps_where(self, place: int) -> bool:
-        """Is a row that WHERE drops, dropped as well before the joins from a place on?"""
+        """Return True if WHERE can run before the joins from `place` on."""
         return all(entry.kind in _KEEPS_WHERE for entry, _ in self.streams[place:])
 
     def _where(self, schema: Schema) -> list[Expr]:
@@ -218,5 +225,5 @@ def _interval(length_us: int) -> Literal:
 
 
 def _one(function: str, values: Sequence[Expr]) -> Expr:
-    """The least or greatest of values that are not NULL."""
+    """Return LEAST or GREATEST of values that are not NULL."""
     return values[0] if len(values) == 1 else Call(function, tuple(values), TIMESTAMP)

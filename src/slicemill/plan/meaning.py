@@ -1,11 +1,11 @@
-"""The meaning of a statement, part by part: two texts with the same one declare the same thing.
+"""Normal form of statements: equal for texts that declare the same thing.
 
     SELECT A.v FROM s AS A, t WHERE A.k = t.k        SELECT s.v FROM s, t -- by key
                                                      WHERE s.k = t.k
 
-Texts are bound first, so blanks, comments and case are gone. What is left of a text's own choice are the
-names by which it calls its inputs and the values of its calls: here they are replaced by their positions. A
-part is named as people name it, so that one that differs can be told.
+Statements are bound first, which removes differences in blanks, comments and case. Aliases of inputs and
+names of calls are replaced by their positions. Parts are named after SQL clauses, so that an error message
+can name the part that differs.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Parts = dict[str, str]
 
 
 def meaning(statement: Statement) -> Parts:
-    """What a statement declares, by part; what scheduling and delivery do with it is no part of it."""
+    """Return the normal form of each part, without scheduling and delivery options."""
     writer = _Writer()
     if isinstance(statement, QueryDefinition):
         parts = writer.query(statement.query)
-        # A drop box weighs what it has room for.
+        # The weight counts only for queries with load shedding.
         weight = statement.options.weight if statement.load is not None else None
         parts["options"] = writer.written((statement.load, statement.utility, weight))
         return parts
@@ -51,7 +51,7 @@ def meaning(statement: Statement) -> Parts:
             "source": writer.written(statement.source),
         }
     if isinstance(statement, Table):
-        # Its rows may change, and where they come from.
+        # The rows of a table and their source may change without changing the definition.
         return {
             "columns": writer.written(statement.schema),
             "key": writer.written((statement.key, statement.required)),
@@ -61,7 +61,7 @@ def meaning(statement: Statement) -> Parts:
 
 
 def changed_parts(before: Statement, after: Statement) -> list[str]:
-    """The names of the parts in which two statements differ."""
+    """Return the names of the parts in which two statements differ."""
     if type(before) is not type(after):
         return ["kind"]
     was, now = meaning(before), meaning(after)
@@ -69,14 +69,14 @@ def changed_parts(before: Statement, after: Statement) -> list[str]:
 
 
 def called_by(definition: AggregateDefinition) -> set[str]:
-    """The aggregates that the body of one calls."""
+    """Return the aggregates that the body of an aggregate calls."""
     writer = ContentWriter()
     writer.written(definition)
     return writer.called
 
 
 class _Writer(ContentWriter):
-    """Writes queries with positions in place of the names that they give to their inputs and calls."""
+    """Writes queries with positions in place of aliases and call names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class _Writer(ContentWriter):
 
 
 def _own_names(query: SelectQuery | RelationQuery, depth: int) -> dict[str, str]:
-    """What a query calls its columns, and what they are."""
+    """Map column names to positions in the inputs, groups and calls."""
     names: dict[str, str] = {}
     if len(query.inputs) > 1 or isinstance(query, RelationQuery):
         entries: Sequence[QueryInput | RelationInput] = query.inputs

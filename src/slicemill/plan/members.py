@@ -1,9 +1,9 @@
-"""Changes of a unit's queries: which state is kept, and the unit without some of its outputs.
+"""State migration when queries are added to or removed from a unit.
 
-State is kept by the ids of stateful nodes and, in a shared node, by the names of its members. Both are made
-of content and of the name of the query (`rules.name_by_content`), so nothing of another query can have them.
-Only a query that is dropped and registered again, with the same words, has the names of before: whoever
-adopts it has to say that it is a newcomer (`names_of_state`).
+State is stored by the ids of stateful nodes and, in a shared node, by the names of its members. Both names
+contain a digest of the content and the name of the query (`rules.name_by_content`), so two queries never
+share a name. The exception is a query that is dropped and registered again with the same text. The caller
+must then mark it as new, so that it does not adopt the old state (`names_of_state`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tuple[Unit, QueryGraph]:
-    """The unit and its graph as they are when nobody asks for these logs."""
+    """Return the unit and its graph without the outputs to some logs."""
     outputs = tuple((root, log) for root, log in unit.outputs if log not in logs)
     needed = {node for root, _ in outputs for node in graph.ancestors(root)}
-    needed |= graph.nodes.keys() - set(unit.nodes)  # what feeds it stays: its logs are read all the same
+    needed |= graph.nodes.keys() - set(unit.nodes)  # the unit still reads the logs of upstream nodes
     nodes: dict[str, Node] = {}
     for node in graph:
         if node.id not in needed:
@@ -47,7 +47,7 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """Stateful nodes that keep their state, that are new and start empty, and whose state goes."""
+    """Stateful nodes whose state is kept, new and empty, or dropped."""
 
     kept: tuple[str, ...]
     new: tuple[str, ...]
@@ -55,7 +55,7 @@ class NodeChanges:
 
 
 def node_changes(before: Collection[str], unit: Unit) -> NodeChanges:
-    """What becomes of the state of some nodes when a unit is changed to be this one."""
+    """Compare the stateful nodes `before` with those of the changed unit."""
     return NodeChanges(
         kept_nodes(before, unit),
         tuple(node for node in unit.stateful_nodes if node not in before),
@@ -64,14 +64,14 @@ def node_changes(before: Collection[str], unit: Unit) -> NodeChanges:
 
 
 def kept_nodes(before: Collection[str], unit: Unit) -> tuple[str, ...]:
-    """The nodes among those of before whose state goes on in a unit."""
+    """Return the nodes among `before` whose state the unit keeps."""
     return tuple(node for node in unit.stateful_nodes if node in before)
 
 
 def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
-    """The names under which a unit keeps state for one of its results alone.
+    """Return the names under which a unit stores state of one result.
 
-    Its parts of shared nodes, and the stateful nodes that are its own.
+    These are its members of shared nodes, and the stateful nodes that only it uses.
     """
     behind = graph.ancestors(root)
     own = [node for node in unit.stateful_nodes if node in behind and graph[node].owner]
@@ -80,9 +80,9 @@ def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
 
 
 def serves(before: QueryGraph, after: QueryGraph, name: str) -> bool:
-    """Has what is kept under a name all columns that are read of it from now on?
+    """Return True if the stored state has all columns now read.
 
-    Joins and models keep of a row what somebody reads of it.
+    Joins and models store only those columns of a row that some query reads.
     """
     was, now = _member(before, name), _member(after, name)
     if not isinstance(was, (JoinMember, ModelMember)) or not isinstance(now, (JoinMember, ModelMember)):
@@ -93,10 +93,10 @@ def serves(before: QueryGraph, after: QueryGraph, name: str) -> bool:
 def successors(
     before: QueryGraph, after: QueryGraph, was: Collection[str], now: Collection[str]
 ) -> dict[str, str]:
-    """Return, for new names of a query's state, the names of before whose state has all they need.
+    """Map new names of a query's state to reusable old names.
 
-    q: aggregate #1f…    sum(v), count(*)                 before
-    q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
+        q: aggregate #1f…    sum(v), count(*)                 before
+        q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
     """
     left, found = [name for name in was if name not in now], {}
     for name in now:
@@ -108,7 +108,7 @@ def successors(
 
 
 def _holds(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> bool:
-    """Return True if what is kept for a member of a shared node has all that a new member needs."""
+    """Return True if a member's old state suffices for the new member."""
     was, now = _member(before, kept), _member(after, name)
     if was is None or type(was) is not type(now) or before[kept].inputs != after[name].inputs:
         return False
@@ -117,12 +117,12 @@ def _holds(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> bool:
 
 
 def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
-    """Return True if all state that a query has in one plan is there in another plan."""
+    """Return True if a new plan keeps all state of a query."""
     return kept_state(before, after, log) == state_of(after, log)[1]
 
 
 def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
-    """Return the names in one plan of the state that a query keeps from another plan."""
+    """Return the names of the state that a query keeps in plan `after`."""
     was, now = state_of(before, log), state_of(after, log)
     if was[0] != now[0]:
         return []
@@ -135,7 +135,7 @@ def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
 
 
 def state_of(plan: Plan, log: str) -> tuple[str, list[str]]:
-    """Return the unit that writes a log in a plan, and the names of the state that it keeps for it."""
+    """Return the unit that writes a log, and its state names."""
     for unit in plan.units:
         for root, written in unit.outputs:
             if written == log:
@@ -153,7 +153,10 @@ def _member(graph: QueryGraph, name: str) -> object:
 
 
 def _kept(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:
-    """The members of a shared node that somebody reads; all of a node that has no parts."""
+    """Return the members of a shared node that are still read.
+
+    If the node has no parts, all its members are returned.
+    """
     assert isinstance(shared.operator, SharedOperator)
     parts = {
         part.id: part.operator.member

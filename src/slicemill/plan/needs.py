@@ -1,7 +1,9 @@
-"""Projection and selection at ingest: rows and columns of a stream that no query reads are not stored.
+"""Projection and predicate push-down to the sources.
 
-Only conditions that cannot fail are evaluated at the source: a query that divides by zero must stop alone,
-and not take the stream with it.
+Rows and columns of a stream that no query reads are not stored.
+
+Only conditions that cannot fail are evaluated at the source. A query that divides by zero must fail alone,
+without stopping the stream.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from slicemill.operators.registry import kind_of
 from slicemill.plan.logs import log_of
 
 _SAFE = {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "isnull", "isnotnull", "like"}
-_REMEMBERED = 1 << 14  # nodes, and what each reads: those of some thousand queries stay as they are
-_MOST_CONDITIONS = 64  # that are tried on each row before it is stored
+_REMEMBERED = 1 << 14  # cache size: nodes and their required columns; enough for some thousand queries
+_MOST_CONDITIONS = 64  # limit on the conditions evaluated on each row before it is stored
 _OF_THE_ROW = (ColumnRef, Literal, Call, Cast, Case)
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Rows on which the condition holds (None: all rows), and columns."""
+    """Required rows and columns of a source. Condition None means all rows."""
 
     condition: Expr | None
     columns: frozenset[str]
@@ -44,12 +46,12 @@ class Need:
 
     @property
     def read(self) -> frozenset[str]:
-        """The columns that the condition looks at."""
+        """Return the columns that the condition reads."""
         return frozenset() if self.condition is None else columns_of(self.condition)
 
 
 def needs_of(graph: QueryGraph) -> dict[str, Need]:
-    """What a graph needs of each source that it reads."""
+    """Return the required rows and columns of each source of a graph."""
     read = columns_read(graph)
     return {node.id: Need(_needed_rows(node.id, graph), read[node.id]) for node in graph.sources}
 
@@ -59,9 +61,10 @@ def needed_together(
     needs: Iterable[Mapping[str, Need]],
     whole: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, Need]:
-    """What all statements, each of which has its needs, need of each stream and of its late tuples.
+    """Combine the needs of all statements by stream, including late rows.
 
-    Of those that are stored `whole`, with these columns, somebody may want anything later.
+    Streams in `whole` are stored with all rows and the given columns, since later queries may read any of
+    them.
     """
     wanted: dict[str, list[Need]] = {}
     for one in needs:
@@ -95,14 +98,19 @@ def _is_safe(part: Expr) -> bool:
 
 
 def _needed_rows(source: str, graph: QueryGraph) -> Expr | None:
-    """The condition that somebody has on the rows of a source; None where all rows are needed."""
+    """Return the disjunction of all consumers' conditions on a source.
+
+    None means that all rows are needed.
+    """
     found = [c for node in graph.consumers(source) for c in _selections(node, source, graph)]
     return _either(c if c is not None and cannot_fail(c) else None for c in found)
 
 
 def _either(conditions: Iterable[Expr | None]) -> Expr | None:
-    """The condition that some condition holds; None, for all rows, where somebody wants all, or so many
-    would have to be tried that it costs more than it saves."""
+    """Return the disjunction of conditions.
+
+    None, for all rows, if one is None or there are too many of them.
+    """
     distinct: dict[Expr, None] = {}
     for condition in conditions:
         if condition is None or len(distinct) == _MOST_CONDITIONS:
@@ -112,7 +120,7 @@ def _either(conditions: Iterable[Expr | None]) -> Expr | None:
 
 
 def _disjunction(parts: Sequence[Expr]) -> Expr:
-    """The condition that some part holds, as a balanced tree: many queries must not make it deep."""
+    """Return the disjunction as a balanced tree, to limit its depth."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -120,7 +128,7 @@ def _disjunction(parts: Sequence[Expr]) -> Expr:
 
 
 def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None, ...]:
-    """The conditions of what reads a stream; None for a reader that has none."""
+    """Return the condition of each consumer of a stream, or None."""
     kind = kind_of(node.operator)
     if not kind.computes:
         return tuple(c for reader in graph.consumers(node.id) for c in _selections(reader, node.id, graph))
@@ -129,11 +137,11 @@ def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None
 
 
 def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
-    """The columns of each source that something behind it reads."""
+    """Return the columns of each source that some operator reads."""
     read: dict[str, set[str]] = {node.id: set() for node in graph}
-    for node in reversed(list(graph)):  # each after all that read it
+    for node in reversed(list(graph)):  # each node after all its consumers
         if node.inputs and log_of(node, graph) is not None:
-            # A log may be read by anybody.
+            # Any query may read a log later: keep all its columns.
             read[node.id].update(node.schema.names)
         for port, given in enumerate(node.inputs):
             taken = _columns_taken(node, port, frozenset(read[node.id]))
@@ -144,7 +152,10 @@ def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
 
 @lru_cache(_REMEMBERED)
 def _columns_taken(node: Node, port: int, wanted: frozenset[str]) -> frozenset[str] | None:
-    """What an operator reads of an input, if `wanted` is read of its output; None for all there is."""
+    """Return the input columns needed for `wanted` output columns.
+
+    None means all columns.
+    """
     operator, kind = node.operator, kind_of(node.operator)
     if kind.columns_read is None:
         return None

@@ -1,7 +1,7 @@
 """The optimizer: ordered lists of rewrites of query graphs.
 
-`RULES` are for every engine. `SHARING` puts operators of several queries together, for the runtime: the
-reference engine runs each query as it stands, so that it can tell whether sharing is seen in the results.
+All engines apply `RULES`. Only the runtime applies `SHARING`, which merges operators of several queries. The
+reference engine runs queries unshared, so tests can compare shared with unshared results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def optimize(graph: QueryGraph) -> QueryGraph:
 
 
 def share(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
-    """The optimized graph with the operators that several queries have in common merged."""
+    """Return the optimized graph with operators that several queries share merged."""
     for rule in SHARING:
         graph = rule(graph, catalog)
     return graph

@@ -1,9 +1,9 @@
-"""The plan of a catalog, put together from the plans of its statements.
+"""Planner: merges the plans of single statements into one shared plan.
 
-What a statement's plan looks like does not depend on any other statement (`rules.name_by_content`): a set of
-queries has the nodes of each of them alone, where shared nodes have the members of all. So a statement is
-planned once, however many come and go around it. Only joins over overlapping sets of streams look at each
-other, at the end (`overlapping`).
+The plan of a statement does not depend on other statements (`rules.name_by_content`). The plan of a set of
+queries is the union of their plans, where a shared node has the members of all of them. So each statement is
+planned once and its plan is cached. Only joins over overlapping sets of streams depend on each other; they
+are combined in the last step (`overlapping`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from slicemill.plan.units import Unit, cut
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A graph whose operators are shared, its units, those that feed others first, and what each of its
-    statements needs of streams."""
+    """A graph with shared operators and its units, upstream units first.
+
+    `needs` has, for each statement, the rows and columns that it reads of each source.
+    """
 
     graph: QueryGraph
     units: tuple[Unit, ...]
@@ -48,7 +50,10 @@ class Plan:
 
 @dataclass(slots=True)
 class Planner:
-    """Plans catalogs, each of which has much in common with the one before."""
+    """Plans catalogs.
+
+    Plans of unchanged statements are reused from one catalog to the next.
+    """
 
     _known: dict[str, tuple[QueryDefinition | Relation, Plan]] = field(
         default_factory=dict
@@ -61,14 +66,14 @@ class Planner:
         placed: PlacedQueries = NOTHING_RUNS,
         apart: Mapping[str, Apart] | None = None,
     ) -> Plan:
-        """Plan a catalog. `placed` says what is running, and where: there it stays.
+        """Plan a catalog; running queries stay in the units given by `placed`.
 
-        Queries and derived streams `apart` have units of their own (`plan.apart`).
+        Queries and derived streams in `apart` run in units of their own (`plan.apart`).
         """
         apart = dict(apart or {})
         defined = _definitions(catalog)
         if any(defined.get(name) is not found for name, found in self._defined.items()):
-            self._known = {}  # something is gone, and its name may stand for something else by now
+            self._known = {}  # a definition was changed or dropped: cached plans may refer to it
         self._defined = defined
         known, self._known = self._known, {}
         for name, statement in _roots(catalog).items():
@@ -97,7 +102,7 @@ class Planner:
             needs.append(needs_of_sources(own_graph, plan.needs))
             if apart[name].joins:
                 shared.append(Plan(*joining(left.graph, left.units, name)))
-            else:  # what feeds it runs in any case
+            else:  # the streams that this query reads are computed for its unit apart as well
                 shared.append(without_query(left, name))
         plan = together(shared)
         graph, units = gathered(plan.graph, plan.units, placed)
@@ -110,7 +115,7 @@ class Planner:
 
 
 def needs_of_sources(graph: QueryGraph, needs: Iterable[Mapping[str, Need]]) -> dict[str, Need]:
-    """Return what is needed of sources that are read again: the same as of their streams."""
+    """Return the needs of re-read sources, equal to those of their streams."""
     known = {source: need for one in needs for source, need in one.items()}
     found = {}
     for source in graph.sources:
@@ -122,7 +127,7 @@ def needs_of_sources(graph: QueryGraph, needs: Iterable[Mapping[str, Need]]) -> 
 
 
 def without_query(plan: Plan, query: str) -> Plan:
-    """What the plan of a query has for the streams that it reads."""
+    """Return a plan without the unit of a query, with all upstream units."""
     unit = unit_of(plan.units, query)
     others = tuple(one for one in plan.units if one is not unit)
     feeding = {node for one in others for root, _ in one.outputs for node in plan.graph.ancestors(root)}
@@ -131,7 +136,7 @@ def without_query(plan: Plan, query: str) -> Plan:
 
 
 def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
-    """The plan of one query, derived stream, classifier or view, with all that it reads."""
+    """Return the plan of a single statement and of all that it reads."""
     if isinstance(statement, View):
         statement = as_query(statement)
     queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}
@@ -141,7 +146,10 @@ def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
 
 
 def together(plans: Iterable[Plan]) -> Plan:
-    """Several plans as one: what they have in common is there once, with the members of all."""
+    """Merge plans: equal nodes and units are merged.
+
+    A shared node gets the members of all plans.
+    """
     nodes: dict[str, Node] = {}
     members: dict[str, dict[str, Any]] = {}
     streams: dict[str, str] = {}
@@ -166,7 +174,7 @@ def together(plans: Iterable[Plan]) -> Plan:
 
 
 def _united(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
-    """The parts of a unit as one."""
+    """Merge units that have the same id."""
     nodes, stateful = (
         tuple(sorted({node for unit in units for node in getattr(unit, which)}, key=position.__getitem__))
         for which in ("nodes", "stateful_nodes")
@@ -176,7 +184,7 @@ def _united(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
 
 
 def _roots(catalog: Catalog) -> dict[str, QueryDefinition | Relation]:
-    """What is computed: derived streams, classifiers, continuous queries, and views over streams."""
+    """Return derived streams, classifiers, continuous queries, and views over streams."""
     streams = {
         f"stream {name}": relation
         for name, relation in catalog.relations.items()
@@ -187,7 +195,7 @@ def _roots(catalog: Catalog) -> dict[str, QueryDefinition | Relation]:
 
 
 def _definitions(catalog: Catalog) -> dict[str, Relation | AggregateDefinition]:
-    """What plans are made of, by kind and name."""
+    """Return the definitions that plans refer to, by kind and name."""
     return {
         **{f"relation {name}": relation for name, relation in catalog.relations.items()},
         **{f"base {name}": definition for name, definition in catalog.base_aggregates.items()},

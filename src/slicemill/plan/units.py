@@ -1,19 +1,19 @@
-"""Units: the parts of the query graph that the dispatcher runs as one.
+"""Units: the sets of operators that the dispatcher schedules as one.
 
-Streams are logs: every declared stream, every derived stream and every query result has one. A unit reads
-some logs and writes others; between them its operators hand tuples on directly. Many queries are one unit
-where that lets a tuple be read once for all of them:
+Every declared stream, derived stream and query result has a log. A unit reads some logs and writes others.
+Inside a unit, operators pass tuples on directly. Queries share a unit where one read of a tuple can serve
+all of them:
 
 | unit | queries in it |
 |---|---|
 | select from bid | all that only select, project or look up tables, of the same logs |
-| aggregates of bid by item | OVER windows, panes and groups of one log that are split by the same keys |
+| aggregates of bid by item | OVER windows, panes and groups of one log with the same partitioning keys |
 | joins of open and bid on item = item | window joins that share slices, or one state per stream |
-| q | any other query, alone; so is one over rows that change: it begins with their table, whoever is there |
+| q | any other query, alone; also a query over a changelog, which always starts with the full table |
 
-A unit's id says what its queries have in common, so it lasts while queries come and go. State is kept by the
-ids of stateful nodes, which last as well (`rules.name_by_content`): whoever comes or goes, nodes that stay
-keep their state, nodes that are new start empty (`members.kept_nodes`).
+A unit's id is made of what its queries have in common, so it is stable while queries are added and removed.
+State is stored by the ids of stateful nodes, which are stable too (`rules.name_by_content`). When queries are
+added or removed, remaining nodes keep their state and new nodes start empty (`members.kept_nodes`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from slicemill.plan.logs import log_of
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """`nodes` in topological order, without the inputs; an output is a node and the log it is written to.
+    """Operators that are scheduled as one.
 
-    `stateful_nodes` are those of its nodes that keep something from run to run.
+    `nodes` are in topological order, without the inputs. An output is a node and the log that it is written
+    to. `stateful_nodes` are the nodes that keep state between runs.
     """
 
     id: str
@@ -50,7 +51,7 @@ class Unit:
 
 @dataclass(slots=True)
 class _UnitBuilder:
-    """A unit to which outputs are added."""
+    """A unit under construction."""
 
     nodes: set[str] = field(default_factory=set)
     inputs: set[str] = field(default_factory=set)
@@ -58,7 +59,7 @@ class _UnitBuilder:
 
 
 def cut(graph: QueryGraph) -> tuple[Unit, ...]:
-    """The units of a graph, those that feed others first."""
+    """Split a graph into units, upstream units first."""
     kept = {node.id: log for node in graph if (log := log_of(node, graph)) is not None}
     position = {node_id: number for number, node_id in enumerate(graph.nodes)}
     made: dict[str, _UnitBuilder] = {}
@@ -79,17 +80,20 @@ def cut(graph: QueryGraph) -> tuple[Unit, ...]:
 
 
 def part_of(graph: QueryGraph, unit: Unit) -> QueryGraph:
-    """A unit's part of the graph: it stays the same while other queries come and go."""
+    """Return a unit's part of the graph.
+
+    It does not change when other queries are added or removed.
+    """
     return graph.only(frozenset(node_id for root, _ in unit.outputs for node_id in graph.ancestors(root)))
 
 
 def keeping_state(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
-    """Those of some nodes that keep something from run to run."""
+    """Return those of the given nodes that keep state between runs."""
     return [node_id for node_id in node_ids if kind_of(graph[node_id].operator).keeps_state]
 
 
 def _between_logs(graph: QueryGraph, root: Node, kept: dict[str, str]) -> tuple[set[str], set[str]]:
-    """Everything between a node and the logs it is computed from, with the node; and these logs."""
+    """Return the nodes from `root` back to the logs, and these logs."""
     inside: set[str] = set()
     inputs: set[str] = set()
     waiting = [root.id]
@@ -107,9 +111,13 @@ def _between_logs(graph: QueryGraph, root: Node, kept: dict[str, str]) -> tuple[
 
 
 def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept: dict[str, str]) -> str:
-    """The id of the unit that an output belongs to; no two kinds of units have one in common."""
+    """Return the id of the unit that an output belongs to.
+
+    Each kind of unit has its own form of id.
+    """
     if any(graph[node_id].schema.changelog for node_id, log in kept.items() if log in inputs):
-        # Whoever comes reads the log from its base: others have read that already.
+        # Sharing is impossible: a new query must read the changelog from its base, which a running unit has
+        # already consumed.
         return quoted(kept[root.id])
     stateful = [graph[node_id] for node_id in keeping_state(graph, nodes)]
     computing = [node for node in stateful if kind_of(node.operator).computes]
