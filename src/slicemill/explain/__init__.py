@@ -1,1 +1,1 @@
-"""Query graphs and models for people and programs: as text, JSON and SVG drawings."""
+"""EXPLAIN of query graphs and models as text, JSON and SVG."""

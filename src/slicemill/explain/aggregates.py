@@ -1,4 +1,4 @@
-"""What a user sees of a compiled aggregate: how each of its calls runs, and the code that was made of it."""
+"""EXPLAIN of a user-defined aggregate: execution mode and generated code per call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
 
 
 def explain_uda(name: str, catalog: Catalog) -> str:
-    """Every different call in the script's queries; where there is none, one as it could be."""
+    """Explain each distinct call in the script, or a hypothetical call if there is none."""
     known = {**catalog.base_aggregates, **catalog.window_aggregates}
     if not any(catalog.aggregates(name)):
         hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
@@ -33,7 +33,7 @@ def explain_uda(name: str, catalog: Catalog) -> str:
 
 
 def _calls(name: str, catalog: Catalog) -> dict[str, AggregateCall | WindowCall]:
-    """The calls of the script's queries as they are evaluated, by what they are called."""
+    """Return the calls in the script's optimized queries, by display name."""
     found: dict[str, AggregateCall | WindowCall] = {}
     for node in arrivals_to_over(optimize(build_graph(catalog)), catalog).nodes.values():
         operator = node.operator

@@ -1,21 +1,21 @@
-"""The query graph as JSON, for programs: keys stay as they are, new ones may be added.
+"""EXPLAIN of the query graph as JSON. Existing keys are stable, new keys may be added.
 
 - `version`: 1
-- `nodes`: in topological order. `id`, the same whatever other queries there are; `label`, an id for people;
+- `nodes`: in topological order. `id`, independent of other queries; `label`, a readable id;
   `operator` (`source`, `scan`, `filter`, `project`, `merge`,
   `window_join`, `lookup`, `group_aggregate`, `relation_aggregate`, `window_aggregate`, `coalesce`,
   `classify`, `materialize`, `sink`; for operators that queries share `shared_join`, `shared_windows`,
-  `shared_models`, and `part` for what one query gets of them); `role` (`source`, `table`, `stateless`,
+  `shared_models`, and `part` for one query's results of them); `role` (`source`, `table`, `stateless`,
   `stateful`, `sink`);
   `title`; `facts`, a list of `{what, text}`; `inputs`, ids by port; `columns`, a list of `{name, type}`;
   `timestamp` (`external`, `internal`, `latent`); `waits_for_time`; `component`, an index into `components`;
-  for `shared_models` also `cores`, what is kept of windows, each with `core`, `window` and `users`, which are
-  `{query, call}`
-- `arcs`: `source`, `target`, `port`, `alias` (what the target calls this input, or null), `kind` (`tuples` or
+  for `shared_models` also `cores`, the values kept per window, each with `core`, `window` and `users`, which
+  are `{query, call}`
+- `arcs`: `source`, `target`, `port`, `alias` (the target's name for this input, or null), `kind` (`tuples` or
   `lookup`), `columns`, `timestamp`
 - `components`: `nodes`, `sources`, `sinks`, each a list of ids
 - `streams`: the name of each stream, table and view that is read or derived → the id of its node
-- `units`: what runs as one and keeps something, with its placement (`explain.placements` says what is in it)
+- `units`: the stateful units with their placements (format: `explain.placements`)
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from slicemill.operators.streams.spec import QueryResults, Source
 
 
 def explain_json(graph: QueryGraph, indent: int | None = 2, units: Sequence[PlacedUnit] = ()) -> str:
-    """The graph as JSON text."""
+    """Return the graph as JSON text."""
     return json.dumps(explain_data(graph, units), indent=indent, ensure_ascii=False) + "\n"
 
 
 def explain_data(graph: QueryGraph, units: Sequence[PlacedUnit] = ()) -> dict[str, Any]:
-    """The graph as plain lists, dicts, texts and numbers."""
+    """Return the graph as plain lists, dicts, strings and numbers."""
     components = graph.components()
     place = {node_id: index for index, part in enumerate(components) for node_id in part}
     return {

@@ -1,8 +1,8 @@
-"""Where to draw the boxes and arcs of a graph: layered, from left to right.
+"""Layered layout of boxes and arcs, from left to right.
 
-Knows nothing of queries. Each connected part is laid out by itself: layers (`layout_layers`), order within
-them (`layout_order`), heights (`layout_coordinates`), bands (`layout_fold`), then arcs; the parts are packed
-into rows (`layout_pack`).
+The layout is independent of queries. Each connected part is laid out in steps: assignment to layers
+(`layout_layers`), order within a layer (`layout_order`), heights (`layout_coordinates`), folding into bands
+(`layout_fold`), arcs. Then the parts are packed into rows (`layout_pack`).
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ _BETWEEN_BOXES = 20.0
 _BEND_SIZE = 2.0
 _BETWEEN_PARTS = 52.0
 _ENTRY_SPACING = 12.0
-_ENTRY_MARGIN = 9.0  # of a box's corners
+_ENTRY_MARGIN = 9.0  # distance from a box's corners
 _NARROWEST_GAP = 44.0
 _WIDEST_GAP = 320.0
-_GAP_PER_RISE = 0.14  # steep arcs need room to turn
+_GAP_PER_RISE = 0.14  # extra width for steep arcs
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """What to place. Arcs leave at `stub` behind the right edge, so that a label fits before they part."""
+    """A box to place.
+
+    Arcs branch off `stub` after its right edge, to leave room for a label.
+    """
 
     id: str
     width: float
@@ -63,9 +66,11 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`routes` are in the order of the arcs given: points joined by level lines (first to second, third to
-    fourth, …) and, between these, by curves that begin and end level, or upright lines where x is the same.
-    `parts` frame connected parts.
+    """Positions of boxes and arcs.
+
+    `routes` are in the order of the given arcs. The points of a route are connected by horizontal lines
+    (first to second, third to fourth, …). In between are curves with horizontal ends, or vertical lines where
+    x is the same. `parts` are the frames of connected parts.
     """
 
     width: float
@@ -76,9 +81,9 @@ class Layout:
 
 
 def lay_out(boxes: Sequence[Box], arcs: Sequence[tuple[str, str]], widest: float = math.inf) -> Layout:
-    """Places for boxes and routes for arcs, which must make no cycle.
+    """Place boxes and route arcs, which must not form a cycle.
 
-    Parts wider than `widest` are folded where that makes them smaller.
+    Parts wider than `widest` are folded if that makes them smaller.
     """
     parts = [_part(members, arcs, widest) for members in _connected(boxes, arcs)]
     spots, width, height = packed([(part.width, part.height) for part in parts], _BETWEEN_PARTS)
@@ -149,7 +154,7 @@ def _part(boxes: list[Box], all_arcs: Sequence[tuple[str, str]], widest: float) 
 
 
 def _leave(vertex: int, fold: Fold, layer: int) -> list[Point]:
-    """The points from a vertex to where its arcs part."""
+    """Return the points from a vertex to where its arcs branch."""
     y = fold.heights[vertex]
     turn = fold.turns.get(vertex)
     if turn is None:
@@ -159,7 +164,7 @@ def _leave(vertex: int, fold: Fold, layer: int) -> list[Point]:
 
 
 def _columns(boxes: list[Box], graph: Layered, y: dict[int, float]) -> list[tuple[float, float]]:
-    """The left and right edge of each layer, with more room between layers where arcs rise steeply."""
+    """Return the left and right edges of the layers, wider apart for steep arcs."""
     columns: list[tuple[float, float]] = []
     x = 0.0
     for layer in graph.layers:
@@ -173,7 +178,10 @@ def _columns(boxes: list[Box], graph: Layered, y: dict[int, float]) -> list[tupl
 
 
 def _entries(graph: Layered, fold: Fold, placed: list[Rectangle]) -> list[float]:
-    """At which height each arc enters its target: level with where it comes from if the box is there."""
+    """Return the height at which each arc enters its target box.
+
+    It is the height at which the arc arrives, if that is within the box's side.
+    """
     by_target: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for arc, path in enumerate(graph.paths):
         before = path[-2]
@@ -190,7 +198,7 @@ def _entries(graph: Layered, fold: Fold, placed: list[Rectangle]) -> list[float]
 
 
 def _within(wanted: list[float], top: float, bottom: float) -> list[float]:
-    """Ascending heights near to the wanted ones, apart from each other and within a box's side."""
+    """Return ascending heights within a box's side, apart and near the wanted heights."""
     margin = min(_ENTRY_MARGIN, (bottom - top) / 4)
     low, high = top + margin, bottom - margin
     distance = min(_ENTRY_SPACING, (high - low) / max(1, len(wanted) - 1))

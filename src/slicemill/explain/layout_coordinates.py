@@ -1,9 +1,9 @@
-"""How high each vertex of a layered drawing stands: chains straight, nothing overlapping.
+"""Heights of vertices in a layered drawing, with straight chains and no overlaps.
 
-Brandes and Köpf, "Fast and simple horizontal coordinate assignment" (2001), with the compaction on blocks
-that avoids the slip of the printed one. Four times each vertex is lined up with its median neighbour, from
-both sides and both ends; the result is the mean of the two middle answers. Layers are columns here, so what
-the paper calls x is the height.
+Brandes and Köpf, "Fast and simple horizontal coordinate assignment" (2001), with a block compaction that
+avoids the error in the published version. Vertices are aligned with their median neighbours four times, from
+both sides and both ends. The result is the mean of the two middle positions. Layers are columns here, so the
+paper's x is the height.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Heights = dict[int, float]
 
 
 def heights(graph: Layered, order: Order, size: Sequence[float], gap: float) -> Heights:
-    """The middle of each vertex, the topmost vertex beginning at 0."""
+    """Return the middle of each vertex; the top of the drawing is 0."""
     forbidden = _conflicts(graph, order)
     answers: list[tuple[Heights, bool]] = []
     for rightwards in (True, False):
@@ -32,7 +32,10 @@ def heights(graph: Layered, order: Order, size: Sequence[float], gap: float) -> 
 
 
 def _conflicts(graph: Layered, order: Order) -> set[tuple[int, int]]:
-    """Arcs that cross the inside of a long arc: long arcs stay straight, so these may bend."""
+    """Return the arcs that cross inner segments of long arcs.
+
+    Long arcs stay straight, so the arcs that cross them are not aligned.
+    """
     found: set[tuple[int, int]] = set()
     for layer, following in pairwise(order):
         place = {v: i for i, v in enumerate(following)}
@@ -47,7 +50,7 @@ def _conflicts(graph: Layered, order: Order) -> set[tuple[int, int]]:
 def _aligned(
     layers: Order, neighbours: Sequence[Sequence[int]], forbidden: set[tuple[int, int]]
 ) -> dict[int, int]:
-    """The first vertex of the block each vertex is in: blocks are drawn as straight lines."""
+    """Return the first vertex of each vertex's block, which is drawn as a straight line."""
     root = {v: v for layer in layers for v in layer}
     for before, layer in pairwise(layers):
         place = {v: i for i, v in enumerate(before)}
@@ -63,7 +66,7 @@ def _aligned(
 
 
 def _compacted(layers: Order, root: dict[int, int], size: Sequence[float], gap: float) -> Heights:
-    """Blocks as close to each other as sizes allow, those with room drawn to the one that follows."""
+    """Place blocks as close as sizes allow, then move those with room to the next block."""
     after: dict[int, dict[int, float]] = {block: {} for block in root.values()}
     waits = dict.fromkeys(after, 0)
     for layer in layers:
@@ -91,7 +94,7 @@ def _compacted(layers: Order, root: dict[int, int], size: Sequence[float], gap: 
 
 
 def _balanced(answers: list[tuple[Heights, bool]], size: Sequence[float]) -> Heights:
-    """All answers moved to the ends of the smallest one; then the mean of the two middle ones."""
+    """Align all positions to those with the smallest extent; average the middle two."""
 
     def ends(found: Heights) -> tuple[float, float]:
         return (

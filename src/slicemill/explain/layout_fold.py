@@ -1,7 +1,7 @@
-"""Long drawings folded into bands, one below the other, as text is broken into lines.
+"""Folding of long drawings into bands, like text into lines.
 
-An arc that runs on in the next band turns round: right of its band and down, back between the bands, and down
-on the left. Lanes are nested, so that turning round makes no crossing.
+An arc into the next band leaves on the right side, runs back between the bands and enters on the left. Its
+lanes are nested, so turns cause no crossings.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from slicemill.explain.layout_layers import Layered
 from slicemill.explain.layout_order import Order
 
 _LANE = 10.0
-_CLEARANCE = 18.0  # between lanes and boxes
-_WORTHWHILE = 0.7  # of the unfolded size: below that folding helps more than it disturbs
+_CLEARANCE = 18.0  # distance between lanes and boxes
+_WORTHWHILE = 0.7  # fold only if the result is smaller than this share of the unfolded size
 _SHAPE = 1.6
 
 Column = tuple[float, float]
@@ -22,7 +22,7 @@ Column = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How an arc gets to the next band: the lanes right, between and left, and where it goes on."""
+    """Lanes of an arc into the next band (right, between, left), and its entry point."""
 
     right: float
     between: float
@@ -33,7 +33,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Columns and heights after folding, and the turn of each vertex at the end of a band."""
+    """Columns and heights after folding, and the turns of vertices at band ends."""
 
     columns: list[Column]
     heights: dict[int, float]
@@ -50,7 +50,7 @@ def folded(
     columns: list[Column],
     limit: float,
 ) -> Fold:
-    """Folded so that bands are at most `limit` wide, if that makes the drawing much smaller."""
+    """Fold into bands at most `limit` wide if that makes the drawing much smaller."""
     bottom = max(heights[v] + size[v] / 2 for v in heights)
     flat = Fold(columns, heights, {}, columns[-1][1], bottom)
     bands = _bands(columns, limit)
@@ -66,7 +66,7 @@ def _extent(fold: Fold) -> float:
 
 
 def _bands(columns: list[Column], limit: float) -> list[range]:
-    """The layers of each band: as few bands as the limit allows, of about equal width."""
+    """Return the layers of each band: the fewest possible bands, about equally wide."""
     bands = _filled(columns, limit)
     for percent in range(95, 50, -5):
         narrower = _filled(columns, limit * percent / 100)
@@ -125,7 +125,7 @@ def _stacked(
 def _arrive(
     graph: Layered, turns: dict[int, Turn], end: list[int], heights: dict[int, float], x: float
 ) -> None:
-    """Complete the turns into a band whose heights are known: go on level with what is reached."""
+    """Complete the turns into a band, level with the vertices that they lead to."""
     wanted = [sum(heights[w] for w in graph.right[v]) / len(graph.right[v]) for v in end]
     for vertex, y in zip(end, apart(wanted, _LANE), strict=True):
         turn = turns[vertex]
@@ -133,9 +133,9 @@ def _arrive(
 
 
 def apart(wanted: Sequence[float], distance: float) -> list[float]:
-    """Ascending values with at least `distance` between them, as near to the wanted ones as can be.
+    """Return ascending values at least `distance` apart, close to the wanted values.
 
-    Isotonic regression: neighbours that come too close are pooled around their mean.
+    Isotonic regression: neighbours that are too close are pooled around their mean.
 
     >>> apart([0, 50, 50], 12)
     [0.0, 44.0, 56.0]

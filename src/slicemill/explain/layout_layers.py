@@ -1,4 +1,4 @@
-"""Which column each node of a drawing stands in, and the bends of arcs that pass over columns.
+"""Layer assignment: the column of each node, and bends of long arcs.
 
 First step of a layered drawing (Sugiyama, Tagawa, Toda 1981). Nodes are numbers, arcs are pairs.
 """
@@ -15,10 +15,11 @@ Arcs = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """A graph whose arcs join neighbouring layers only.
+    """A graph whose arcs connect neighbouring layers only.
 
     Vertices below `real` are nodes, the others bends. `paths` lists, per arc, its vertices from source to
-    target. Arcs of one source share their bends: they carry the same tuples, so they part as late as can be.
+    target. Arcs with the same source carry the same tuples and share their bends, so they branch as late as
+    possible.
     """
 
     real: int
@@ -32,7 +33,7 @@ class Layered:
 
 
 def ranks(count: int, arcs: Arcs) -> list[int]:
-    """The layer of each node: behind all it reads, and near to what it is joined with.
+    """Return the layer of each node: after its inputs, near its neighbours.
 
     >>> ranks(5, [(0, 1), (1, 2), (2, 3), (4, 3)])
     [0, 1, 2, 3, 2]
@@ -46,11 +47,11 @@ def ranks(count: int, arcs: Arcs) -> list[int]:
     rank = [0] * count
     for node in order:
         rank[node] = max((rank[s] + 1 for s in sources[node]), default=0)
-    # Nodes with more arcs ahead than behind go as far right as they can: a table stands beside its look-up.
+    # Move nodes with more arcs ahead than behind to the right, e.g. a table next to its look-up.
     for node in reversed(order):
         if targets[node] and len(targets[node]) >= len(sources[node]):
             rank[node] = min(rank[t] for t in targets[node]) - 1
-    # What gained nothing by that goes back, so that a filter stands beside its stream.
+    # Move nodes back to the left if that was no gain, e.g. a filter next to its stream.
     for node in order:
         if sources[node] and len(sources[node]) >= len(targets[node]):
             rank[node] = max(rank[s] for s in sources[node]) + 1
@@ -74,7 +75,7 @@ def _topological(sources: list[list[int]], targets: list[list[int]]) -> list[int
 
 
 def layered(count: int, arcs: Arcs) -> Layered:
-    """Nodes in layers, with a bend wherever an arc passes a layer."""
+    """Assign nodes to layers, with a bend in each layer that an arc passes."""
     rank = ranks(count, arcs)
     bends: dict[tuple[int, int], int] = {}
     paths: list[tuple[int, ...]] = []

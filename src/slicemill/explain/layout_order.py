@@ -1,7 +1,7 @@
-"""The order of vertices within each layer of a drawing, with few crossings of arcs.
+"""Order of vertices within each layer, with few crossings of arcs.
 
-Sweeps by barycentre and median with transpositions (Gansner et al. 1993), from an order that is free of
-crossings already where the graph is a tree.
+Barycentre and median sweeps with transpositions (Gansner et al. 1993). The initial order has no crossings if
+the graph is a tree.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Order = list[list[int]]
 Neighbours = Sequence[Sequence[int]]
 
 _SWEEPS = 24
-_PATIENCE = 6  # sweeps without a better order before giving up
+_PATIENCE = 6  # sweeps without improvement before giving up
 
 
 def ordered(graph: Layered) -> Order:
-    """The layers, each in the order to draw it. The order given wins where it crosses no more."""
+    """Order the vertices of each layer, preferring their given order."""
     sources = [vertex for vertex in range(graph.real) if not graph.left[vertex]]
     best = _walked(graph, sources)
     fewest = crossings(best, graph.right)
@@ -33,7 +33,7 @@ def ordered(graph: Layered) -> Order:
 
 
 def crossings(order: Order, right: Neighbours) -> int:
-    """How often arcs cross between neighbouring layers."""
+    """Count the crossings of arcs between neighbouring layers."""
     return sum(
         _crossings_between(layer, {v: i for i, v in enumerate(following)}, right)
         for layer, following in pairwise(order)
@@ -53,9 +53,9 @@ def _crossings_between(layer: Sequence[int], place: dict[int, int], right: Neigh
 
 
 def _walked(graph: Layered, starts: Sequence[int]) -> Order:
-    """Layers in the order of a walk from the sources: what a node reads first, then what reads it.
+    """Order layers by a walk from the sources, inputs first, then consumers.
 
-    All of a subtree is met before the next one begins, so trees come out without a crossing.
+    Each subtree is completed before the next one, so trees have no crossings.
     """
     layer_of = {v: i for i, layer in enumerate(graph.layers) for v in layer}
     order: Order = [[] for _ in graph.layers]
@@ -108,14 +108,14 @@ def _median(places: list[int]) -> float:
 def _sorted(
     layer: list[int], place: dict[int, int], neighbours: Neighbours, weight: Callable[[list[int]], float]
 ) -> list[int]:
-    """The layer sorted by its neighbours' weights; vertices without any stay where they are."""
+    """Sort a layer by its neighbours' weights; vertices without neighbours keep their position."""
     weights = {v: weight([place[n] for n in neighbours[v]]) for v in layer if neighbours[v]}
     movable = iter(sorted(weights, key=lambda v: weights[v]))
     return [next(movable) if v in weights else v for v in layer]
 
 
 def _transpose(order: Order, graph: Layered) -> None:
-    """Swap neighbours while that removes crossings."""
+    """Swap adjacent vertices while that removes crossings."""
     places = [{v: i for i, v in enumerate(layer)} for layer in order]
     improved = True
     while improved:
@@ -136,7 +136,7 @@ def _transpose(order: Order, graph: Layered) -> None:
 
 
 def _pair_gain(upper: Sequence[int], lower: Sequence[int], place: dict[int, int]) -> int:
-    """Crossings of the arcs of two neighbours as they are, less those after a swap."""
+    """Return the number of crossings that a swap of two vertices removes."""
     gain = 0
     for a in upper:
         for b in lower:

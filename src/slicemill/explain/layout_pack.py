@@ -1,4 +1,4 @@
-"""Rectangles in rows, so that the whole has the shape of a screen."""
+"""Packing of rectangles into rows with the aspect ratio of a screen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ Size = tuple[float, float]
 
 
 def packed(sizes: Sequence[Size], gap: float) -> tuple[list[tuple[float, float]], float, float]:
-    """The top left corner of each rectangle, in the order given, and the width and height of all.
+    """Return the top left corners of rectangles, and the total size.
+
+    Corners are in the given order.
 
     >>> packed([(10, 10), (10, 10), (10, 10), (10, 10)], 2)
     ([(0.0, 0.0), (12.0, 0.0), (0.0, 12.0), (12.0, 12.0)], 22.0, 22.0)
@@ -26,7 +28,7 @@ def packed(sizes: Sequence[Size], gap: float) -> tuple[list[tuple[float, float]]
 
 
 def _badness(width: float, height: float) -> float:
-    """The area of the screen that would hold it."""
+    """Return a measure of the smallest screen that would hold the rectangles."""
     return max(width / _SHAPE, height) ** 2
 
 

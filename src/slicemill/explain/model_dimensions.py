@@ -1,10 +1,13 @@
-"""How many elements flow where in a model's graph, at a slide of d elements over a window of n (C19)."""
+"""Number of elements on each edge of a model's graph (C19).
+
+It depends on n, the size of the window, and d, the elements per slide.
+"""
 
 from __future__ import annotations
 
 from slicemill.model.graphs.graph import InstancePhase, ModelGraph, ModelNode, Op
 
-# Of 1, d and n. Nobody can tell before the data come: None.
+# Coefficients of 1, d and n; None if the number depends on the data.
 Dimension = tuple[int, int, int] | None
 ONE: Dimension = (1, 0, 0)
 D: Dimension = (0, 1, 0)
@@ -12,7 +15,7 @@ N: Dimension = (0, 0, 1)
 
 
 def dimensions(graph: ModelGraph) -> dict[str, list[Dimension]]:
-    """Of each output of each node."""
+    """Return the number of elements for each output of each node."""
     found: dict[str, list[Dimension]] = {"wx": [N]}
     extra = [node for node in graph.nodes if node.op is Op.F and node.id != "f"]
     candidates = {edge.src for node in extra for edge in graph.into(node.id, InstancePhase.SUCCESSIVE)}
@@ -52,7 +55,8 @@ def minus_d(whole: tuple[int, int, int]) -> Dimension:
 
 
 def shown(dimension: Dimension) -> str:
-    """
+    """Format a dimension.
+
     >>> shown((1, 2, 0)), shown((0, -1, 1)), shown(None)
     ('2d + 1', 'n - d', '≤ n')
     """

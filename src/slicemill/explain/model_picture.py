@@ -1,7 +1,7 @@
-"""One graph of a model as a drawing in the paper's letters (C19): S, M, F, T, Ac, A, P, W.
+"""Drawing of one graph of a model in the paper's notation (C19).
 
-What flows goes from left to right. Only what is stored for the next slide goes back, to the store that later
-slides read: it enters the store from the right. Every box and arc tells its story as a tooltip.
+The letters are S, M, F, T, Ac, A, P, W. Data flow from left to right. Only values that are stored for the
+next slide flow back, and enter their store from the right. The tooltip of a box or arc has its description.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ PHASES = {
     InstancePhase.BOTH: "from the first window on",
 }
 
-# The class by which a node is drawn, and what there is to say about it beside its letter.
+# Returns the class by which a node is drawn, and further lines of its tooltip.
 DescribeNode = Callable[[ModelNode], tuple[CoreKind | None, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A group of SVG, and the room that it takes."""
+    """An SVG group and its size."""
 
     svg: str
     width: float
@@ -55,7 +55,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class _DrawnBox:
-    """A box."""
+    """A node of a model with its lines of text."""
 
     node: ModelNode
     lines: tuple[str, ...]
@@ -63,7 +63,7 @@ class _DrawnBox:
 
     @property
     def lid(self) -> float:
-        """What stands in a cylinder stands below its lid."""
+        """Return the offset of text below the lid of a cylinder."""
         return LID if self.node.op is Op.W else 0.0
 
     @property
@@ -77,7 +77,7 @@ class _DrawnBox:
 
 
 def picture(graph: ModelGraph, describe: DescribeNode) -> Picture:
-    """The graph, drawn."""
+    """Draw a graph."""
     sizes = dimensions(graph)
     read = {edge.src for edge in graph.edges}
     drawn = [
@@ -99,7 +99,7 @@ def picture(graph: ModelGraph, describe: DescribeNode) -> Picture:
 
 
 def _goes_back(edge: ModelEdge, graph: ModelGraph) -> bool:
-    """Does it bring a store what was made of its own content?"""
+    """Return True if an edge stores a value computed from the same store."""
     if graph[edge.dst].op is not Op.W:
         return False
     reached, waiting = set[str](), [edge.dst]
@@ -137,7 +137,7 @@ def _node(entry: _DrawnBox, r: Rectangle, describe: DescribeNode) -> str:
 
 
 def _arc(edge: ModelEdge, path: str, turned: bool) -> str:
-    """`turned`: the path was laid out the other way round."""
+    """Draw an edge; `turned` if its path was laid out in reverse."""
     story = f"{edge.src} → {edge.dst}, {PHASES[edge.phase]}"
     arrow = "marker-start" if turned else "marker-end"
     return (

@@ -1,4 +1,4 @@
-"""Shapes and colours of a drawn model (C19): what can be kept up and what cannot differ in both."""
+"""Shapes and colours of a drawn model (C19), different for incremental and blocking cores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ink_of(kind: CoreKind | None) -> Ink:
 
 
 def outline(node: ModelNode, kind: CoreKind | None, r: Rectangle) -> str:
-    """The box of a node: S ends in a tip and W is a cylinder; all others have the shape of their class."""
+    """Draw the box of a node: an arrow for S, a cylinder for W, else its class's shape."""
     ink = ink_of(kind)
     style = f'fill="{ink.fill}" stroke="{ink.edge}" stroke-width="1.5"'
     if node.op is Op.S:
@@ -49,7 +49,10 @@ def outline(node: ModelNode, kind: CoreKind | None, r: Rectangle) -> str:
 
 
 def shape(kind: CoreKind | None, r: Rectangle) -> str:
-    """Round where a value is kept up, with points or cut corners where more is, a double frame if not."""
+    """Draw the shape of a class.
+
+    Incremental: rounded. Shifted and two stacks: pointed. Extra memory: cut corners. Blocking: double frame.
+    """
     ink = ink_of(kind)
     style = f'fill="{ink.fill}" stroke="{ink.edge}" stroke-width="1.5"'
     x, y, right, bottom = n(r.x), n(r.y), n(r.right), n(r.bottom)
@@ -70,7 +73,7 @@ def shape(kind: CoreKind | None, r: Rectangle) -> str:
 
 
 def _cylinder(r: Rectangle, ink: Ink, storage: Storage) -> str:
-    """Single border for working storage, dashed for intermediate, double for permanent."""
+    """Draw a cylinder; dashed border for intermediate storage, double for permanent."""
     dash = ' stroke-dasharray="4 3"' if storage is Storage.INTERMEDIATE else ""
     arc = f"{n(r.width / 2)} {n(LID)} 0 0"
     top, bottom = n(r.y + LID), n(r.bottom - LID)
@@ -85,7 +88,7 @@ def _cylinder(r: Rectangle, ink: Ink, storage: Storage) -> str:
 
 
 def badge(letter: str, x: float, y: float, colour: str) -> str:
-    """The letter of an operator in a circle."""
+    """Draw the letter of an operator in a circle."""
     return (
         f'<circle cx="{n(x)}" cy="{n(y)}" r="{n(BADGE)}" fill="{colour}"/>'
         f'<text class="letter" x="{n(x)}" y="{n(y + 4.2)}" text-anchor="middle">{letter}</text>'

@@ -1,7 +1,8 @@
-"""A model as a drawing (C19): the graph that reads the window again, and the one that keeps values up.
+"""Drawing of a model as SVG (C19): its blocking and its incremental graph.
 
-The first is the paper's canonical blocking graph (C13), the second what becomes of it: each core in the way
-of its class (C15, C17, C21). A model of which nothing can be kept up has only the first.
+The blocking graph reads the whole window at each slide: the paper's canonical form (C13). The incremental
+graph updates each core by the method of its class (C15, C17, C21). A model without incremental cores has only
+the blocking graph.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ path.touch {{ fill: none; stroke: transparent; stroke-width: 9; }}
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A window that a model is used with: n elements, d new ones at each slide."""
+    """A window of a model: n elements, d new elements per slide."""
 
     words: str
     n: int
@@ -55,7 +56,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class _Chapter:
-    """A graph with what is said above it."""
+    """A graph and its title."""
 
     title: str
     graph: ModelGraph
@@ -63,9 +64,9 @@ class _Chapter:
 
 
 def model_svg(name: str, model: Model, use: Use, *, compact: bool = False) -> str:
-    """The graphs of a model as an SVG document. The same model always gives the same text.
+    """Return the graphs of a model as SVG; equal models yield equal text.
 
-    If `compact`, only the graph that runs, without a key.
+    With `compact`, only the graph that runs, without a legend.
     """
     chapters = _chapters(model, use)[-1 if compact else 0 :]
     pictures = [picture(chapter.graph, chapter.describe) for chapter in chapters]
@@ -100,7 +101,7 @@ def model_svg(name: str, model: Model, use: Use, *, compact: bool = False) -> st
 
 
 def _body(chapters: Sequence[_Chapter], pictures: Sequence[Picture], top: float) -> tuple[list[str], float]:
-    """The graphs, one below the other, and where they end."""
+    """Stack the graphs; return their SVG and the bottom."""
     parts: list[str] = []
     for chapter, drawn in zip(chapters, pictures, strict=True):
         parts.append(f'<text class="subtitle" x="{n(_MARGIN)}" y="{n(top + 14)}">{xml(chapter.title)}</text>')
@@ -138,7 +139,7 @@ def _heading(name: str, model: Model) -> list[str]:
 
 
 def _legend(chapters: Sequence[_Chapter], width: float) -> tuple[str, float, float]:
-    """The key, in rows that fit `width`: only what occurs."""
+    """Return the legend in rows of at most `width`, for symbols that occur."""
     if not chapters:
         return "", 0.0, 0.0
     kinds = {chapter.describe(node)[0] for chapter in chapters for node in chapter.graph.nodes}

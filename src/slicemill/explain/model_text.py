@@ -1,4 +1,4 @@
-"""What becomes of a model: its class and why, its cores, and what a slide costs (C18)."""
+"""EXPLAIN of a model: its class with the reason, its cores and the cost of a slide (C18)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ from slicemill.operators.over.spec import WindowAggregate
 from slicemill.operators.windowed_group.spec import RelationAggregate
 from slicemill.plan.build import build_graph
 
-_SUPPOSED = 1000  # elements in a window whose size only the data tell
+_SUPPOSED = 1000  # assumed number of elements in a window whose size depends on the data
 
 
 def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
-    """The script's model of that name, or one that everybody has; one with constants as it is called."""
+    """Return the script's or predefined models of a name.
+
+    A model with constants yields one definition per distinct call.
+    """
     found = catalog.model(name)
     if isinstance(found, ModelTemplate):
         called = dict.fromkeys(
@@ -50,7 +53,7 @@ def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
 
 
 def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
-    """All that is known before anything runs, as text."""
+    """Describe a model as text: class, state, cores and costs."""
     costs = core_costs()
     model, found = definition.model, definition.model.classification
     lines = [
@@ -87,7 +90,7 @@ def _origin(costs: CoreCosts) -> str:
 
 
 def _rewrites(definition: ModelDefinition) -> list[str]:
-    """The rules that have been used, what they say, and what came out."""
+    """Return the applied rewrite rules, their meaning and their results."""
     steps: list[tuple[str, str]] = []
     if definition.letters:
         steps += ((rule, f"→ {flow}") for rule, flow in rewritten(written_flow(definition.letters))[1])
@@ -102,12 +105,12 @@ def _rewrites(definition: ModelDefinition) -> list[str]:
 
 
 def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
-    """The same for programs: keys stay as they are, new ones may be added.
+    """Describe a model as JSON. Existing keys are stable, new keys may be added.
 
     `name`, `text`, `parameters`, `class`, `reason`, `state`, `result`; `cores`, each with `core`, `notation`,
     `class`, `reason`, `way`, `state`, `per_element` and `also_in`; `costs`, each with `window`, `n`, `d`,
     `blocking` and `incremental` calls, and by core the `ways` with nanoseconds and the choice; `graph`, the
-    record of the graph that is run, and `blocking_graph`, that of the one that reads the window again.
+    graph that runs, and `blocking_graph`, the graph that reads the whole window at each slide.
     """
     model = definition.model
     record: dict[str, Any] = {
@@ -159,12 +162,12 @@ def _cost_record(use: Use, model: Model) -> dict[str, Any]:
 
 
 def _used(model: Model) -> int:
-    """How often the formula says something that looks at the window; what is equal is computed once."""
+    """Count the window aggregations in the formula, before common subexpressions are merged."""
     return sum(isinstance(part, WindowAggregation) or part == DIMENSION for part in walk(model.parsed))
 
 
 def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[str]:
-    """The other models of the script that have the core too."""
+    """Return the names of other models of the script with the same core."""
     templates = (model for model in catalog.models.values() if isinstance(model, ModelTemplate))
     names = {template.name.lower() for template in templates}
     called = (call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() in names)
@@ -174,20 +177,23 @@ def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[
 
 
 def uses_of(name: str, catalog: Catalog) -> list[Use]:
-    """Every different window that the script uses the model with; one as it could be if there is none."""
+    """Return the distinct windows in which the script uses the model.
+
+    If there is none, return an assumed window.
+    """
     found = {str(window): _use(window, over) for window, over in _windows(name, catalog)}
     return list(found.values()) or [Use("supposed", _SUPPOSED, 1)]
 
 
 def _windows(name: str, catalog: Catalog) -> Iterator[tuple[Window, bool]]:
-    """With whether they stand in OVER."""
+    """Yield the windows of a model's calls, with True for OVER."""
     for call, window, over in _calls(catalog):
         if call.lower() == name.lower():
             yield window, over
 
 
 def _calls(catalog: Catalog) -> Iterator[tuple[str, Window, bool]]:
-    """Every call with its window, and whether that stands in OVER."""
+    """Yield every call with its window, and True if it uses OVER."""
     for node in build_graph(catalog):
         operator = node.operator
         if isinstance(operator, WindowAggregate):

@@ -1,10 +1,10 @@
-"""Units and their placements: which cells read and store a row, why, and what other ways would cost.
+"""EXPLAIN of placements: which cells read and store a row, and the cost of alternatives.
 
-As JSON, a list of: `id`; `nodes`; `inputs`; `outputs`, logs both; `cells`, how many there may be; `placement`
-with `kind`, `shape` and `by` (by log and dimension: keys, `every` or `stripe`); `why`; `measured`, whether
-rates are, or are assumed; `rates` by log; `candidates`, the cheapest of each kind, cheapest first, each with
-`kind`, `shape`, `cpu_s` and `slowest_s` (processor seconds a second of all cells and of the slowest),
-`rows_kept`, `most_kept` (in one cell) and `rows_read` (a second).
+The JSON is a list of units with: `id`; `nodes`; `inputs` and `outputs`, which are logs; `cells`, the maximal
+number of cells; `placement` with `kind`, `shape` and `by` (by log and dimension: keys, `every` or `stripe`);
+`why`; `measured`, false if rates are assumed; `rates` by log; `candidates`, the cheapest of each kind, in
+order of cost, each with `kind`, `shape`, `cpu_s` and `slowest_s` (CPU seconds per second of all cells and of
+the slowest), `rows_kept`, `most_kept` (in one cell) and `rows_read` (per second).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class PlacedUnit:
-    """A unit with its placement, and all that it could have, cheapest first."""
+    """A unit with its placement and all candidates, cheapest first."""
 
     unit: Unit
     cells: int
@@ -58,7 +58,7 @@ class PlacedUnit:
 
     @property
     def cheapest(self) -> list[Candidate]:
-        """Of each kind."""
+        """Return the cheapest candidate of each kind."""
         by_kind: dict[PlacementKind, Candidate] = {}
         for one in self.found:
             by_kind.setdefault(one.placement.kind, one)
@@ -68,9 +68,10 @@ class PlacedUnit:
 def placed_units(
     graph: QueryGraph, cells: int, kept: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[PlacedUnit]:
-    """The units of a graph that keep something; `kept` are placements that units have, as journals hold them.
+    """Return the stateful units of a graph with their placements.
 
-    Others get the cheapest with so many cells.
+    `kept` are current placements by unit id, in the form of the journal. Other units get the cheapest
+    placement with at most `cells` cells.
     """
     found = []
     for unit in cut(graph):
@@ -87,7 +88,7 @@ def placed_units(
 
 
 def placement_facts(placed: PlacedUnit) -> tuple[Fact, ...]:
-    """What is told of a unit's placement."""
+    """Return the facts that EXPLAIN prints about a unit's placement."""
     facts: list[Fact] = [("placement", _described(placed.placement)), ("why", placed.why)]
     others = [one for one in placed.cheapest if one.placement.kind is not placed.placement.kind]
     if placed.cells > 1 and others:
@@ -99,7 +100,7 @@ def placement_facts(placed: PlacedUnit) -> tuple[Fact, ...]:
 
 
 def placements_data(units: Iterable[PlacedUnit]) -> list[dict[str, Any]]:
-    """The units as plain lists, dicts, texts and numbers."""
+    """Return the units as plain lists, dicts, strings and numbers."""
     return [
         {
             "id": placed.unit.id,
@@ -118,7 +119,7 @@ def placements_data(units: Iterable[PlacedUnit]) -> list[dict[str, Any]]:
 
 
 def _described(placement: Placement) -> str:
-    """The placement, and log by log what its rows go by."""
+    """Return the placement and the distribution of each log."""
     spread = []
     for log, along in placement.plain()["by"].items():
         words = [{"every": "everywhere", "stripe": "in turn"}.get(by, f"by {by}") for by in along]

@@ -1,4 +1,4 @@
-"""Statements in one line each, for people."""
+"""One-line descriptions of statements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from slicemill.time import BEGINNING, END, format_us
 
 
 def describe(statement: Statement) -> tuple[str, str]:
-    """The kind of a statement, and what it declares."""
+    """Return the kind of a statement and a summary of its declaration."""
     if isinstance(statement, Stream):
         told = f"{_declared(statement)}; {_time(statement)}; from {statement.source}"
         return "stream", f"{told}{_retained(statement)}"
@@ -76,7 +76,7 @@ def _columns(schema: Schema) -> str:
 
 
 def _declared(relation: Stream | Table) -> str:
-    """The columns of a source, with what their numbers count."""
+    """Return the columns of a source, with units of measurement."""
     units = dict(relation.units)
     return ", ".join(
         f"{name} ({units[name].lower()})" if name in units else name for name in relation.schema.names

@@ -1,7 +1,7 @@
-"""The query graph as a drawing: SVG without any program but a viewer.
+"""Drawing of the query graph as SVG, without external programs.
 
-Tuples flow from left to right: labels are wide and low, so many queries stack well. Every box and arc tells
-its full story as a tooltip.
+Tuples flow from left to right. Labels are wide and low, so many queries fit below each other. The tooltip of
+a box or arc has its full description.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FACT_SIZE = 10.5
 _COUNT_SIZE = 9.5
 _LINE = 14.0
 _TITLE_LINE = 17.0
-_TEXT_WIDTH = 205.0  # where lines are broken
+_TEXT_WIDTH = 205.0  # width at which labels are wrapped
 _LINES_OF_CHIEF_FACT = 3
 _LINES_PER_FACT = 2
 _NARROWEST = 92.0
@@ -58,7 +58,7 @@ g.arc:hover path.line {{ stroke-width: 2.8; }}
 
 
 def explain_svg(graph: QueryGraph) -> str:
-    """The graph as an SVG document. The same graph always gives the same text."""
+    """Return the graph as an SVG document; equal graphs yield equal text."""
     labels = {node.id: _label(node, graph) for node in graph}
     boxes = [labels[node.id].box(node, read=bool(graph.consumers(node.id))) for node in graph]
     layout = lay_out(boxes, [(arc.source, arc.target) for arc in graph.arcs], _WIDEST)
@@ -97,7 +97,7 @@ def _arrow(name: str, colour: str) -> str:
 
 
 def _panels(layout: Layout) -> list[str]:
-    """A panel behind each component, where there are several."""
+    """Return a panel behind each component if there are several."""
     if len(layout.parts) < 2:
         return []
     pad = _PANEL_PADDING
@@ -110,7 +110,7 @@ def _panels(layout: Layout) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """The lines written in a box: a title, the streams it is known as, and facts."""
+    """Lines of text in a box: title, stream names and facts."""
 
     role: Role
     title: tuple[str, ...]
@@ -174,7 +174,7 @@ def _node(node: Node, label: _Label, r: Rectangle, graph: QueryGraph) -> str:
 
 
 def _story(node: Node, graph: QueryGraph) -> str:
-    """All there is to say about a node."""
+    """Return the tooltip of a node with all its facts and columns."""
     words = words_of(node, graph)
     lines = [words.headline, *(f"{what}: {text}" for what, text in words.facts)]
     if node.waits_for_time:

@@ -1,4 +1,4 @@
-"""The key to a drawn query graph: only what occurs in it."""
+"""Legend of a drawn query graph, limited to symbols that occur in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPACE = 26.0
 
 
 def legend(graph: QueryGraph, width: float) -> tuple[str, float, float]:
-    """The key as SVG, in rows that fit `width`, with its own width and height."""
+    """Return the legend as SVG in rows of at most `width`, with its size."""
     entries = _entries(graph)
     parts: list[str] = []
     x = y = widest = 0.0
@@ -32,7 +32,7 @@ def legend(graph: QueryGraph, width: float) -> tuple[str, float, float]:
 
 
 def _entries(graph: QueryGraph) -> list[tuple[str, str]]:
-    """Icons and what they mean."""
+    """Return the symbols and their meanings."""
     roles = {role_of(node) for node in graph}
     frame = Rectangle(0.0, 0.0, _ICON, 20.0)
     entries = [(outline(role, frame), LOOKS[role].meaning) for role in Role if role in roles]

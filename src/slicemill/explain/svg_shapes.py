@@ -1,7 +1,7 @@
 """Shapes and colours of a drawn query graph.
 
-Roles differ in shape as well as in colour; the colours are Okabe and Ito's, told apart by colour-blind
-people too, as light fills under dark text with a strong outline.
+Roles differ in shape and colour. The colours are those of Okabe and Ito, which are distinct for colour-blind
+readers. They are light fills under dark text with a strong outline.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ LOOKUP = "#8a6d00"
 WAITS = "#b94a00"
 NAMED = "#00588a"
 
-TIP = 12.0  # of a source's arrow
-LID = 7.0  # of a table's cylinder
+TIP = 12.0  # length of a source's arrow tip
+LID = 7.0  # height of the lid of a table's cylinder
 CORNER = 9.0
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a role is drawn: colours, and the room its outline needs around the text."""
+    """Colours of a role, and the space between its outline and text."""
 
     fill: str
     edge: str
@@ -48,7 +48,7 @@ LOOKS = {
 
 
 def n(value: float) -> str:
-    """A coordinate with as few digits as it needs.
+    """Format a coordinate with at most one decimal.
 
     >>> n(12.0), n(3.14159)
     ('12', '3.1')
@@ -57,7 +57,7 @@ def n(value: float) -> str:
 
 
 def outline(role: Role, r: Rectangle) -> str:
-    """The SVG elements of a node's box, without its text."""
+    """Return the SVG elements of a node's box, without its text."""
     look = LOOKS[role]
     style = f'fill="{look.fill}" stroke="{look.edge}" stroke-width="1.5"'
     x, y, right, bottom = n(r.x), n(r.y), n(r.right), n(r.bottom)
@@ -80,7 +80,7 @@ def outline(role: Role, r: Rectangle) -> str:
 
 
 def clock(x: float, y: float) -> str:
-    """The badge of an operator that waits for time."""
+    """Return the badge of an operator that waits for a watermark."""
     hands = f"M{n(x)} {n(y - 4.5)}V{n(y)}L{n(x + 3.2)} {n(y + 2)}"
     return (
         f'<circle cx="{n(x)}" cy="{n(y)}" r="8" fill="{WAITS}" stroke="{PAPER}" stroke-width="1.5"/>'
@@ -90,7 +90,10 @@ def clock(x: float, y: float) -> str:
 
 
 def curve(points: tuple[tuple[float, float], ...]) -> str:
-    """The path of a route: level lines, curves that begin and end level, upright lines with round corners."""
+    """Return the SVG path of a route.
+
+    It has horizontal lines, curves with horizontal ends, and vertical lines with round corners.
+    """
     parts = [f"M{n(points[0][0])} {n(points[0][1])}"]
     for i in range(1, len(points) - 1, 2):
         (ax, ay), (bx, by) = points[i], points[i + 1]
@@ -103,7 +106,7 @@ def curve(points: tuple[tuple[float, float], ...]) -> str:
 
 
 def _upright(*points: tuple[float, float]) -> str:
-    """From a level line down, or up, to the next one."""
+    """Return a vertical line between two horizontal lines, with round corners."""
     (before, _), (x, top), (_, bottom), (after, _) = points
     radius = min(CORNER, abs(bottom - top) / 2)
     down = radius if bottom > top else -radius

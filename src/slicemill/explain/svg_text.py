@@ -1,4 +1,4 @@
-"""Text in drawings: how wide it is, where to break it, and how to write it in XML."""
+"""Text in SVG drawings: width, line breaks and XML escapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
 SANS = "system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
-# Widths in em. The viewer chooses the font, so these are DejaVu Sans, the widest of the common ones.
+# Widths in em. The viewer chooses the font, so assume DejaVu Sans, the widest of the common fonts.
 _MONO_EM = 0.602
 _CLASSES = {
     "ijl|'": 0.28,
@@ -24,13 +24,13 @@ _CLASSES = {
 _SANS_EM = {char: width for chars, width in _CLASSES.items() for char in chars}
 _BOLD = 1.1
 
-# A line may end at a space, but not within a text constant.
+# A line may break at a space, but not within a string constant.
 _PIECES = re.compile(r"(?:'(?:[^']|'')*'|\S)+")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def xml(text: str) -> str:
-    """Text as XML character data or inside double quotes; characters that XML cannot hold are replaced.
+    """Escape text for XML content and double-quoted attributes; replace invalid characters.
 
     >>> xml('a < "b" & \\x1b')
     'a &lt; &quot;b&quot; &amp; \\ufffd'
@@ -39,7 +39,7 @@ def xml(text: str) -> str:
 
 
 def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -> float:
-    """How wide a line of text is at a font size, rather too much than too little."""
+    """Estimate the width of a line of text, rather too wide than too narrow."""
     em = sum(_em(char, mono) for char in text)
     return em * size * (_BOLD if bold and not mono else 1.0)
 
@@ -51,7 +51,7 @@ def _em(char: str, mono: bool) -> float:
 
 
 def wrapped(text: str, size: float, width: float, lines: int, mono: bool = False) -> list[str]:
-    """The text in at most `lines` lines; what does not fit ends in an ellipsis.
+    """Break text into at most `lines` lines; an ellipsis marks omitted text.
 
     >>> wrapped("price > 1000 AND sellerID = 'x y'", 10, 120, 3, mono=True)
     ['price > 1000 AND', "sellerID = 'x y'"]

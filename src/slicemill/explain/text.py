@@ -1,7 +1,7 @@
-"""The query graph as text for a terminal: one tree per query and derived stream, like EXPLAIN of a database.
+"""EXPLAIN of the query graph as text: one tree per query and derived stream.
 
-A tree begins with what is delivered and ends with the streams and tables it comes from. What several readers
-share is a tree of its own, and a reference (↗) wherever it is read.
+The root of a tree is a result, its leaves are streams and tables. A node with several consumers has a tree of
+its own, to which other trees refer (↗).
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from slicemill.operators.streams.spec import TIMESTAMPS
 
 _MIN_WIDTH = 40
 _WAITS = "[waits for time]"
-_GLUE = "\xa0"  # lines do not break here: between a column and its type
+_GLUE = "\xa0"  # non-breaking space, between a column and its type
 
 
 def explain_text(graph: QueryGraph, width: int = 100, units: Sequence[PlacedUnit] = ()) -> str:
-    """The whole graph as indented trees, its units, and a summary, in lines of at most `width` columns.
+    """Return the graph as indented trees, with its units and a summary.
 
-    Only where trees are too deep for that are lines longer, so that 20 columns are left for words.
+    Lines have at most `width` columns. Deep trees may exceed that, since at least 20 columns are left for
+    text.
     """
     printer = _Printer(graph, max(width, _MIN_WIDTH))
     trees = [printer.tree(graph[root]) for root in _roots(graph)]
@@ -36,12 +37,12 @@ def explain_text(graph: QueryGraph, width: int = 100, units: Sequence[PlacedUnit
 
 
 def _names(graph: QueryGraph, node_id: str) -> list[str]:
-    """The streams, tables and views that a node's output is known as."""
+    """Return the names of the streams, tables and views that a node produces."""
     return [name for name, named in graph.streams.items() if named == node_id]
 
 
 def _roots(graph: QueryGraph) -> list[str]:
-    """Nodes that get a tree: what is shared, then derived streams in their order, then queries."""
+    """Return the roots of trees: shared nodes, derived streams, then queries."""
     readers = Counter(source for node in graph for source in node.inputs)
     derived = {i for i in graph.streams.values() if role_of(graph[i]) not in (Role.SOURCE, Role.TABLE)}
     shared = [node.id for node in graph if readers[node.id] > 1 or node.id in derived]
@@ -51,7 +52,7 @@ def _roots(graph: QueryGraph) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """Control characters in names and constants must not reach the terminal."""
+    """Escape control characters, so that names cannot send them to the terminal."""
     return "".join(
         char if char.isprintable() or char == _GLUE else char.encode("unicode_escape").decode()
         for char in text
@@ -84,7 +85,7 @@ def _summary(graph: QueryGraph) -> str:
 
 
 class _Printer:
-    """Prints trees of one graph; a node that is a root elsewhere becomes a reference."""
+    """Prints the trees of a graph; other roots inside a tree become references."""
 
     def __init__(self, graph: QueryGraph, width: int) -> None:
         self.graph = graph
@@ -93,13 +94,13 @@ class _Printer:
 
     def tree(self, root: Node) -> list[str]:
         if role_of(root) in (Role.STATELESS, Role.STATEFUL):
-            # A derived stream or shared step: its name first, then the operator that produces it.
+            # The name of a derived stream or shared step precedes the operator that produces it.
             title = self._wrapped(self._title(root), "", "")
             return [*title, *self._branch(root, "", last=True, label="", columns=True)]
         return [*self._node(root, "", "", columns=True), *self._children(root, "")]
 
     def unit(self, placed: PlacedUnit) -> list[str]:
-        """A unit, which cells its rows go to, and why."""
+        """Format a unit's placement and the reason for it."""
         title = self._wrapped(f"Unit {placed.unit.id}", "", "  ")
         return [*title, *self._facts(placement_facts(placed), "     ")]
 
@@ -125,14 +126,14 @@ class _Printer:
                 first = f"{indent}{'└─ ' if last else '├─ '}{label}↗ "
                 yield from self._wrapped(f"{self._title(child)}{time}", first, f"{indent}   ")
             else:
-                # A query delivers what its last operator makes: its columns are shown already.
+                # A sink has the schema of its input, which is printed already.
                 shown = role_of(node) is Role.SINK or (
                     bool(child.inputs) and self.graph[child.inputs[0]].schema == child.schema
                 )
                 yield from self._branch(child, indent, last, label, columns=not shown)
 
     def _node(self, node: Node, first: str, below: str, columns: bool) -> Iterator[str]:
-        """The headline, with the chief fact where there is room for it, and the other facts beneath."""
+        """Yield a node's headline, with its main fact if that fits, and further facts."""
         words = words_of(node, self.graph)
         headline, facts = words.headline, list(words.facts)
         marks = f"  {_WAITS}" if node.waits_for_time else ""
@@ -147,7 +148,7 @@ class _Printer:
         if columns:
             facts.append(("columns", _columns(node.schema)))
         yield from self._wrapped(headline + marks, first, f"{below}  ")
-        # The line down to the inputs goes on beside the facts.
+        # the vertical line to the inputs continues beside the facts
         yield from self._facts(facts, f"{below}{'│' if node.inputs else ' '}    ")
 
     def _facts(self, facts: Sequence[Fact], rail: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What each node of a graph is called: shared by the text, JSON and SVG of a graph."""
+"""Names and descriptions of nodes, shared by text, JSON and SVG."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ def role_of(node: Node) -> Role:
 
 
 def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
-    """Does this input bring rows to look up, not tuples that flow?"""
+    """Return True if an input is a table to look up, not a stream."""
     operator = graph[target].operator
     return kind_of(operator).looked_up(operator, port)
 
 
 def words_of(node: Node, graph: QueryGraph) -> Description:
-    """The description of one node."""
+    """Return the description of a node."""
     return kind_of(node.operator).words(node.operator, node, graph)
 
 
 def operator_name(operator: Operator) -> str:
-    """The class of an operator in snake case.
+    """Return the class name of an operator in snake case.
 
     >>> from slicemill.operators.union.spec import Merge
     >>> operator_name(Merge())
@@ -36,5 +36,5 @@ def operator_name(operator: Operator) -> str:
 
 
 def port_name(node: Node, port: int) -> str:
-    """What the operator calls an input: its alias, or nothing where there is none."""
+    """Return the alias of an operator's input, or an empty string."""
     return kind_of(node.operator).alias(node.operator, port)

@@ -1,4 +1,4 @@
-"""Nodes of results that change: groups over all history, first rows, DISTINCT and EMIT."""
+"""Nodes of queries with changelog results: GROUP BY, top-N, DISTINCT and EMIT."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from slicemill.operators.window_top.spec import WindowTop
 
 
 class GraphBuilder(Protocol):
-    """What adds nodes to a graph."""
+    """Adds nodes to a graph."""
 
     def add(self, name: str, operator: Operator, inputs: tuple[Node, ...], schema: Schema) -> Node: ...
 
 
 def changing_groups(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
-    """Groups over all history; those without an aggregate, of rows that only come, are distinct rows."""
+    """Add an unwindowed GROUP BY; without aggregates on append-only input, a DISTINCT."""
     groups = tuple(Column(item.name, item.expr.type) for item in select.group_by)
     if not select.aggregates and not node.schema.changelog:
         grouped = builder.add(f"{name}: groups", Project(select.group_by), (node,), Schema(groups))
@@ -37,7 +37,10 @@ def changing_groups(builder: GraphBuilder, select: SelectQuery, node: Node, name
 
 
 def first_rows(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
-    """The first rows by a rank, or by ORDER BY … LIMIT: of all that came, or of each window."""
+    """Add the top-N of QUALIFY or ORDER BY … LIMIT.
+
+    It covers all rows so far, or each window.
+    """
     if select.rank is not None:
         assert select.rank.limit is not None, "the binder asks for a limit"
         shown = select.rank.column.name if select.rank.shown else None
@@ -65,13 +68,13 @@ def _top(builder: GraphBuilder, by: RankedBy, limit: int, shown: str | None, nod
 
 
 def projected(select: SelectQuery, node: Node) -> Schema:
-    """The schema behind the select list, before changes are left out."""
+    """Return the schema after the select list and before EMIT."""
     columns = tuple(Column(item.name, item.expr.type) for item in select.items)
     return Schema(columns, select.schema.changelog or node.schema.changelog, select.schema.key)
 
 
 def told(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
-    """Results as they are told: without repetitions, and as often as is asked for."""
+    """Apply DISTINCT and EMIT to the results."""
     if select.distinct:
         columns = node.schema.own.columns
         if node.schema.changelog:

@@ -1,4 +1,7 @@
-"""The history of a query: how far back its results depend on tuples, so when a new one is complete (S23)."""
+"""Length of history on which a query's results depend (S23).
+
+It determines when the results of a new query are complete.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from slicemill.plan.logs import log_of
 
 
 def history_us(graph: QueryGraph, root: str) -> int | None:
-    """The length of time, within the unit that computes a node; None where no length of time says it."""
+    """Return the history of a node within its unit, None if unbounded."""
     node = graph[root]
     own = kind_of(node.operator).history_us(node.operator, node, graph)
     above = [history_us(graph, source) for source in node.inputs if log_of(graph[source], graph) is None]

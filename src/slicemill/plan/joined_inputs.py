@@ -1,13 +1,12 @@
-"""What a unit joins: the logs whose rows meet in its results, and which of their keys are equal there.
+"""Join structure of a unit: its inputs and classes of equal keys.
 
     a ─┐                                        inputs    a, b, c: one row of each is in every result
     b ─┴─ ⋈ a.x = b.x ─┐
     c ─────────────────┴─ ⋈ b.y = c.y ─ π       classes   {a.x, b.x}, {b.y, c.y}
 
-A log that is joined with itself is two inputs. An input may also be computed from logs, by what keeps state:
-each cell that gets all rows of these computes the same. Whoever decides in which cells rows meet
-(`placement`) needs no more than this: whatever the joins are, a result has one row of each input, and these
-agree in each class.
+A log that is joined with itself is two inputs. An input may also be the output of a stateful operator. Then
+each cell that reads all rows of its logs computes the same input. The choice of a placement (`placement`)
+needs only this structure: a result has one row of each input, and these rows agree in each class.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from slicemill.operators.registry import kind_of
 from slicemill.plan.logs import log_of
 from slicemill.plan.units import Unit
 
-# An input is known by the join that takes it, and the port there; its key may not be one of its log.
+# An input is a join and its port. The flag of a key says if it is over a log's columns.
 _Place: TypeAlias = tuple[str, int]
 _Key: TypeAlias = tuple[_Place, Expr, bool]
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedInput:
-    """What is joined, over which window, and the join that it comes to, by its id and port.
+    """An input of a join (its id and port), with its window.
 
-    It has a row for each row of its log that selections and look-ups let pass; or it is `computed`, from one
-    log or several.
+    It has one row for each row of its log that passes selections and look-ups, or it is `computed` from one
+    or several logs by a stateful operator.
     """
 
     logs: tuple[str, ...]
@@ -48,7 +47,7 @@ class JoinedInput:
 
 @dataclass(frozen=True, slots=True)
 class KeyClass:
-    """What is equal in the rows of a result: by input, which is a number, its expressions in one order.
+    """Expressions that are equal in a result's rows, by input number.
 
     None for an input whose log does not have these keys.
     """
@@ -56,7 +55,10 @@ class KeyClass:
     keys: Mapping[int, Keys | None]
 
     def of_logs(self, inputs: Sequence[JoinedInput]) -> dict[str, Keys]:
-        """The logs whose rows can be spread by these keys: they are joined on them wherever they are."""
+        """Return the logs that can be partitioned by these keys.
+
+        A log that is several inputs must have the same keys in all of them.
+        """
         found: dict[str, Keys] = {}
         for log in sorted({log for one in inputs for log in one.logs}):
             own = {self.keys.get(number) for number, one in enumerate(inputs) if log in one.logs}
@@ -68,21 +70,25 @@ class KeyClass:
 
 @dataclass(frozen=True, slots=True)
 class JoinedInputs:
-    """All that a unit joins, in the order of its joins; behind them it keeps nothing."""
+    """Inputs of a unit's joins in join order, and their key classes.
+
+    No stateful operator follows the joins.
+    """
 
     inputs: tuple[JoinedInput, ...]
     classes: tuple[KeyClass, ...]
 
     @property
     def counts_rows(self) -> bool:
-        """Is there a window that holds so many rows, whatever their keys are?"""
+        """Return True if some window is a ROWS window without partitioning."""
         return any(joined.window.frame is FrameUnit.ROWS for joined in self.inputs)
 
 
 def joined_inputs(unit: Unit, graph: QueryGraph) -> JoinedInputs | None:
-    """What a unit joins; None if it does something else, or if its results are not those of one join.
+    """Return the join structure of a unit, or None.
 
-    They are if they come out of one, or out of joins that follow each other and are put in order at the end.
+    None if the unit has other stateful operators, or if its results do not all come from one join or from one
+    chain of joins with ordering at its end.
     """
     tops = {_joined_in(graph, node_id) for node_id, _ in unit.outputs}
     top = tops.pop() if len(tops) == 1 else None
@@ -112,7 +118,7 @@ def _is_join(node: Node) -> bool:
 
 
 def _joined_in(graph: QueryGraph, node_id: str) -> str | None:
-    """The join whose results come out of a node, one by one; None if others do."""
+    """Return the join whose rows a node passes on, else None."""
     node = graph[node_id]
     while not _is_join(node):
         kind = kind_of(node.operator)
@@ -123,7 +129,7 @@ def _joined_in(graph: QueryGraph, node_id: str) -> str | None:
 
 
 def _joins(graph: QueryGraph, top: str) -> Iterator[tuple[Node, InnerJoin]]:
-    """A join and those that feed it, these first."""
+    """Yield the joins below and including `top`, upstream joins first."""
     node = graph[top]
     join = kind_of(node.operator).joins(node.operator)
     if join is not None:
@@ -133,7 +139,7 @@ def _joins(graph: QueryGraph, top: str) -> Iterator[tuple[Node, InnerJoin]]:
 
 
 def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]:
-    """The logs that a node is computed from, and whether something in between keeps state."""
+    """Return the logs below a node, and if the input is computed."""
     found: dict[str, None] = {}
     computed = False
     waiting = [node_id]
@@ -149,9 +155,10 @@ def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]
 
 
 def _origin(graph: QueryGraph, place: _Place, key: Expr) -> _Key | None:
-    """A key over an input of a join as one over its log, or as it is where the log does not have it.
+    """Translate a key of a join input into a log expression.
 
-    Where that input is a join itself, the key is of one of its own inputs, or of none.
+    If the log does not have the key, it is returned unchanged. If the input is itself a join, the key is
+    traced to one of that join's inputs; the result is None if it uses columns of several inputs.
     """
     node, own = graph[graph[place[0]].inputs[place[1]]], key
     join = kind_of(node.operator).joins(node.operator)
@@ -175,7 +182,7 @@ def _renamed(key: Expr, columns: Mapping[str, tuple[int, str]]) -> Expr:
 
 
 def _classes(places: list[_Place], equal: list[list[_Key]]) -> Iterator[KeyClass]:
-    """Sets of equal keys, those of the same inputs as one; an input has one key of each set."""
+    """Merge equal keys into classes; classes over the same inputs become one."""
     merged: list[set[_Key]] = []
     for keys in equal:
         together = set(keys)

@@ -1,4 +1,4 @@
-"""The keys of the logs that an operator reads by which its work can be partitioned."""
+"""Partitioning keys of operators, traced back to columns of logs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from slicemill.plan.logs import log_of
 
 
 def keys_in_log(graph: QueryGraph, node: Node) -> Keys | None:
-    """The keys of a node with one input in the columns of the log that it reads; () if it cannot be split.
+    """Return a node's keys in columns of the log it reads.
 
-    None where they are not those of one log: of a table that is looked up, or of several that are joined.
+    The node has one input.
+
+    The result is () if the node cannot be partitioned. It is None if the keys are not those of one log, as
+    with a looked-up table or a join.
     """
     keys = partition_keys(node.operator)
     found = keys_in_logs(graph, graph[node.inputs[0]], () if keys is None else keys[0])
@@ -19,11 +22,11 @@ def keys_in_log(graph: QueryGraph, node: Node) -> Keys | None:
 
 
 def keys_in_logs(graph: QueryGraph, node: Node, keys: Keys) -> dict[str, Keys] | None:
-    """Expressions over a node's output by the logs that it is made from, in their columns.
+    """Translate keys of a node's output into columns of its logs.
 
-    Rows of these logs with the same keys, and only they, lead to output with these keys: so a log can be
-    spread by them though something in between keeps state. None where that is not so, or where a log is read
-    twice by different keys.
+    Rows of these logs with equal keys, and no others, contribute to output with these keys. So a log can be
+    partitioned by them even if operators in between keep state. None if that does not hold, or if a log is
+    read twice by different keys.
     """
     log = log_of(node, graph)
     if log is not None:

@@ -1,4 +1,4 @@
-"""The nodes of a query graph whose output is stored in a log."""
+"""Nodes of a query graph whose output is stored in a log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from slicemill.operators.registry import kind_of
 
 
 def log_of(node: Node, graph: QueryGraph) -> str | None:
-    """The name of the log that a node's output is kept in, if it is kept."""
+    """Return the log that stores a node's output, if any."""
     kind = kind_of(node.operator)
     if kind.relation is not None:
         return None

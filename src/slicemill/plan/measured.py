@@ -1,4 +1,4 @@
-"""What has been measured of a unit's joins, as its placement is chosen by it (S52)."""
+"""Measured rates and matches of joins, for choosing a placement (S52)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from slicemill.plan.units import Unit
 def measured_statistics(
     unit: Unit, graph: QueryGraph, exchanges: Mapping[str, Exchange] | None = None
 ) -> PlacementStatistics:
-    """Rates and matches of a unit whose joins know what all cells have measured together; else assumed.
+    """Return measured rates and matches of a unit's joins, else assumed ones.
 
-    With the `exchanges` of that time, rows that several cells have stored are counted once.
+    With the `exchanges` during the measurement, rows stored in several cells are counted once.
     """
     joined = joined_inputs(unit, graph)
     rates: dict[str, float] = {}
@@ -28,13 +28,16 @@ def measured_statistics(
         if not isinstance(join, (SharedJoin, SharedMultiJoin)) or join.measured is None:
             continue
         copies = _copies((exchanges or {}).get(one.logs[0]))
-        # Of what is computed from several logs nobody knows how much comes from each.
+        # The share of each log in a computed input is unknown: assume equal shares.
         rates |= dict.fromkeys(one.logs, join.measured.rates[one.port] / copies / len(one.logs))
-        # Pairs are found once, however often their rows are stored.
+        # Each pair is found once, regardless of how many cells store its rows.
         matching[one.join] = matching.get(one.join, join.measured.matching) * copies
     return PlacementStatistics(rates=rates, matching=matching) if rates else ASSUMED
 
 
 def _copies(exchange: Exchange | None) -> int:
-    """How many cells store a row; where all read all of them, one does."""
+    """Return the number of cells that store a row.
+
+    With a placement by time it is one, though all cells read the row.
+    """
     return 1 if exchange is None or exchange.parts == 1 else exchange.cells // exchange.parts

@@ -95,8 +95,8 @@ def successors(
 ) -> dict[str, str]:
     """Map new names of a query's state to reusable old names.
 
-        q: aggregate #1f…    sum(v), count(*)                 before
-        q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
+    q: aggregate #1f…    sum(v), count(*)                 before
+    q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
     """
     left, found = [name for name in was if name not in now], {}
     for name in now:
@@ -122,7 +122,7 @@ def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
 
 
 def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
-    """Return the names of the state that a query keeps in plan `after`."""
+    """Return the names of a query's state kept in plan `after`."""
     was, now = state_of(before, log), state_of(after, log)
     if was[0] != now[0]:
         return []

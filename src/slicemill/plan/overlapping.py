@@ -1,4 +1,4 @@
-"""Joins over overlapping sets of streams share states: they live in one node, whose set of inputs grows.
+"""State sharing between joins over overlapping sets of streams.
 
     a ─┐                                              a ─┐
     b ─┼─ joins of a, b and c on k ── q1              b ─┤                             ┌─ q1: a, b, c
@@ -6,23 +6,25 @@
     a, b, d ── joins of a, b and d on k ── q2         d ─┤                             └─ q3: a, b
     a, b ── joins of a and b on k ── q3
 
-A statement is planned by itself, so its join has a node of its own at first, named by what it joins on what.
-Here such nodes move into others. Which one lives where is decided when its first query comes, by what that
-saves; from then on it is read from the journal, in which each unit has its queries. So whoever comes or goes
-later, nobody's state moves. A node keeps the name of the join that founded it, also when that is gone.
+Each statement is planned alone, so its join first has a node of its own, named after inputs and keys. This
+module merges such nodes into a *house*: the node of one of them, whose set of inputs grows. The house of a
+query is chosen by the saved state when the query is added. Later plans read that choice from the journal,
+which stores the queries of each unit. So state never moves when other queries are added or removed. A house
+keeps the name of its first join even after that join is dropped.
 
-* Who comes to {a, b, c} with a query over {a, b, d} finds the rows of a and b that are stored for others, and
-  is complete the sooner (S23). d gets a state of its own, from now on.
-* Who leaves takes along what nobody else wants; d's state and the reading of d go with the last who joins it.
-* Queries over other streams are not waited for (`operators.multijoin.lines`).
+* A new query over {a, b, d} in the house of {a, b, c} finds the stored rows of a and b, so its results are
+  complete sooner (S23). The house starts to read and store d.
+* A dropped query's state is dropped unless other queries use it. State and input of d are dropped with the
+  last query that joins d.
+* Queries over other streams do not delay results (`operators.multijoin.lines`).
 
-Joins of two streams that give rows without a partner never move, though they are in one node with others of
-these streams: of that node, those who live elsewhere are taken out first (`_parted`).
+Outer, semi and anti joins of two streams never move. If their node also holds joins that live in another
+house, these joins are first split off (`_parted`).
 
-A node with states of its own that others could probe would have to be in the same cell as they are, at the
-same time: one node says that in the simplest way. It can be split by key if all who live in it are joined on
-one key, so only such joins move: each on one equality throughout, the same on the streams in common. They
-read declared streams, no stream twice, so that no node can come to wait for its own results.
+Joins that probe each other's state must run in the same cell at the same time, so they share one node. The
+node can be partitioned if all its joins use the same key. Therefore only joins on a single equality move, and
+their keys on common streams must be equal. They read declared streams, each of them once, so a node can never
+wait for its own results.
 """
 
 from __future__ import annotations
@@ -43,15 +45,16 @@ from slicemill.plan.rules.multi_joins import states_id
 from slicemill.plan.rules.sharing import content_of
 from slicemill.plan.units import Unit
 
-# Where a move saves less of what a join would keep by itself, it stays by itself.
+# A join moves only if at least this share of its state is then shared.
 WORTH = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class HeldStates:
-    """A unit that runs: the key of each input that it joins or has joined; and can it take more inputs?
+    """Join state of a running unit: the keys of its inputs.
 
-    Who founded it may come back when others have its name: an input that is gone keeps its key.
+    `open` says if the unit can take more inputs. The key of a removed input is kept, since the query that
+    founded the unit may be registered again.
     """
 
     keys: Mapping[str, str]
@@ -60,7 +63,7 @@ class HeldStates:
 
 @dataclass(frozen=True, slots=True)
 class PlacedQueries:
-    """What is running: the unit of each log that is written, and units that hold states of streams."""
+    """Units that write logs, and units with join state."""
 
     unit_of: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, HeldStates] = field(default_factory=dict)
@@ -71,7 +74,10 @@ NOTHING_RUNS = PlacedQueries()
 
 @dataclass(frozen=True)
 class _Movable:
-    """A node of joins that may live in another's; `sources` are the nodes of its inputs, by their names."""
+    """Join node that may be merged into another.
+
+    `sources` maps the names of its inputs to nodes.
+    """
 
     node: Node
     unit: Unit
@@ -86,15 +92,15 @@ class _Movable:
 
 @dataclass
 class _House:
-    """A node in which others may live, under the name of its unit."""
+    """Node into which other joins may be merged."""
 
     name: str
     open: bool = True
-    known: Mapping[str, str] = field(default_factory=dict)  # keys, as the journal holds them
+    known: Mapping[str, str] = field(default_factory=dict)  # keys of all inputs, from the journal
     inside: list[_Movable] = field(default_factory=list)
 
     def fits(self, one: _Movable) -> bool:
-        """Is there something in common, and the same key wherever there is, or was?"""
+        """Return True if two inputs are common and no keys differ."""
         there = {name: render(key) for other in self.inside for name, key in other.keys.items()}
         keys = {**self.known, **there}
         same = all(keys.get(name, render(key)) == render(key) for name, key in one.keys.items())
@@ -106,7 +112,10 @@ class _House:
 
 
 def logs_read(unit: Unit, graph: QueryGraph) -> dict[str, frozenset[str]]:
-    """By log that a unit writes, the inputs that it comes from: of a node in which others live, its own."""
+    """Map each log of a unit to the logs it depends on.
+
+    For a merged node, only the inputs of the log's own join count.
+    """
     behind: dict[str, frozenset[str]] = {}  # by node
     for node_id in unit.nodes:
         read = [_given(source, graph, behind) for source in _sources(graph[node_id], graph)]
@@ -131,8 +140,12 @@ def _sources(node: Node, graph: QueryGraph) -> Sequence[str]:
 def joined_on(
     unit: Unit, graph: QueryGraph, before: Mapping[str, str] | None = None
 ) -> dict[str, str] | None:
-    """By input, the key on which all joins of a unit are, or were `before`, as the journal holds it; None for
-    other units."""
+    """Return the join key of each input of a unit.
+
+    Keys are rendered as in the journal.
+
+    Keys of inputs `before` are kept. None for a unit whose joins cannot be merged.
+    """
     movable = next((one for one in _movables(graph, unit) if one.can_found), None)
     if movable is None:
         return None
@@ -142,7 +155,7 @@ def joined_on(
 def gathered(
     graph: QueryGraph, units: tuple[Unit, ...], placed: PlacedQueries = NOTHING_RUNS
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """The graph and its units with joins over overlapping sets of streams in one node each."""
+    """Merge joins over overlapping sets of streams into one node per house."""
     graph, units = _parted(graph, units, placed)
     movable = [one for unit in units for one in _movables(graph, unit)]
     if not any(one.can_found for one in movable):
@@ -159,7 +172,7 @@ def gathered(
                 houses[home] = _House(home) if known is None else _House(home, known.open, known.keys)
             house = houses[home]
             house.inside.append(one)
-    # Joins of two streams come last: they found nothing, and live well by themselves.
+    # Joins of two streams come last: they cannot found a house, and sharing is optional for them.
     for one in sorted(new, key=lambda one: not one.can_found):
         best = _best(houses, one)
         if best is None and one.can_found:
@@ -172,7 +185,7 @@ def gathered(
 def _parted(
     graph: QueryGraph, units: tuple[Unit, ...], placed: PlacedQueries
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """With a unit of their own for joins of two streams that live elsewhere, where others of these do not."""
+    """Split units in which only some of the two-way joins live elsewhere."""
     found: list[Unit] = []
     for unit in units:
         away = _living_elsewhere(graph, unit, placed)
@@ -185,7 +198,10 @@ def _parted(
 
 
 def _living_elsewhere(graph: QueryGraph, unit: Unit, placed: PlacedQueries) -> set[str]:
-    """Logs that another unit writes; and, where no others stay here, those that are new."""
+    """Return the logs of a unit's joins that run in another unit.
+
+    If none of the joins stays, new logs are included.
+    """
     if len(unit.stateful_nodes) != 1 or not isinstance(graph[unit.stateful_nodes[0]].operator, SharedJoin):
         return set()
     homes = {log: placed.unit_of.get(log, "") for _, log in unit.outputs}
@@ -197,7 +213,7 @@ def _living_elsewhere(graph: QueryGraph, unit: Unit, placed: PlacedQueries) -> s
 
 
 def _judges(graph: QueryGraph, unit: Unit, root: str) -> bool:
-    """Does a result ask which rows have been matched?"""
+    """Return True if a result depends on whether rows have matched."""
     (node_id,) = unit.stateful_nodes
     join, members = graph[node_id].operator, _members_of(graph, node_id, [root])
     assert isinstance(join, SharedJoin)
@@ -210,7 +226,7 @@ def _members_of(graph: QueryGraph, node_id: str, roots: Sequence[str]) -> set[st
 
 
 def _split(graph: QueryGraph, unit: Unit, away: Collection[str]) -> tuple[QueryGraph, Unit, Unit]:
-    """A unit and its join, without some of the logs that it writes, and those."""
+    """Split a unit and its join into staying and moving logs."""
     (node_id,) = unit.stateful_nodes
     join, guests = graph[node_id].operator, f"{node_id} of guests"
     assert isinstance(join, SharedJoin)
@@ -241,7 +257,10 @@ def _has_guests(house: _House) -> bool:
 
 
 def _home(graph: QueryGraph, one: _Movable, placed: PlacedQueries) -> str | None:
-    """The unit in which a node's queries run; None if they are new, or are not what they were."""
+    """Return the unit that runs a node's queries.
+
+    None if the queries are new or redefined.
+    """
     outputs = [log for root, log in one.unit.outputs if one.node.id in graph.ancestors(root)]
     home = next((placed.unit_of[log] for log in outputs if log in placed.unit_of), None)
     if home is None or home == one.unit.id:
@@ -251,7 +270,10 @@ def _home(graph: QueryGraph, one: _Movable, placed: PlacedQueries) -> str | None
 
 
 def _best(houses: Mapping[str, _House], one: _Movable) -> _House | None:
-    """Where most is saved; a node that has its own name is its own."""
+    """Return the house that saves most state.
+
+    A node whose own unit is a house always stays there.
+    """
     if one.unit.id in houses:
         return houses[one.unit.id]
     possible = [house for house in houses.values() if house.open and house.fits(one)]
@@ -267,7 +289,10 @@ def _movables(graph: QueryGraph, unit: Unit) -> Iterator[_Movable]:
 
 
 def _movable(graph: QueryGraph, node: Node, unit: Unit) -> _Movable | None:
-    """A node of joins on one key throughout, of declared streams, none of them twice, all over time."""
+    """Return the node if movable, else None.
+
+    It must read distinct declared streams with one key and RANGE windows.
+    """
     join = node.operator
     sources = [graph[source] for source in node.inputs]
     if not isinstance(join, (SharedJoin, SharedMultiJoin)) or not graph.has_parts(node.id):
@@ -325,7 +350,7 @@ def _moved(
 
 
 def _built(graph: QueryGraph, house: _House) -> Node:
-    """The node of all who live in a house."""
+    """Build the merged node of a house."""
     sources = dict(sorted({name: s for one in house.inside for name, s in one.sources.items()}.items()))
     members = [member for one in house.inside for member in _told(house, one)]
     operator = SharedMultiJoin(tuple(sources), tuple(members))
@@ -336,7 +361,7 @@ def _built(graph: QueryGraph, house: _House) -> Node:
 
 
 def _told(house: _House, one: _Movable) -> Iterator[MultiJoinMember]:
-    """The members of one who lives there; to people they say what is stored for others as well."""
+    """Yield the members of one join, annotated with the share of common state."""
     others = [member for other in house.inside if other is not one for member in other.members]
     share = (
         f"{saved_by_sharing(one.members, others):.0%} of what it would keep by itself is kept for others too"

@@ -1,4 +1,4 @@
-"""Partitioning of units: the number of cells, and the keys of the logs that a unit reads."""
+"""Partitioning of units into cells, by keys of their input logs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from slicemill.plan.log_keys import keys_in_logs
 from slicemill.plan.logs import log_of
 from slicemill.plan.units import Unit
 
-# The number of a cell is stored in two bytes.
+# a cell's number is stored in two bytes
 MOST_CELLS = 1 << 16
 
 
 class Along(Enum):
-    """How a row's coordinate along a dimension of cells is found without keys."""
+    """Rule for a row's coordinate along a dimension without keys."""
 
     EVERY = "it goes to all of them"
     STRIPE = "by its number: one row here, the next one there"
@@ -30,10 +30,10 @@ class Along(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How the rows of a log are spread over cells, which form a grid of this shape.
+    """Distribution of the rows of a log over a grid of cells.
 
-    Along each dimension a row's coordinate goes by keys, which are expressions over the log's columns, or as
-    `Along` says. A cell's number is its place in the grid, the last dimension varying fastest.
+    Along each dimension, a row's coordinate is the hash of keys (expressions over the log's columns) or given
+    by `Along`. Cells are numbered in row-major order.
     """
 
     shape: tuple[int, ...]
@@ -45,23 +45,23 @@ class Exchange:
 
     @property
     def by_key(self) -> bool:
-        """Does a row go to one cell, that of its keys, and to no other?"""
+        """Return True if a row's keys determine a single cell."""
         return len(self.by) == 1 and not isinstance(self.by[0], Along)
 
     @property
     def spread(self) -> tuple[tuple[int, Keys | Along], ...]:
-        """The dimensions along which rows differ: how many coordinates there are, and what they go by."""
+        """Return size and rule of the dimensions that do not broadcast rows."""
         return tuple(
             (count, by) for count, by in zip(self.shape, self.by, strict=True) if by is not Along.EVERY
         )
 
     @property
     def parts(self) -> int:
-        """Into how many parts the rows are divided; several cells may have the same one."""
+        """Return the number of parts; several cells may read the same part."""
         return prod(count for count, _ in self.spread)
 
     def part_of(self, cell: int) -> int:
-        """Which part a cell reads."""
+        """Return the number of the part that a cell reads."""
         part = 0
         beyond = self.cells
         for count, by in zip(self.shape, self.by, strict=True):
@@ -72,15 +72,15 @@ class Exchange:
 
     @property
     def id(self) -> str:
-        """Names it among all exchanges of a log that divide the rows in another way."""
+        """Return a digest shared by exchanges that divide the rows equally."""
         return digest(self.spread)
 
 
 def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """All rows for all cells, each of which stores its stripe of them (PSP-D, S33); empty if that cannot be.
+    """Send all rows to all cells; each stores a stripe (PSP-D, S33).
 
-    It can if the unit has one join, from which all of its results come one by one, whatever is joined and on
-    which condition. What the join is given is computed in each cell.
+    This requires that the unit has one join and that each result row is made from one row of that join. The
+    inputs of the join are computed in each cell. The result is empty if the unit does not allow it.
     """
     found = {join for output, _ in unit.outputs for join in _found_by(graph, output)}
     joins = [node_id for node_id in unit.nodes if isinstance(graph[node_id].operator, SharedJoin)]
@@ -90,9 +90,10 @@ def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
 
 
 def may_spread_keys(unit: Unit, graph: QueryGraph, keyed: Mapping[str, Exchange]) -> bool:
-    """Can rows of heavy keys go to all cells, where the others go by their keys (`operators.join.heavy`)?
+    """Return True if rows of heavy keys may be sent to all cells.
 
-    The keys must be all those of the join, so that it knows them by the same hash.
+    See `operators.join.heavy`. The exchange keys must be all keys of the join, so that both use the same
+    hash.
     """
     lengths = {len(by) for exchange in keyed.values() for by in exchange.by if not isinstance(by, Along)}
     joins = (join for node_id in unit.nodes if isinstance(join := graph[node_id].operator, SharedJoin))
@@ -100,7 +101,10 @@ def may_spread_keys(unit: Unit, graph: QueryGraph, keyed: Mapping[str, Exchange]
 
 
 def _found_by(graph: QueryGraph, node_id: str) -> set[str | None]:
-    """The operators with state whose rows are a node's, with their ties; None for one that does without."""
+    """Return the stateful operators whose rows a node emits one by one.
+
+    None stands for an operator that makes new rows.
+    """
     operator = graph[node_id].operator
     kind = kind_of(operator)
     if kind.keeps_state or not kind.ties:
@@ -109,10 +113,10 @@ def _found_by(graph: QueryGraph, node_id: str) -> set[str | None]:
 
 
 def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """Rows of the same keys to one cell; empty if that cannot be.
+    """Partition the input logs by key; empty if not possible.
 
-    It can if all that the unit keeps is kept by keys that are expressions over its logs' columns, one set of
-    keys for a log, and each result comes from what it keeps.
+    This requires that all state of the unit is keyed by expressions over its logs' columns, with one set of
+    keys per log, and that each result depends on such state.
     """
     computing = _computing(unit, graph)
     ids = {node.id for node in computing}
@@ -123,7 +127,7 @@ def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
     for wanted in sorted(by_node, key=_number_of_keys):
         known = next((log for log in wanted if log in found), None)
         if known is not None and set(found[known]) <= set(wanted[known]):
-            # Rows with the same keys have some of them in common: these are enough, and in one order.
+            # Rows with equal keys also agree on a subset of the keys: partition by the subset, in one order.
             order = [wanted[known].index(key) for key in found[known]]
             wanted = {log: tuple(keys[place] for place in order) for log, keys in wanted.items()}
         if not wanted or any(found.setdefault(log, keys) != keys for log, keys in wanted.items()):
@@ -134,7 +138,7 @@ def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
 
 
 def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
-    """By log, those of a node's keys that the rows which lead to it have; empty if it cannot be split."""
+    """Map each log to those keys of a node that it has."""
     found: dict[str, Keys] = {}
     for together in zip(*(partition_keys(node.operator) or ()), strict=True):
         in_logs = _in_logs(graph, zip(node.inputs, together, strict=True))
@@ -145,9 +149,9 @@ def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
 def exchange_at(
     node: Node, port: int, graph: QueryGraph, exchanges: Mapping[str, Exchange]
 ) -> Exchange | None:
-    """How the rows that come to an input of a node are spread, by keys over that input; None in one cell.
+    """Return the exchange of a node's input, by keys over that input.
 
-    Raises ValueError where the node does not have the keys by which they are.
+    None for a single cell. Raises ValueError if the node lacks the keys of the exchange.
     """
     source = graph[node.inputs[port]]
     behind = {log_of(graph[node_id], graph) for node_id in graph.ancestors(source.id)}
@@ -178,7 +182,7 @@ def exchange_at(
 
 
 def _in_logs(graph: QueryGraph, keys: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
-    """Keys of nodes that are equal, by the logs these are made from; empty where a log has none, or two."""
+    """Map equal keys of nodes to log expressions; empty if ambiguous."""
     found: dict[str, Expr] = {}
     for source, key in keys:
         below = keys_in_logs(graph, graph[source], (key,))
@@ -192,7 +196,7 @@ def _number_of_keys(by_log: Mapping[str, Keys]) -> int:
 
 
 def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[Exchange, ...]]:
-    """By which exchanges each log is read, of all units."""
+    """Collect the exchanges by which all units read each log."""
     found: dict[str, dict[Exchange, None]] = {}
     for exchanges in readers:
         for log, exchange in exchanges.items():
@@ -201,7 +205,10 @@ def needed_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[
 
 
 def _computing(unit: Unit, graph: QueryGraph) -> list[Node]:
-    """What keeps state by which results differ, and asks for keys; a drop box lets a share of all pass."""
+    """Return the stateful nodes of a unit that restrict its keys.
+
+    A drop box, for example, can be split by any key.
+    """
     found = []
     for node in (graph[node_id] for node_id in unit.stateful_nodes):
         kind = kind_of(node.operator)

@@ -1,16 +1,17 @@
-"""Placements of a unit: which of its cells read a row, and which store it (S33-S38).
+"""Placements of a unit: which cells read and store a row (S33-S38).
 
 | placement | cells | a row is read by | stored by |
 |---|---|---|---|
 | one | 1 | the cell | the cell |
 | key | N | the cell of its key | the same |
-| time | N | all | one of them, in turn; a pair is found where its older row is stored |
-| hybrid | N | the cell of its key; of a heavy key, all | the same; of a heavy key, one of them, in turn |
-| hypercube | n1 × n2 × … | cells that agree with it in each key that it has, and in its turn | the same |
-| cube | n1 × n2 × … | cells that agree with it in its turn, along the dimension of its stream | the same |
+| time | N | all | one of them, round-robin; a pair is found where its older row is stored |
+| hybrid | N | the cell of its key; of a heavy key, all | the same; of a heavy key, one of them, round-robin |
+| hypercube | n1 × n2 × … | cells with the row's coordinates, given by its keys and a round-robin number | the
+same |
+| cube | n1 × n2 × … | cells with the row's round-robin coordinate in its stream's dimension | the same |
 
-All find each result exactly once. In a hypercube that is so since along each dimension one coordinate is left
-when all rows of a result are there: that of a key in which they agree, or the turn of one row.
+Each placement finds each result exactly once. In a hypercube, the rows of a result fix one coordinate along
+each dimension: that of a key on which they agree, or the round-robin coordinate of one row.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from slicemill.plan.placement_cost import (
 )
 from slicemill.plan.units import Unit
 
-# Along how many dimensions up to so many cells may be spread: with more of both, planning would take long.
+# Limit on dimensions by number of cells, since planning time grows with both.
 _MOST_DIMENSIONS = ((64, 4), (1024, 3), (MOST_CELLS, 2))
 
 AUTO = "auto"
 
-# By log, what its rows' coordinates go by; along a dimension that a log has not, its rows go everywhere.
+# By log, the keys that give a row's coordinate along a dimension. Rows of other logs go to all cells.
 _Dimension: TypeAlias = Mapping[str, Keys | Along]
 
 
@@ -60,14 +61,14 @@ class PlacementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Cells in a grid of this shape, and how the rows of each log are spread over them."""
+    """Grid of cells, and the exchange by which each log is partitioned."""
 
     kind: PlacementKind
     exchanges: Mapping[str, Exchange]
 
     @staticmethod
     def of(exchanges: Mapping[str, Exchange]) -> Placement:
-        """The placement that has these exchanges."""
+        """Return the placement with these exchanges."""
         if not exchanges:
             return ONE_CELL
         found = exchanges.values()
@@ -90,7 +91,7 @@ class Placement:
         return prod(self.shape)
 
     def spreads_like(self, other: Placement) -> bool:
-        """Are the rows of all logs that both read in the same cells?"""
+        """Return True if both placements partition their common logs equally."""
         common = self.exchanges.keys() & other.exchanges.keys()
         same = all(self.exchanges[log] == other.exchanges[log] for log in common)
         return (self.kind, self.shape) == (other.kind, other.shape) and same
@@ -102,14 +103,14 @@ class Placement:
         return f"{words.get(self.kind, self.kind.value)}, {' × '.join(map(str, self.shape))} cells"
 
     def plain(self) -> dict[str, Any]:
-        """What the journal holds of it."""
+        """Return the placement as plain data for the journal."""
         by = {log: [_words(one) for one in exchange.by] for log, exchange in self.exchanges.items()}
         return {"kind": self.kind.value, "shape": list(self.shape), "by": by}
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A placement and what it costs."""
+    """A placement and its cost."""
 
     placement: Placement
     cost: PlacementCost
@@ -119,7 +120,7 @@ ONE_CELL = Placement(PlacementKind.ONE, {})
 
 
 def placement_named(name: str) -> PlacementKind | None:
-    """The kind of placement of that name; None for `auto`, where each unit gets the cheapest."""
+    """Return the placement kind of that name, None for `auto` (the cheapest)."""
     if name == AUTO:
         return None
     known = {kind.value: kind for kind in PlacementKind}
@@ -129,10 +130,10 @@ def placement_named(name: str) -> PlacementKind | None:
 
 
 def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
-    """All placements with so many cells that give a unit's results, and that in one cell.
+    """Return the valid placements of a unit, including a single cell.
 
-    Cells that cannot be divided among dimensions are left out of a grid: four of five make a square. Where a
-    join asks which rows have been matched, all that could match a row comes to the cell that stores it.
+    A grid may use fewer cells than given: of five, it uses four as a square. If a join depends on which rows
+    have matched, only placements remain that send all possible partners of a row to the cell that stores it.
     """
     found = _placements(unit, graph, cells)
     if judges_rows(unit, graph):
@@ -141,7 +142,7 @@ def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
 
 
 def judges_rows(unit: Unit, graph: QueryGraph) -> bool:
-    """Has a unit a join that asks which rows have been matched?"""
+    """Return True if a join must know which rows are unmatched."""
     joins = (graph[node_id].operator for node_id in unit.nodes)
     return any(isinstance(join, SharedJoin) and join.judges_rows for join in joins)
 
@@ -171,9 +172,9 @@ def _placements(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
 def candidates(
     unit: Unit, graph: QueryGraph, cells: int, statistics: PlacementStatistics = ASSUMED
 ) -> list[Candidate]:
-    """The placements of a unit with their costs, the cheapest first.
+    """Return the placements of a unit with their costs, cheapest first.
 
-    By time each cell reads all rows, so fewer cells may be better: as many as are best are there, too.
+    By time, each cell reads all rows, so fewer cells may be cheaper. That smaller placement is included.
     """
     joined = joined_inputs(unit, graph)
     possible = placements_of(unit, graph, cells)
@@ -188,7 +189,7 @@ def candidates(
 def best_by_time(
     unit: Unit, graph: QueryGraph, cores: int, statistics: PlacementStatistics = ASSUMED
 ) -> CellsByTime:
-    """Of a unit that can be by time, what is divided among cells, and what each has for itself."""
+    """Return the divided and the repeated work of placement by time."""
     joined = joined_inputs(unit, graph)
     one, two = (
         cost_of(by_time(unit, graph, cells), unit.inputs, joined, statistics).cpu_s for cells in (1, 2)
@@ -206,7 +207,7 @@ def _cost(
 def price_of(
     placement: Placement, unit: Unit, graph: QueryGraph, statistics: PlacementStatistics, cores: int
 ) -> float:
-    """What is made small, of placements with any number of cells, on so many cores."""
+    """Return the price of a placement on `cores` cores, for comparison."""
     return _cost(placement, unit, joined_inputs(unit, graph), statistics).price(cores)
 
 
@@ -217,14 +218,14 @@ def chosen(
     statistics: PlacementStatistics = ASSUMED,
     kind: PlacementKind | None = None,
 ) -> Placement:
-    """The cheapest placement of a unit that may have so many cells, or the cheapest of a kind.
+    """Return the cheapest placement of a unit, or of a given kind.
 
-    A unit that keeps nothing has one cell, whatever is asked for.
+    A unit without state always has one cell.
     """
     if not unit.stateful or cells == 1:
         return ONE_CELL
     known = candidates(unit, graph, cells, statistics)
-    if kind is PlacementKind.TIME:  # who asks for it asks for all these cells
+    if kind is PlacementKind.TIME:  # an explicit request for this kind uses all cells
         known = [one for one in known if one.placement.cells == cells]
     found = next((one.placement for one in known if kind in (None, one.placement.kind)), None)
     if found is None:
@@ -244,7 +245,7 @@ def restored(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placeme
     cells = prod(plain["shape"])
     if cells == 1:
         return ONE_CELL
-    # Most units are placed by key, and each statement restores them, so other placements are not listed here.
+    # Fast path: most placements are by key and restored for each statement.
     if plain["kind"] == PlacementKind.KEY.value:
         keyed = Placement(PlacementKind.KEY, by_key(unit, graph, cells))
         by = keyed.plain()["by"]
@@ -282,7 +283,7 @@ def _parsed(words: str, log: str, graph: QueryGraph) -> Keys | Along:
 
 
 def permitted(unit: Unit, graph: QueryGraph, before: Placement) -> Placement:
-    """Return the placement of before, or another one if the queries of now do not allow it."""
+    """Return the previous placement if valid, else the cheapest of equal size."""
     if before == ONE_CELL or before in placements_of(unit, graph, before.cells):
         return before
     return chosen(unit, graph, before.cells)
@@ -292,7 +293,10 @@ def permitted(unit: Unit, graph: QueryGraph, before: Placement) -> Placement:
 
 
 def _grids(joined: JoinedInputs, cells: int) -> Iterator[list[tuple[int, _Dimension]]]:
-    """Ways to divide cells among dimensions: of keys in which inputs agree, and of the turns of an input."""
+    """Yield ways to divide cells among dimensions.
+
+    A dimension is a key on which inputs agree, or round-robin over one input.
+    """
     dimensions: list[_Dimension] = [
         by_log for one in joined.classes if (by_log := one.of_logs(joined.inputs))
     ]
@@ -303,13 +307,13 @@ def _grids(joined: JoinedInputs, cells: int) -> Iterator[list[tuple[int, _Dimens
     most = next(most for up_to, most in _MOST_DIMENSIONS if cells <= up_to)
     for number in range(1, min(most, len(dimensions)) + 1):
         for used in combinations(dimensions, number):
-            # Along one dimension that all have, it is the placement by key.
+            # a single dimension with keys for all logs is the placement by key
             if number > 1 or used[0] not in keyed:
                 yield from (list(zip(counts, used, strict=True)) for counts in _factors(cells, number))
 
 
 def _factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write a number as a product of so many, none of which is 1.
+    """Yield the factorizations of a number into `parts` factors greater than 1.
 
     >>> list(_factors(8, 2))
     [(2, 4), (4, 2)]
@@ -322,7 +326,7 @@ def _factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _divisible(number: int) -> int:
-    """The greatest up to a number that has no factors but 2 and 3."""
+    """Return the greatest number up to `number` without other factors than 2, 3."""
     while (rest := number) > 1:
         for factor in (2, 3):
             while rest % factor == 0:

@@ -1,14 +1,15 @@
-"""What a placement costs: processor time of all cells and of the slowest, rows kept and read (S35, S38, S51).
+"""Cost model of placements: CPU time, rows read and stored (S35, S38, S51).
 
-A unit's results are found by rows that probe the windows of the other inputs, one after the other. A partial
-result meets so many rows of a window (S35, with the shares that selections let pass in the rates):
+A row finds results by probing the windows of the other inputs one after the other. In each window, a partial
+result matches this number of rows (S35; rates are those after selections):
 
-    rate × window × share of pairs that match        where there is an equality
-    rate × window                                    where there is none, and all are compared
+    rate × window × share of pairs that match        with an equality
+    rate × window                                    without one: all rows are compared
 
-A cell has a share of the rows of each input: the product, along the dimensions by which the input is spread,
-of 1/n, or of more where a heavy key is, since the slowest cell governs (S38). Of the rows that a partial
-result would meet it has that share, too, except along dimensions that go by a key in which both agree.
+A cell has a share of the rows of each input. The share is a product with a factor of 1/n for each dimension
+that partitions the input. A heavy key makes the factor greater, as the slowest cell decides (S38). A partial
+result finds the same share of its partners in a cell, except along dimensions by a key in which both agree:
+there it finds all of them.
 """
 
 from __future__ import annotations
@@ -23,22 +24,25 @@ from slicemill.plan.joined_inputs import JoinedInput, JoinedInputs
 from slicemill.plan.partitions import Along, Exchange
 
 _US = 1e-6
-# A window without end is taken for one of so many seconds.
+# assumed length in seconds of an unbounded window
 _FOREVER_S = 3600.0
-# Keeping a row for its window is as dear as writing it so often: the slices of joins are cut by that, too.
+# Storing a row for its window costs as much as this many writes; the slices of joins assume the same.
 _KEEPING = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class RowCosts:
-    """Processor microseconds: of a row that is read, stored, or probes, of a comparison of two rows without
-    an equality, of a pair that is found; of a row that may have a heavy key, to find out; and of a cell in
-    each second that it runs, ten times.
+    """CPU microseconds per row, pair or cell.
 
-    Measured in one process on an AMD EPYC core, from the cells of joins of two and three streams with 40 000
-    to 80 000 rows in a window that meet none, two, four or twenty others: in one cell, by key, by time in
-    eight (which takes 8 × read + 8 × probe + store) and in a 4 × 4 hypercube. Joins of two take somewhat
-    less for a row than joins of three; a run without rows takes 1.4 ms. Only ratios matter for the choice.
+    `read`, `store` and `probe` are per row. `compare` is per comparison of two rows without an equality,
+    `pair` per matching pair, `sift` per row checked for a heavy key. `cell` is per second and cell, for ten
+    runs.
+
+    Measured in one process on an AMD EPYC core, with joins of two and three streams and 40 000 to 80 000 rows
+    in a window, of which each matches none, two, four or twenty rows. Placements were one cell, by key, by
+    time in eight cells (which costs 8 × read + 8 × probe + store) and a 4 × 4 hypercube. Joins of two streams
+    take slightly less per row than joins of three. A run without rows takes 1.4 ms. Only ratios affect the
+    choice.
     """
 
     read: float = 0.2
@@ -52,12 +56,11 @@ class RowCosts:
 
 @dataclass(frozen=True, slots=True)
 class PlacementStatistics:
-    """What the choice goes by: rows per second by log, of those that selections let pass.
+    """Input of the cost model: rows per second by log, after selections.
 
-    `matching` is the share of pairs that agree in their keys, by join; where nothing is known, so many that
-    a row meets one of each window. `selected` is the share of pairs that hold where nothing must be equal.
-    `heavy` has, by log and its keys, the shares of rows that have each of the keys which are a good part of
-    a cell's work, heaviest first.
+    `matching` is the share of pairs with equal keys, by join. Its default lets each row match one row per
+    window. `selected` is the share of pairs that satisfy a condition without an equality. `heavy` has, by log
+    and its keys, the row shares of the heavy keys, in descending order.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -75,7 +78,7 @@ class PlacementStatistics:
         return sum(self.rates.get(log, self.assumed_rate) for log in logs)
 
     def kept(self, joined: JoinedInput) -> float:
-        """Rows in its window."""
+        """Return the number of rows in the input's window."""
         window = joined.window
         if window.frame is FrameUnit.ROWS and window.extent is not None:
             return float(window.extent)
@@ -86,14 +89,17 @@ class PlacementStatistics:
         return max(self.heavy.get((log, keys), ()), default=0.0)
 
 
-# Who asks for several cells expects more than one can do: so much is assumed until it is measured.
+# A user who requests several cells expects a high rate: assume one until it is measured.
 ASSUMED = PlacementStatistics()
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementCost:
-    """In a second: processor seconds of all cells and of the slowest, rows that cells read, and that they
-    store; and rows that are kept, in all and in the fullest cell."""
+    """Cost per second of running time, and rows in state.
+
+    `cpu_s` is the CPU time of all cells, `slowest_s` that of the slowest. `rows_kept` are the rows in state
+    of all cells, `most_kept` those of the fullest cell.
+    """
 
     cpu_s: float
     slowest_s: float
@@ -104,20 +110,21 @@ class PlacementCost:
     keeping_s: float
 
     def price(self, cells: int) -> float:
-        """What is made small: the time of the slowest cell, and what all take of so many cores' time.
+        """Return the price to minimize: slowest cell plus total time per core.
 
-        Rows that are stored in several cells cost memory in each.
+        Rows that several cells store cost memory in each of them.
         """
         return self.slowest_s + (self.cpu_s + self.keeping_s) / cells
 
 
 @dataclass(frozen=True, slots=True)
 class CellsByTime:
-    """How many cells a unit should have whose rows go to all of them (S35, S36): of its processor seconds in
-    a second, some are divided among the cells, the others each cell has for itself.
+    """Model of the best cell count for placement by time (S35, S36).
 
-    In the publication a longer ring makes the way of a tuple longer; here it makes rows be read, and probe,
-    once more, and the cores are not more for that. So the price of N cells, and its least, are
+    Of the unit's CPU seconds per second, `divided_s` is divided among the cells, and each cell repeats
+    `repeated_s`. In the publication, a longer ring makes the path of a tuple longer. Here, each further cell
+    reads and probes with all rows once more, on the same number of cores. So the price of N cells and its
+    minimum are
 
         divided / N + repeated + (divided + N repeated) / cores        at N = sqrt(divided cores / repeated)
     """
@@ -131,7 +138,7 @@ class CellsByTime:
         return self.divided_s / cells + self.repeated_s + all_s / self.cores
 
     def best(self) -> int:
-        """The number with the least price, up to that of the cores: the better neighbour of the exact one."""
+        """Return the cheapest number of cells, at most the number of cores."""
         exact = sqrt(self.divided_s * self.cores / self.repeated_s)
         near = {min(max(1, round_(exact)), self.cores) for round_ in (floor, ceil)}
         return min(sorted(near), key=self.price)
@@ -145,9 +152,10 @@ def cost_of(
     *,
     hybrid: bool = False,
 ) -> PlacementCost:
-    """The cost of a unit that reads logs, with a placement's exchanges; None is joined where it aggregates.
+    """Return the cost of a unit with a placement's exchanges.
 
-    In a hybrid, rows with heavy keys go everywhere, and are stored in turn.
+    `joined` is None for aggregates. In a hybrid placement, rows with heavy keys go to all cells and are
+    stored round-robin.
     """
     shape = next((exchange.shape for exchange in exchanges.values()), (1,))
     even = _work(exchanges, logs, joined, statistics, None, hybrid)
@@ -167,7 +175,7 @@ def cost_of(
 
 @dataclass(slots=True)
 class _CellWork:
-    """What a cell does in a second."""
+    """Work of a cell per second."""
 
     read: float = 0.0
     stored: float = 0.0
@@ -191,7 +199,7 @@ def _work(
     slow: int | None,
     hybrid: bool,
 ) -> _CellWork:
-    """The work of a cell; along the dimension `slow` it is that of the heaviest key."""
+    """Return a cell's work; along dimension `slow`, for the heaviest key."""
     if joined is None:
         return _keyed(exchanges, logs, statistics, slow)
     cell = _Cell(exchanges, joined, statistics, slow, hybrid)
@@ -212,7 +220,7 @@ def _keyed(
     statistics: PlacementStatistics,
     slow: int | None,
 ) -> _CellWork:
-    """Aggregates by key, and what is behind joins by their key: each row is worked on once."""
+    """Return a cell's work for aggregates, where each row counts once."""
     work = _CellWork()
     for log in logs:
         rows = statistics.rate(log)
@@ -226,7 +234,7 @@ def _keyed(
 
 
 def _shares(exchange: Exchange, log: str, statistics: PlacementStatistics, slow: int | None) -> list[float]:
-    """Along each dimension, the share of a log's rows that a cell has."""
+    """Return a cell's share of a log's rows along each dimension."""
     found = []
     for along, (count, by) in enumerate(zip(exchange.shape, exchange.by, strict=True)):
         if by is Along.EVERY:
@@ -238,7 +246,7 @@ def _shares(exchange: Exchange, log: str, statistics: PlacementStatistics, slow:
 
 
 class _Cell:
-    """What a cell has of each input, and what rows meet there."""
+    """A cell's share of each input, and the pairs it finds."""
 
     def __init__(
         self,
@@ -250,7 +258,7 @@ class _Cell:
     ) -> None:
         self._inputs, self._classes = joined.inputs, joined.classes
         self._statistics, self._slow = statistics, slow
-        # All logs that an input is computed from go everywhere, or all by its key.
+        # All logs of a computed input have the same distribution, so the first one stands for all.
         firsts = [one.logs[0] for one in joined.inputs]
         self._by = [exchanges[log].by if exchanges else () for log in firsts]
         self._shares = [_shares(exchanges[log], log, statistics, slow) if exchanges else [] for log in firsts]
@@ -262,21 +270,24 @@ class _Cell:
             self._shares = [[self._everywhere(number)] for number in range(len(joined.inputs))]
 
     def _everywhere(self, number: int) -> float:
-        """Of the rows of an input, those of heavy keys, and a cell's part of the others."""
+        """Return a cell's share of an input's rows in a hybrid.
+
+        It has all rows of heavy keys, and an equal part of the rest.
+        """
         (by,) = self._by[number]
         assert not isinstance(by, Along)
         heavy = sum(self._statistics.heavy.get((self._inputs[number].logs[0], by), ()))
         return heavy + (1 - heavy) / prod(self._shape)
 
     def share(self, number: int) -> float:
-        """Of the rows of an input, those that come to the cell."""
+        """Return the share of an input's rows that the cell reads."""
         return prod(self._shares[number])
 
     def stored(self, number: int) -> float:
         return 1 / prod(self._shape) if self._in_turn else self.share(number)
 
     def probe_from(self, first: int, work: _CellWork) -> None:
-        """New rows of an input meet those of the others, one input after the other, linked ones first."""
+        """Add the work of probing the other inputs, linked ones first."""
         partial = self._statistics.rate(*self._inputs[first].logs) * self.share(first)
         seen, left = [first], [number for number in range(len(self._inputs)) if number != first]
         while left:
@@ -300,7 +311,7 @@ class _Cell:
         ]
 
     def _met(self, number: int, seen: Sequence[int], links: Sequence[Mapping[int, Keys | None]]) -> float:
-        """Of the rows in the window of an input, those that a partial result meets in this cell."""
+        """Return the share of an input's window matched in this cell."""
         met = matching = self._matching(number, links)
         if self._in_turn:
             return matching / (prod(self._shape) * self.share(seen[0]))
@@ -321,7 +332,7 @@ class _Cell:
         return met
 
     def _matching(self, number: int, links: Sequence[Mapping[int, Keys | None]]) -> float:
-        """The share of all pairs that agree in their keys: at least those of keys that are heavy in both."""
+        """Return the share of pairs with equal keys, heavy keys included."""
         if not links:
             return 1.0
         joined = self._inputs[number]
@@ -338,7 +349,7 @@ class _Cell:
         return max((left * right for left, right in zip(*shares[:2], strict=False)), default=0.0)
 
     def _gathered(self, number: int, other: int, along: int, matching: float) -> float:
-        """How many times as many rows a row meets in the cell of the heaviest key as elsewhere."""
+        """Return by how much a row has more partners in the heaviest cell."""
         by, others = self._by[number][along], self._by[other][along]
         assert not isinstance(by, Along) and not isinstance(others, Along)
         statistics, count = self._statistics, self._shape[along]

@@ -127,7 +127,7 @@ def needs_of_sources(graph: QueryGraph, needs: Iterable[Mapping[str, Need]]) -> 
 
 
 def without_query(plan: Plan, query: str) -> Plan:
-    """Return a plan without the unit of a query, with all upstream units."""
+    """Return a plan without a query's unit, with all upstream units."""
     unit = unit_of(plan.units, query)
     others = tuple(one for one in plan.units if one is not unit)
     feeding = {node for one in others for root, _ in one.outputs for node in plan.graph.ancestors(root)}
@@ -136,7 +136,7 @@ def without_query(plan: Plan, query: str) -> Plan:
 
 
 def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
-    """Return the plan of a single statement and of all that it reads."""
+    """Return the plan of one statement and of all it reads."""
     if isinstance(statement, View):
         statement = as_query(statement)
     queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}

@@ -1,4 +1,4 @@
-"""Finite relations that something reads: by name in FROM, behind views, in bodies of aggregates it calls."""
+"""Relations that queries read in FROM, views and aggregate bodies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slicemill.plan.content import ContentWriter
 
 
 def tables_of(graph: QueryGraph, catalog: Catalog) -> list[str]:
-    """The tables that a query graph reads, by their declared names."""
+    """Return the declared names of the tables that a query graph reads."""
     if not any(isinstance(relation, Table) for relation in catalog.relations.values()):
         return []
     scanned = [node.operator.relation for node in graph if isinstance(node.operator, Scan)]
@@ -19,7 +19,7 @@ def tables_of(graph: QueryGraph, catalog: Catalog) -> list[str]:
 
 
 def views_to_answer(catalog: Catalog) -> list[View]:
-    """The views over streams, which may be asked at any time: logs of their names keep what they hold."""
+    """Return the views over streams. Their logs store their windows' rows."""
     return [
         relation
         for relation in catalog.relations.values()
@@ -28,15 +28,15 @@ def views_to_answer(catalog: Catalog) -> list[View]:
 
 
 def as_query(view: View) -> QueryDefinition:
-    """The query whose results a view's window holds."""
+    """Return a view as a query that emits its window's rows."""
     return QueryDefinition(view.name, view.query, QueryOptions(), "")
 
 
 def relations_named(catalog: Catalog, what: object) -> set[str]:
-    """Return the names in FROM of some content, and of the bodies of all aggregates that it calls.
+    """Return the relations in FROM of some content and of called aggregates.
 
-    A call of a function is bound as its body, so what functions read is a part of the content. What is
-    behind a view is left out.
+    Function calls are bound as their bodies, so the content includes what functions read. Relations behind a
+    view are not included.
     """
     writer = ContentWriter()
     writer.written(what)
@@ -49,7 +49,7 @@ def relations_named(catalog: Catalog, what: object) -> set[str]:
 
 
 def relations_read(catalog: Catalog, what: object, *names: str) -> set[str]:
-    """Return all relations that some content, or relations of these names, are made of."""
+    """Return all relations that content or named relations read, views included."""
     writer = ContentWriter()
     writer.written(what)
     writer.relations.update(names)

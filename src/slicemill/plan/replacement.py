@@ -1,4 +1,4 @@
-"""When a unit that runs should have another placement: from what is measured, and not for little (S39)."""
+"""Change of a running unit's placement, based on measured costs (S39)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from slicemill.plan.placement import Placement, candidates, price_of
 from slicemill.plan.placement_cost import PlacementStatistics, cost_of
 from slicemill.plan.units import Unit
 
-# A unit is left as it is while its busiest cell takes no more than this of a core.
+# A unit is not changed while its busiest cell uses less than this share of a core.
 BUSY = 0.5
-# A change moves all state, so it must make that much of the price smaller.
+# A change moves all state, so the price must fall by this share.
 _WORTH = 0.3
-# … and be so for as many looks in a row; after it, some pass before the next.
+# A change needs as many checks in a row with the same result; then so many checks are skipped.
 _LOOKS, _REST = 3, 12
 
 
 @dataclass(frozen=True, slots=True)
 class UnitWork:
-    """In a second: the processor seconds of all cells, and how often each join compares rows."""
+    """CPU seconds per second, and rows compared by each join."""
 
     cpu_s: float
     compared: Mapping[str, float]
@@ -30,10 +30,11 @@ class UnitWork:
 def measured(
     unit: Unit, graph: QueryGraph, now: Placement, rates: Mapping[str, float], work: UnitWork
 ) -> PlacementStatistics:
-    """What is known of a unit from the rows per second of its logs, and what it does with them now.
+    """Return cost model inputs scaled to the unit's measured work.
 
-    Rows that have a key in common are compared, and no others, where there is an equality. What the model
-    says that all this takes is made as much as it does take: columns are wide, conditions are dear.
+    With an equality, only rows with a common key are compared, so the number of comparisons gives the share
+    of matching pairs. The costs per row are multiplied so that the model yields the measured CPU time,
+    because wide columns and expensive conditions are not modelled.
     """
     joined = joined_inputs(unit, graph)
     known = PlacementStatistics(rates=rates)
@@ -58,9 +59,9 @@ def better(
     statistics: PlacementStatistics,
     allowed: Callable[[Placement], bool],
 ) -> Placement | None:
-    """The cheapest of the placements that a unit may change to, if it is much cheaper than that of now.
+    """Return the cheapest allowed placement if much cheaper than the current one.
 
-    With as many cells as there are workers, or twice as many, which balance better.
+    Candidates have as many cells as there are workers, or twice as many for better balance.
     """
     price = price_of(now, unit, graph, statistics, workers)
     found = [
@@ -78,14 +79,14 @@ def better(
 
 @dataclass(slots=True)
 class Hysteresis:
-    """Of one unit: how often in a row the same other placement was better, and for how long it rests."""
+    """Delays a change until several checks have found the same placement."""
 
     wanted: Placement | None = None
     looks: int = 0
     rest: int = 0
 
     def decide(self, found: Placement | None) -> Placement | None:
-        """What was found to be better at a look, when that has been so for long enough."""
+        """Record a check; return the placement if the change is due."""
         self.rest = max(0, self.rest - 1)
         self.looks = self.looks + 1 if found is not None and found == self.wanted else int(found is not None)
         self.wanted = found

@@ -1,1 +1,1 @@
-"""Rewrites of the query graph, one per module: a function of the same name from graph to graph."""
+"""Rewrites of the query graph, one function per module of that name."""

@@ -1,14 +1,14 @@
-"""arrivals_to_over: an aggregate over a window of FROM that answers each tuple becomes one with OVER.
+"""arrivals_to_over: replace aggregates per tuple over a window in FROM by OVER.
 
     bid ─ γ avg(price) by item, RANGE 60 ─ q       bid ─ avg(price) OVER (item, RANGE 60 - 1 µs) ─ π ─ q
 
-Without SLIDE, a tuple gets a row for its own group, over what the window holds at that moment. OVER says the
-same where the window holds tuples of the group alone: a stretch of time does, the last rows of a stream do if
-there are no groups. FROM leaves out the tuple that is just as old as the window, OVER has it in; a count of
-FROM has the tuple itself in it, one of OVER has not.
+Without SLIDE, each tuple emits a row for its group over the current window. OVER gives the same result if the
+window can be kept per group: always for RANGE windows, and for ROWS windows without groups. FROM excludes a
+tuple that is exactly as old as the window, OVER includes it. A count of FROM includes the tuple itself, one
+of OVER does not. Hence the 1 that is subtracted from both.
 
-GROUP BY runs the base version of an aggregate, OVER its window version. So aggregates where these differ stay
-as they are: a user's own with both versions, and those that go by what has left a window.
+GROUP BY runs the base version of an aggregate, OVER its window version. So aggregates for which these differ
+are not rewritten: user-defined aggregates with both versions, and those that read expired tuples.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def arrivals_to_over(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
-    """The window of OVER that says the same, if there is one."""
+    """Return the equivalent OVER window, if there is one."""
     if operator.slide is not None or operator.where is not None:
         return None
     if not all(same_over(call, catalog) for call in operator.calls):

@@ -1,7 +1,7 @@
-"""drop_boxes: a drop box before every stream that a query with a budget for load reads.
+"""drop_boxes: insert drop boxes before queries with a load budget.
 
-Queries without a budget read past it: nothing of theirs is ever dropped. Queries with the same budget have
-one box together, so that they still share what is behind it.
+Queries without a budget bypass the drop box, so they never lose rows. Queries with equal budgets share a drop
+box, so they can also share the operators after it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _with_age_limit(graph: QueryGraph, query: QueryDefinition) -> QueryGraph:
-    """The join itself leaves out pairs: its state serves others, and stays as it is."""
+    """Set an age limit on the query's joins.
+
+    The join skips pairs instead of dropping rows, since other queries share its state.
+    """
     assert query.load is not None
     limit = AgeLimit(query.load, query.options.weight)
     own = _own_nodes(graph, query.name)
@@ -76,7 +79,7 @@ def _box(query: QueryDefinition) -> Drop:
 
 
 def _own_nodes(graph: QueryGraph, sink: str) -> set[str]:
-    """What stands between the query and the logs that it reads."""
+    """Return the nodes between the query and the logs that it reads."""
     own: set[str] = set()
     waiting = [sink]
     while waiting:

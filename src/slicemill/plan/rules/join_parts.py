@@ -1,4 +1,4 @@
-"""Analysis of joins: their inputs, the columns of each, and the key equalities in their conditions."""
+"""Analysis of joins: their inputs, the columns of each, and key equalities."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WIDENED = {(Kind.INT, Kind.BIGINT), (Kind.INT, Kind.DOUBLE), (Kind.BIGINT, Kind
 
 
 def input_of(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tuple[Node, Expr | None]:
-    """What a join reads before the selections below it, and these as one, the first one first."""
+    """Return a join input without its filters, and the filter condition."""
     conditions: list[Expr] = []
     source = graph[node.inputs[port]]
     while (
@@ -46,14 +46,17 @@ def input_of(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tupl
 
 
 def places_of(graph: QueryGraph, node: Node) -> Places:
-    """For every column of a join the input that it is of, and its name there."""
+    """Map every column of a join to its input and name."""
     own = [(port, name) for port, source in enumerate(node.inputs) for name in graph[source].schema.names]
     times = [(port, "_ts") for port in range(len(node.inputs))]
     return dict(zip(node.schema.names, [*own, *times], strict=False))
 
 
 def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:
-    """What must be equal, in the inputs' own columns; and the rest, in columns of side 0 and side 1."""
+    """Split conditions into equality keys and the rest.
+
+    Keys are in the inputs' own columns, the rest in columns of side 0 and side 1.
+    """
     equal: list[tuple[Expr, Expr]] = []
     rest: list[Expr] = []
     for part in parts:
@@ -67,7 +70,7 @@ def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:
 
 
 def equal_in(part: Expr, places: Places) -> tuple[tuple[int, Expr], tuple[int, Expr]] | None:
-    """What an equality between two of many inputs says is equal: the inputs, and the expressions there."""
+    """Return the inputs and expressions of an equality between two inputs."""
     if not isinstance(part, Call) or part.function != "=":
         return None
     ports = [{places[name][0] for name in columns_of(side)} for side in part.arguments]
@@ -80,9 +83,10 @@ def equal_in(part: Expr, places: Places) -> tuple[tuple[int, Expr], tuple[int, E
 
 
 def _sides(part: Expr, places: Places) -> tuple[Expr, Expr] | None:
-    """Both sides of an equality between the inputs, as expressions of one type that cannot fail.
+    """Return both sides of an equality as expressions of one type.
 
-    A key is computed of every tuple, also of one that never meets another.
+    Only expressions that cannot fail are accepted, since a key is computed for every tuple, even for one
+    without a partner.
     """
     if not isinstance(part, Call) or part.function != "=":
         return None
@@ -116,7 +120,7 @@ def _cannot_fail(expr: Expr) -> bool:
 
 
 def in_sides(expr: Expr, places: Places) -> Expr:
-    """An expression over the columns of a join, in columns of its sides."""
+    """Translate an expression over a join's columns into columns of its sides."""
     return _moved(expr, lambda ref: _of_side(ref, places))
 
 

@@ -1,14 +1,14 @@
-"""multi_joins: a join of three or more streams over windows of time has one state per stream (S25, S45-S50).
+"""multi_joins: n-way window joins with one state per stream (S25, S45-S50).
 
     A, B, C ─ ⋈ A.k = B.k AND B.k = C.k, 60 s ─ q1      A ─┐
     C, A, B ─ ⋈ the same keys, 5 s ────────── q2        B ─┼─ joins of A, B and C on k = k = k ─┬─ part 1 ─ q1
                                                         C ─┘                                    └─ part 2 ─ q2
 
-Joins of the same streams on the same equalities become one node, in whatever order FROM names them. One that
-is not all there is between logs is rewritten where it stands, for itself alone. Where storing joined tuples
-is cheaper (`operators.multijoin.form`), the join is left to `split_joins`, unless it may give up old rows
-under load, or rows expire: a tree has neither ages nor lives of them. Windows that count rows are left as
-they are: which rows are the last ones at a timestamp depends on the order of FROM.
+Joins of the same streams on the same equalities become one node, in whatever order FROM names the streams. A
+join with other stateful operators before or after it in the same unit is rewritten alone. Where storing
+joined tuples is cheaper (`operators.multijoin.form`), `split_joins` rewrites the join instead. The exception
+are joins with an age limit under load and joins whose rows expire, since a tree of joins supports neither.
+ROWS windows are left unchanged: which rows are the last ones at a timestamp depends on the order of FROM.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from slicemill.plan.rules.sharing import (
 
 @dataclass
 class _SharedStates:
-    """A shared node in the making; sources are by their names as inputs."""
+    """A shared node under construction; `sources` maps input names to nodes."""
 
     label: str
     sources: dict[str, Node]
@@ -50,7 +50,7 @@ class _SharedStates:
 
 
 def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) -> QueryGraph:  # noqa: ARG001
-    """`always`: also where a tree is cheaper."""
+    """Rewrite n-way joins; with `always` also where a tree is cheaper."""
     shared: dict[str, _SharedStates] = {}
     made: dict[str, Node] = {}
     for node in graph:
@@ -83,7 +83,7 @@ def _in_time(join: WindowJoin) -> bool:
 
 
 def joined_member(graph: QueryGraph, node: Node, join: WindowJoin) -> MultiJoinMember:
-    """A join as one of those that share states."""
+    """Return a join as a member of a shared node."""
     given = [input_of(graph, node, join, port) for port in range(len(node.inputs))]
     places = places_of(graph, node)
     equal, residual = equalities(conjuncts(join.condition), places)
@@ -103,7 +103,10 @@ def joined_member(graph: QueryGraph, node: Node, join: WindowJoin) -> MultiJoinM
 def equalities(
     parts: Sequence[Expr], places: Places
 ) -> tuple[tuple[tuple[tuple[int, Expr], ...], ...], Expr | None]:
-    """Sets of equal expressions, at most one of a side in each; and the rest, in columns of sides."""
+    """Return sets of equal expressions, and the remaining condition.
+
+    Each set has at most one expression per side. The rest is in columns of the sides.
+    """
     sets: list[dict[int, Expr]] = []
     rest: list[Expr] = []
     for part in parts:
@@ -115,7 +118,10 @@ def equalities(
 
 
 def _united(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
-    """Put a pair to the sets that have an expression of it, as one; not if a side would have two."""
+    """Merge a pair into the sets that contain one of its expressions.
+
+    Return False if a set would have two expressions of one side.
+    """
     touched = [one for one in sets if any(one.get(side) == key for side, key in pair.items())]
     whole: dict[int, Expr] = {}
     for one in (*touched, pair):
@@ -126,7 +132,7 @@ def _united(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
 
 
 def _names(contents: Sequence[str]) -> tuple[str, ...]:
-    """A name for each input; a stream that is joined with itself has several."""
+    """Return a distinct name for each input, numbered in self-joins."""
     found: list[str] = []
     for content in contents:
         copies = sum(1 for name in found if name == content or name.startswith(f"{content} #"))
@@ -135,7 +141,7 @@ def _names(contents: Sequence[str]) -> tuple[str, ...]:
 
 
 def _name(graph: QueryGraph, sources: dict[str, Node], member: MultiJoinMember) -> tuple[str, str]:
-    """Label and id: the same for as long as anybody joins these inputs on these keys, whoever that is."""
+    """Return label and id, which depend only on the inputs and keys."""
     *first, last = (source_name(graph, source) for source in sources.values())
     sets = [
         sorted(((member.inputs[side], key) for side, key in equal), key=lambda part: part[0])
@@ -150,7 +156,7 @@ def _name(graph: QueryGraph, sources: dict[str, Node], member: MultiJoinMember) 
 
 
 def states_id(label: str) -> str:
-    """The id of joins of logs on one key throughout: their label says it all."""
+    """Return the id of joins of logs on one key."""
     return f"{label} #{digest('states', label)}"
 
 

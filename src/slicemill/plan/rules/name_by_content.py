@@ -1,13 +1,13 @@
-"""name_by_content: nodes get ids by what they compute of what; selections that are the same become one node.
+"""name_by_content: derive node ids from content, and merge equal stateless nodes.
 
     bid ─┬─ q1: where ─ q1                    bid ─── bid: where price > 9 #5f… ─┬─ q1
          └─ q2: where ─ q2      (price > 9)                                      └─ q2
 
-An id does not depend on which other queries there are, or which came first: state is kept under it, and stays
-where it is when others go. What keeps nothing between tuples is named by content alone and shared. What keeps
-state counts from when its query came, so it is the query's own, and so is all that reads it; its id has the
-query's name in it. A node that a stream is named after is that stream's own: its log is. Sources and tables
-have their own names, and so has a query's end.
+An id does not depend on other queries or on the order of registration. State is stored under the id and stays
+valid when other queries are dropped. A stateless node is named by content alone and shared. The state of a
+stateful node depends on when its query was registered. So the node and all its consumers belong to that
+query, and their ids contain its name. The last node of a derived stream belongs to that stream, because it
+writes the log. Sources, tables and query results keep their own names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def name_by_content(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _owners(graph: QueryGraph) -> dict[str, str]:
-    """The query, stream or view that each node was made for; for one of many, the last."""
+    """Map each node to the query, stream or view it belongs to.
+
+    Of several queries it is the last.
+    """
     owners: dict[str, str] = {}
     for node in reversed(list(graph)):
         kind = kind_of(node.operator)
@@ -60,7 +63,7 @@ def _named(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, renamed:
         return replace(made, id=name, label=name, owner=name if kind.role is Role.SINK else "")
     if kind.refer is not None:
         operator = kind.refer(operator, lambda node_id: renamed[node_id].id)
-    # A log is a stream like any other, whatever writes it.
+    # The input is the log, whatever node writes it.
     logs = [log_of(graph[source], graph) for source in node.inputs]
     given = [f"log {log}" if log is not None else source.id for log, source in zip(logs, inputs, strict=True)]
     owned = any(log is None and source.owner for log, source in zip(logs, inputs, strict=True))
@@ -78,7 +81,7 @@ def _first_log(node: Node, graph: QueryGraph) -> str:
 
 
 def _words(operator: Operator) -> str:
-    """What a selection does, in a few words; many queries may share it."""
+    """Return a short label of a selection; many queries may share it."""
     shared = kind_of(operator).shared_label
     text = _word(operator) if shared is None else shared(operator)
     return text if len(text) <= _LONGEST_WORDS else f"{text[: _LONGEST_WORDS - 3]}..."

@@ -1,4 +1,4 @@
-"""narrow_chains: what is joined of several streams one after the other carries what is read behind it.
+"""narrow_chains: prune unused columns between the joins of a chain.
 
 a ─ ⋈ ─ π a.*, b.* ─ ⋈ ─ π a.v      a ─ ⋈ ─ π a.k, a.v ─ ⋈ ─ π a.v
 b ─┘             c ─┘              b ─┘             c ─┘
@@ -20,7 +20,7 @@ from slicemill.plan.rules.sharing import columns_read
 
 def narrow_chains(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001
     nodes = {node.id: node for node in graph}
-    for node in reversed(list(graph)):  # what reads a join is narrow before it
+    for node in reversed(list(graph)):  # consumers first, so that a join is pruned before its inputs
         join = node.operator
         if isinstance(join, WindowJoin) and join.aliases[0] == JOINED:
             before = nodes[node.inputs[0]]

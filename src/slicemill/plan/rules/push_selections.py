@@ -1,6 +1,6 @@
-"""push_selections: run a condition on one stream before the join instead of in it.
+"""push_selections: push conditions on a single stream below the join.
 
-Only below time windows: which tuples a ROWS window holds would change if some never reached it.
+Conditions are pushed only below RANGE windows. A filter below a ROWS window would change its contents.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _below_join(node: Node, join: WindowJoin, graph: QueryGraph) -> list[Node]:
     inputs = list(node.inputs)
     filters: list[Node] = []
     for port, (alias, window) in enumerate(zip(join.aliases, join.windows, strict=True)):
-        # A row on which ON does not hold comes out all the same where those without a partner do.
+        # Rows of the preserved side of an outer join are emitted even if ON does not hold.
         if window.frame is FrameUnit.ROWS or port in join.kind.unmatched:
             continue
         kept, pushed = _split(kept, alias)
@@ -58,7 +58,10 @@ def _filter_node(node: Node, alias: str, source: Node, condition: Expr) -> Node:
 
 
 def _split(parts: list[Expr], alias: str) -> tuple[list[Expr], Expr | None]:
-    """Conditions to keep, and those that read `alias` alone, in terms of its own columns."""
+    """Split conditions into those to keep and those that read only `alias`.
+
+    The latter are translated into the input's own columns.
+    """
     own = [part for part in parts if _inputs_of(part) == {alias}]
     below = tuple(as_in_input(part) for part in own)
     return [part for part in parts if part not in own], conjunction(below)

@@ -1,16 +1,16 @@
-"""share_joins: window joins of the same two inputs on the same equality become one node (S14, S17, S19).
+"""share_joins: merge binary joins of equal inputs and keys (S14, S17, S19).
 
     A ─── σ ─┬─ ⋈ A.k = B.k, 60 s ─ π ─ q1         A ─┬─ joins of A and B on k = k ─┬─ part 1 ─ π ─ q1
     B ───────┘                                     B ─┘                             └─ part 2 ─ π ─ q2
     A ─┬─ ⋈ A.k = B.k AND A.v < B.v, 5 s ─ π ─ q2
     B ─┘
 
-Selections below a join go into the shared node: masks say which tuples each query wants. Below a window that
-counts rows they stay where they are, since they decide which rows are the last ones. Joins that count rows
-share a node of their own, since they count the rows of all keys, and cannot be split by key; so do joins
-without a key that ask which rows have been matched, since these cannot be spread by time. A lone join gets
-the same form, so that others can join it later and find its state. A join that is not all there is between
-logs is rewritten where it stands, for itself alone.
+Filters below a join move into the shared node, where bit masks mark the queries that each tuple satisfies.
+Filters below a ROWS window are not moved, since they determine the contents of the window. Joins with ROWS
+windows share a separate node: they count the rows of all keys, so the node cannot be partitioned by key.
+Outer and semi joins without a key also share a separate node, since it cannot be placed by time. A single
+join gets the same form, so that later queries can share its state. A join with other stateful operators
+before or after it in the same unit is rewritten alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from slicemill.plan.rules.sharing import (
 
 @dataclass
 class _Shared:
-    """A shared node in the making."""
+    """A shared node under construction."""
 
     label: str
     sources: tuple[Node, Node]
@@ -64,7 +64,8 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         member = JoinMember(node.id, windows, selections, residual, columns, join.limit, join.kind)
         if between_logs(graph, node):
             counted = any(window.frame is FrameUnit.ROWS for window in windows)
-            # Without a key, only what is spread by time has several cells; then nobody knows who is matched.
+            # Without a key, several cells are possible only by time, where no cell knows if a row is
+            # unmatched.
             judged = join.kind is not JoinKind.INNER and not keys[0]
             label, name = _name(graph, (left, right), keys, counted=counted, judged=judged)
             found = shared.setdefault(name, _Shared(label, (left, right), keys))
@@ -93,7 +94,7 @@ def _replaced(graph: QueryGraph, shared: dict[str, _Shared], made: dict[str, Nod
 def _name(
     graph: QueryGraph, sources: Sequence[Node], keys: Keys, *, counted: bool, judged: bool
 ) -> tuple[str, str]:
-    """Label and id: the same for as long as anybody joins these inputs on these keys, whoever that is."""
+    """Return label and id, which depend only on the inputs and keys."""
     inputs = " and ".join(source_name(graph, source) for source in sources)
     equal = short([f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True)], keys)
     label = f"joins of {inputs} on {equal}" if equal else f"joins of {inputs}"

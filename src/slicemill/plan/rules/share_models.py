@@ -1,4 +1,4 @@
-"""share_models: models with OVER, of one input and by the same keys, become one node.
+"""share_models: merge models with OVER that have the same input and keys.
 
     trade ─┬─ γ mean(price) OVER 9 ROWS ─ π ─ q1
            └─ γ slope(size, price) OVER 9 ROWS ─ π ─ q2
@@ -6,8 +6,8 @@
     trade ─── models of trade ─┬─ part 1 ─ π ─ q1
                                └─ part 2 ─ π ─ q2
 
-There models over the same window keep equal cores once, whichever query they are from. A lone query gets the
-same form, so that others can join it later and find it running.
+In the shared node, models over the same window keep equal cores once. A single query gets the same form, so
+that later queries can share its state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""share_over: plain built-in aggregates with OVER, of one input and by the same keys, become one node.
+"""share_over: merge built-in OVER aggregates that have the same input and keys.
 
     trade ─┬─ γ avg(price) OVER 60 SECONDS ─ π ─ q1
            └─ γ max(price) OVER 30 SECONDS ─ π ─ q2
@@ -6,8 +6,8 @@
     trade ─── rows of trade ─┬─ part 1 ─ π ─ q1
                              └─ part 2 ─ π ─ q2
 
-There rows are kept once, for the longest window. A lone query gets the same form, so that its state lasts
-when others come.
+The shared node stores rows once, for the longest window. A single query gets the same form, so that its state
+is kept when queries are added.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.over.spec import OverMember, SharedOver, WindowAggregate, is_plain
 from slicemill.plan.rules.sharing import SharedByKey, between_logs, columns_read, shared_by_key, with_parts
 
-# Their values have no order, or no type, that a column could have (`aggregate.functions.has_kernel`).
+# Values of these types have no order or no column type (`aggregate.functions.has_kernel`).
 _WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
 
 

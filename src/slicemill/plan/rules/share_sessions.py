@@ -1,4 +1,4 @@
-"""share_sessions: aggregates over sessions, of one input and by the same keys, become one node.
+"""share_sessions: merge session aggregates that have the same input and keys.
 
     click ─┬─ σ page > 9 ─ γ count by visitor, SESSION 30 SECONDS ─ q1
            └────────────── γ max by visitor, SESSION 5 MINUTES ──── q2
@@ -6,7 +6,8 @@
     click ─── sessions of click by visitor ─┬─ part 1 ─ q1
                                             └─ part 2 ─ q2
 
-Rows of open sessions are kept once, whatever the gaps are; one that does not lie between logs stays alone.
+Rows of open sessions are stored once for all gaps. An aggregate with other stateful operators in its unit is
+not shared.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def share_sessions(graph: QueryGraph, _: Catalog) -> QueryGraph:
 
 
 def _input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
-    """What an aggregate reads before its selections, and these, the first one first."""
+    """Return the input below an aggregate's filters, and their conditions."""
     conditions: list[Expr] = []
     above = graph[node.inputs[0]]
     while isinstance(above.operator, Filter) and log_of(above, graph) is None:

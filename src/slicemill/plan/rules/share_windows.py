@@ -1,4 +1,4 @@
-"""share_windows: aggregates over sliding windows of time, of one input and by the same keys, become one node.
+"""share_windows: merge sliding-window aggregates that have the same input and keys.
 
     bid ─┬─ σ price > 9 ─ γ avg by item, RANGE 60 SLIDE 1 ─ π ─ q1
          └─────────────── γ max by item, RANGE 10 SLIDE 5 ─ π ─ q2
@@ -6,12 +6,12 @@
     bid ─── windows of bid by item ─┬─ part 1 ─ π ─ q1
                                     └─ part 2 ─ π ─ q2
 
-Selections go into the shared node: its members' tuples are told apart by what they satisfy, and counted once.
-A lone aggregate gets the same form, so that others can join it later and find it running.
+Filters move into the shared node. It groups tuples by the set of filters they satisfy and aggregates each
+group once. A single aggregate gets the same form, so that later queries can share its state.
 
-Only what lies between logs with nothing but selections and projections around it is shared: then the unit of
-the node is that of its stream and key, whichever queries come and go. Windows of FROM that are
-not shared have a node of their own.
+An aggregate is shared only if no other stateful operator lies between it and the logs. Then the unit of the
+node depends on the stream and keys alone, whichever queries are added or removed. Other windows of FROM get a
+node of their own.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
             continue
         apart = not between_logs(graph, node)
         if apart and isinstance(node.operator, WindowAggregate):
-            continue  # by the kernels of OVER
+            continue  # the kernels of OVER compute it
         assert isinstance(node.operator, (RelationAggregate, WindowAggregate))
         partial = all(kept_in_panes(call, catalog) for call in node.operator.calls)
         if isinstance(node.operator, WindowAggregate) and not partial:
-            continue  # such a call runs an aggregate's window version, which is told of every tuple
+            continue  # runs the aggregate's window version, which must see every tuple
         source, conditions = (graph[node.inputs[0]], ()) if apart else _input(graph, node)
         found = (
             alone(shared, "windows", node, source, keys)
@@ -66,7 +66,7 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _keys(operator: Operator) -> tuple[Expr, ...] | None:
-    """The keys of an aggregate whose windows slide in time; None for every other operator."""
+    """Return the keys of an aggregate over sliding time windows, else None."""
     if isinstance(operator, RelationAggregate):
         windows = [window for column, window in operator.windows if column is None]
         if len(windows) == len(operator.windows) == 1 and operator.slide is not None and operator.calls:
@@ -88,7 +88,7 @@ def _slides(window: Window) -> bool:
 
 
 def _input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
-    """What an aggregate reads before its selections, and these, the first one first."""
+    """Return the input below an aggregate's filters, and their conditions."""
     conditions: list[Expr] = []
     above = graph[node.inputs[0]]
     while isinstance(above.operator, Filter) and log_of(above, graph) is None:

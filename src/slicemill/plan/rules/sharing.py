@@ -26,9 +26,9 @@ M = TypeVar("M")
 
 @dataclass
 class SharedByKey(Generic[M]):
-    """A shared node in the making, of one input and by the same keys.
+    """A shared node under construction, for one input and its keys.
 
-    Its id is the same for as long as anybody reads this input by these keys, whichever queries they are.
+    Its id depends only on the input and keys, not on the queries.
     """
 
     id: str
@@ -38,7 +38,10 @@ class SharedByKey(Generic[M]):
     members: list[M] = field(default_factory=list)
 
     def add(self, node: Node, columns: tuple[Column, ...], member: M) -> Node:
-        """One more member; what stands in the place of its node, with the columns that are read behind it."""
+        """Add a member; return the part node that replaces the member's node.
+
+        The part has only the columns that consumers read.
+        """
         self.members.append(member)
         return replace(
             node, operator=Part(node.id), inputs=(self.id,), schema=replace(node.schema, columns=columns)
@@ -51,7 +54,10 @@ class SharedByKey(Generic[M]):
 def shared_by_key(
     known: dict[str, SharedByKey[M]], what: str, graph: QueryGraph, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
-    """The shared node of a kind, an input and some keys, made when it is first asked for."""
+    """Return the shared node of a kind, input and keys.
+
+    Create it on first use.
+    """
     of, by = source_name(graph, source), short([render(key) for key in keys], keys)
     label = f"{what} of {of} by {by}" if keys else f"{what} of {of}"
     name = f"{label} #{digest(what, content_of(graph, source), keys)}"
@@ -61,16 +67,16 @@ def shared_by_key(
 def alone(
     known: dict[str, SharedByKey[M]], what: str, node: Node, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
-    """A node of the same kind for one member that cannot be shared."""
+    """Create an unshared node of the same kind with one member."""
     made: SharedByKey[M] = SharedByKey(f"{what} of {node.id}", f"{what} of {node.name}", source, keys)
     known[made.id] = made
     return made
 
 
 def between_logs(graph: QueryGraph, node: Node) -> bool:
-    """Is there nothing that keeps tuples between the node and the logs around it?
+    """Return True if no other stateful operator shares the node's unit.
 
-    Then the unit of a shared node in its place does not depend on which queries there are.
+    Then the unit of a shared node in its place does not depend on other queries.
     """
     for source in map(graph.__getitem__, node.inputs):
         while log_of(source, graph) is None:
@@ -96,7 +102,7 @@ def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
 
 
 def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
-    """The columns of a node that are read behind it; all of them, where they are kept."""
+    """Return the columns that consumers read; all columns of a log."""
     if log_of(node, graph) is not None:
         return frozenset(node.schema.names)
     read: set[str] = set()
@@ -111,7 +117,7 @@ def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
 
 
 def with_parts(graph: QueryGraph, made: Mapping[str, Node], parts: Mapping[str, Node]) -> QueryGraph:
-    """The graph with parts in place of nodes, each shared node before the first part of it."""
+    """Replace nodes by parts, each shared node before its first part."""
     nodes: dict[str, Node] = {}
     for node in graph:
         part = parts.get(node.id)
@@ -122,7 +128,7 @@ def with_parts(graph: QueryGraph, made: Mapping[str, Node], parts: Mapping[str, 
 
 
 def without_loose_ends(graph: QueryGraph) -> QueryGraph:
-    """Selections that have gone into a shared node are read by nobody any more."""
+    """Remove filters without consumers, after their move into a shared node."""
     while True:
         read = {source for node in graph for source in node.inputs} | set(graph.streams.values())
         loose = {node.id for node in graph if isinstance(node.operator, Filter) and node.id not in read}
@@ -132,12 +138,12 @@ def without_loose_ends(graph: QueryGraph) -> QueryGraph:
 
 
 def source_name(graph: QueryGraph, source: Node) -> str:
-    """What people call an input."""
+    """Return the display name of an input."""
     log = log_of(source, graph)
     return source.name if log is None else quoted(log)
 
 
 def content_of(graph: QueryGraph, source: Node) -> str:
-    """What tells an input from all others, whichever queries read it."""
+    """Return a stable identity of an input, independent of the queries."""
     log = log_of(source, graph)
     return source.id if log is None else f"log {log}"

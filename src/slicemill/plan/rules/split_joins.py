@@ -1,14 +1,14 @@
-"""split_joins: a join of three or more streams over windows of time becomes a row of joins of two (S2, S25).
+"""split_joins: split n-way joins over time windows into binary joins (S2, S25).
 
     A, B, C ─ ⋈ A.k = B.k AND B.j = C.j      A ─┬─ ⋈ k = k ─┬─ ⋈ B.j = j ─ in order
                                              B ─┘        C ─┘
 
-A joined tuple has the timestamp of its latest member, and carries all of them: it can be met for as long as
-each member is in its own stream's window. The pairs of a step are those that agree on the conditions which
-can be tested there. Streams are taken in an order in which each has a key in common with those before it, if
-there is one; the last step puts the results in the order of one join of all streams.
+A joined tuple has the timestamp of its latest member and carries the timestamps of all members. It can match
+while each member is in its own stream's window. Each step tests all conditions whose columns are available.
+Streams are ordered so that each shares a key with the previous streams, where possible. The last node
+restores the result order of a single n-way join.
 
-Windows that count rows stay as they are: a joined tuple does not know how many tuples have come since.
+ROWS windows are left unchanged: a joined tuple does not know how many tuples have arrived since.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Split:
     why: str
 
     def nodes(self) -> Iterator[Node]:
-        """One join after the other, and the order at the end, under the name of the join."""
+        """Yield the binary joins and an ordering node named like the join."""
         places = places_of(self.graph, self.node)
         pending = list(conjuncts(self.join.condition))
         read = columns_read(self.graph, self.node)
@@ -74,7 +74,7 @@ class _Split:
         yield replace(self.node, operator=operator, inputs=(joined.id,), schema=schema)
 
     def _order(self, conditions: Sequence[Expr], places: Places) -> list[int]:
-        """The streams, each with a key in common with those before it where that is possible."""
+        """Order streams so that each shares a key with earlier ones."""
         left = list(range(1, len(self.node.inputs)))
         order = [0]
         while left:
@@ -96,7 +96,7 @@ class _Split:
         wanted: frozenset[str],
         places: Places,
     ) -> Node:
-        """The join of what has been joined so far, or of the first stream, with one more."""
+        """Join the first or the joined streams with one more stream."""
         right, right_where = input_of(self.graph, self.node, self.join, port)
         left, left_where = (before, None) if before else input_of(self.graph, self.node, self.join, taken[0])
         names = _between(places, taken, port) if before else _pair(places, taken[0], port)
@@ -133,7 +133,7 @@ class _Split:
 
 
 def _between(places: Places, taken: Sequence[int], port: int) -> Places:
-    """Columns of the streams joined so far under the names they have there, and one more stream's own."""
+    """Map columns to side 0 (joined streams) and side 1 (`port`)."""
     names: dict[str, tuple[int, str]] = {}
     for name, (of, own) in places.items():
         if of in taken:
@@ -149,6 +149,6 @@ def _pair(places: Places, left: int, right: int) -> Places:
 
 
 def _shortest(windows: Sequence[Window]) -> Window:
-    """No joined tuple can be met for longer than its shortest window after its latest member."""
+    """Return the shortest window, which limits how long a joined tuple matches."""
     lengths = [window.extent for window in windows if window.extent is not None]
     return Window(FrameUnit.RANGE, min(lengths, default=None))
