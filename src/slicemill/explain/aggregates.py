@@ -19,7 +19,7 @@ from slicemill.plan.rules.arrivals_to_over import arrivals_to_over
 
 
 def explain_uda(name: str, catalog: Catalog) -> str:
-    """Explain each distinct call in the script, or a hypothetical call if there is none."""
+    """Explain each distinct call in the script, else a hypothetical call."""
     known = {**catalog.base_aggregates, **catalog.window_aggregates}
     if not any(catalog.aggregates(name)):
         hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"

@@ -1,4 +1,6 @@
-"""EXPLAIN of the query graph as JSON. Existing keys are stable, new keys may be added.
+"""EXPLAIN of the query graph as JSON.
+
+Existing keys are stable, new keys may be added.
 
 - `version`: 1
 - `nodes`: in topological order. `id`, independent of other queries; `label`, a readable id;

@@ -164,7 +164,7 @@ def _leave(vertex: int, fold: Fold, layer: int) -> list[Point]:
 
 
 def _columns(boxes: list[Box], graph: Layered, y: dict[int, float]) -> list[tuple[float, float]]:
-    """Return the left and right edges of the layers, wider apart for steep arcs."""
+    """Return the left and right edges of layers, farther apart for steep arcs."""
     columns: list[tuple[float, float]] = []
     x = 0.0
     for layer in graph.layers:
@@ -198,7 +198,7 @@ def _entries(graph: Layered, fold: Fold, placed: list[Rectangle]) -> list[float]
 
 
 def _within(wanted: list[float], top: float, bottom: float) -> list[float]:
-    """Return ascending heights within a box's side, apart and near the wanted heights."""
+    """Return ascending heights within a box's side, close to those wanted."""
     margin = min(_ENTRY_MARGIN, (bottom - top) / 4)
     low, high = top + margin, bottom - margin
     distance = min(_ENTRY_SPACING, (high - low) / max(1, len(wanted) - 1))

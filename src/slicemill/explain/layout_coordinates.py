@@ -1,4 +1,4 @@
-"""Heights of vertices in a layered drawing, with straight chains and no overlaps.
+"""Heights of vertices in a layered drawing, without overlaps.
 
 Brandes and Köpf, "Fast and simple horizontal coordinate assignment" (2001), with a block compaction that
 avoids the error in the published version. Vertices are aligned with their median neighbours four times, from
@@ -18,7 +18,7 @@ Heights = dict[int, float]
 
 
 def heights(graph: Layered, order: Order, size: Sequence[float], gap: float) -> Heights:
-    """Return the middle of each vertex; the top of the drawing is 0."""
+    """Return the middle of each vertex, relative to the drawing's top."""
     forbidden = _conflicts(graph, order)
     answers: list[tuple[Heights, bool]] = []
     for rightwards in (True, False):
@@ -50,7 +50,10 @@ def _conflicts(graph: Layered, order: Order) -> set[tuple[int, int]]:
 def _aligned(
     layers: Order, neighbours: Sequence[Sequence[int]], forbidden: set[tuple[int, int]]
 ) -> dict[int, int]:
-    """Return the first vertex of each vertex's block, which is drawn as a straight line."""
+    """Return the first vertex of each vertex's block.
+
+    The vertices of a block are drawn on a straight line.
+    """
     root = {v: v for layer in layers for v in layer}
     for before, layer in pairwise(layers):
         place = {v: i for i, v in enumerate(before)}
@@ -66,7 +69,10 @@ def _aligned(
 
 
 def _compacted(layers: Order, root: dict[int, int], size: Sequence[float], gap: float) -> Heights:
-    """Place blocks as close as sizes allow, then move those with room to the next block."""
+    """Place blocks as close together as sizes allow.
+
+    Blocks with room are then moved towards the next block.
+    """
     after: dict[int, dict[int, float]] = {block: {} for block in root.values()}
     waits = dict.fromkeys(after, 0)
     for layer in layers:
@@ -94,7 +100,10 @@ def _compacted(layers: Order, root: dict[int, int], size: Sequence[float], gap: 
 
 
 def _balanced(answers: list[tuple[Heights, bool]], size: Sequence[float]) -> Heights:
-    """Align all positions to those with the smallest extent; average the middle two."""
+    """Align the four solutions and average the middle two per vertex.
+
+    They are aligned to the ends of the smallest one.
+    """
 
     def ends(found: Heights) -> tuple[float, float]:
         return (

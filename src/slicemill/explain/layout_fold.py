@@ -22,7 +22,7 @@ Column = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Lanes of an arc into the next band (right, between, left), and its entry point."""
+    """Lanes of an arc into the next band, and its end."""
 
     right: float
     between: float
@@ -33,7 +33,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Columns and heights after folding, and the turns of vertices at band ends."""
+    """Columns and heights after folding, and turns between bands."""
 
     columns: list[Column]
     heights: dict[int, float]
@@ -50,7 +50,7 @@ def folded(
     columns: list[Column],
     limit: float,
 ) -> Fold:
-    """Fold into bands at most `limit` wide if that makes the drawing much smaller."""
+    """Fold into bands at most `limit` wide, if worthwhile."""
     bottom = max(heights[v] + size[v] / 2 for v in heights)
     flat = Fold(columns, heights, {}, columns[-1][1], bottom)
     bands = _bands(columns, limit)
@@ -66,7 +66,10 @@ def _extent(fold: Fold) -> float:
 
 
 def _bands(columns: list[Column], limit: float) -> list[range]:
-    """Return the layers of each band: the fewest possible bands, about equally wide."""
+    """Return the layers of each band.
+
+    There are as few bands as the limit allows, of about equal width.
+    """
     bands = _filled(columns, limit)
     for percent in range(95, 50, -5):
         narrower = _filled(columns, limit * percent / 100)
@@ -125,7 +128,7 @@ def _stacked(
 def _arrive(
     graph: Layered, turns: dict[int, Turn], end: list[int], heights: dict[int, float], x: float
 ) -> None:
-    """Complete the turns into a band, level with the vertices that they lead to."""
+    """Complete the turns into a band, level with their target vertices."""
     wanted = [sum(heights[w] for w in graph.right[v]) / len(graph.right[v]) for v in end]
     for vertex, y in zip(end, apart(wanted, _LANE), strict=True):
         turn = turns[vertex]

@@ -75,7 +75,7 @@ def _topological(sources: list[list[int]], targets: list[list[int]]) -> list[int
 
 
 def layered(count: int, arcs: Arcs) -> Layered:
-    """Assign nodes to layers, with a bend in each layer that an arc passes."""
+    """Assign nodes to layers, with bends in layers that arcs pass."""
     rank = ranks(count, arcs)
     bends: dict[tuple[int, int], int] = {}
     paths: list[tuple[int, ...]] = []

@@ -108,7 +108,10 @@ def _median(places: list[int]) -> float:
 def _sorted(
     layer: list[int], place: dict[int, int], neighbours: Neighbours, weight: Callable[[list[int]], float]
 ) -> list[int]:
-    """Sort a layer by its neighbours' weights; vertices without neighbours keep their position."""
+    """Sort a layer by its neighbours' weights.
+
+    Vertices without neighbours keep their position.
+    """
     weights = {v: weight([place[n] for n in neighbours[v]]) for v in layer if neighbours[v]}
     movable = iter(sorted(weights, key=lambda v: weights[v]))
     return [next(movable) if v in weights else v for v in layer]

@@ -99,7 +99,7 @@ def picture(graph: ModelGraph, describe: DescribeNode) -> Picture:
 
 
 def _goes_back(edge: ModelEdge, graph: ModelGraph) -> bool:
-    """Return True if an edge stores a value computed from the same store."""
+    """Return True if an edge feeds a store from its own content."""
     if graph[edge.dst].op is not Op.W:
         return False
     reached, waiting = set[str](), [edge.dst]

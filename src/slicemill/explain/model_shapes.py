@@ -1,4 +1,4 @@
-"""Shapes and colours of a drawn model (C19), different for incremental and blocking cores."""
+"""Shapes and colours of a drawn model, by class of core (C19)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def ink_of(kind: CoreKind | None) -> Ink:
 
 
 def outline(node: ModelNode, kind: CoreKind | None, r: Rectangle) -> str:
-    """Draw the box of a node: an arrow for S, a cylinder for W, else its class's shape."""
+    """Draw the box of a node.
+
+    S is an arrow and W a cylinder. Other operators have the shape of their class.
+    """
     ink = ink_of(kind)
     style = f'fill="{ink.fill}" stroke="{ink.edge}" stroke-width="1.5"'
     if node.op is Op.S:

@@ -1,4 +1,4 @@
-"""Drawing of a model as SVG (C19): its blocking and its incremental graph.
+"""Drawing of a model as SVG: blocking and incremental graph (C19).
 
 The blocking graph reads the whole window at each slide: the paper's canonical form (C13). The incremental
 graph updates each core by the method of its class (C15, C17, C21). A model without incremental cores has only
@@ -64,7 +64,7 @@ class _Chapter:
 
 
 def model_svg(name: str, model: Model, use: Use, *, compact: bool = False) -> str:
-    """Return the graphs of a model as SVG; equal models yield equal text.
+    """Return the graphs of a model as SVG. Equal models yield equal text.
 
     With `compact`, only the graph that runs, without a legend.
     """
@@ -139,7 +139,7 @@ def _heading(name: str, model: Model) -> list[str]:
 
 
 def _legend(chapters: Sequence[_Chapter], width: float) -> tuple[str, float, float]:
-    """Return the legend in rows of at most `width`, for symbols that occur."""
+    """Return a legend of the symbols that occur, at most `width` wide."""
     if not chapters:
         return "", 0.0, 0.0
     kinds = {chapter.describe(node)[0] for chapter in chapters for node in chapter.graph.nodes}

@@ -1,4 +1,4 @@
-"""EXPLAIN of a model: its class with the reason, its cores and the cost of a slide (C18)."""
+"""EXPLAIN of a model: class, reason, cores and costs (C18)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def _rewrites(definition: ModelDefinition) -> list[str]:
 
 
 def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
-    """Describe a model as JSON. Existing keys are stable, new keys may be added.
+    """Describe a model as JSON.
+
+    Existing keys are stable, new keys may be added.
 
     `name`, `text`, `parameters`, `class`, `reason`, `state`, `result`; `cores`, each with `core`, `notation`,
     `class`, `reason`, `way`, `state`, `per_element` and `also_in`; `costs`, each with `window`, `n`, `d`,
@@ -167,7 +169,7 @@ def _used(model: Model) -> int:
 
 
 def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[str]:
-    """Return the names of other models of the script with the same core."""
+    """Return the names of other models in the script with that core."""
     templates = (model for model in catalog.models.values() if isinstance(model, ModelTemplate))
     names = {template.name.lower() for template in templates}
     called = (call for call, _, _ in _calls(catalog) if catalog.declared_as(call).lower() in names)

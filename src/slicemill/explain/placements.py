@@ -1,4 +1,4 @@
-"""EXPLAIN of placements: which cells read and store a row, and the cost of alternatives.
+"""EXPLAIN of placements: distribution of rows, and costs of alternatives.
 
 The JSON is a list of units with: `id`; `nodes`; `inputs` and `outputs`, which are logs; `cells`, the maximal
 number of cells; `placement` with `kind`, `shape` and `by` (by log and dimension: keys, `every` or `stripe`);

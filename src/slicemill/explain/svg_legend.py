@@ -1,4 +1,4 @@
-"""Legend of a drawn query graph, limited to symbols that occur in it."""
+"""Legend of a drawn query graph, limited to symbols that occur."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPACE = 26.0
 
 
 def legend(graph: QueryGraph, width: float) -> tuple[str, float, float]:
-    """Return the legend as SVG in rows of at most `width`, with its size."""
+    """Return the legend in rows of at most `width`, with its size."""
     entries = _entries(graph)
     parts: list[str] = []
     x = y = widest = 0.0

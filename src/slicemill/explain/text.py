@@ -1,4 +1,4 @@
-"""EXPLAIN of the query graph as text: one tree per query and derived stream.
+"""EXPLAIN of the query graph as text, one tree per result.
 
 The root of a tree is a result, its leaves are streams and tables. A node with several consumers has a tree of
 its own, to which other trees refer (↗).
@@ -37,7 +37,7 @@ def explain_text(graph: QueryGraph, width: int = 100, units: Sequence[PlacedUnit
 
 
 def _names(graph: QueryGraph, node_id: str) -> list[str]:
-    """Return the names of the streams, tables and views that a node produces."""
+    """Return the names of the streams, tables and views of a node."""
     return [name for name, named in graph.streams.items() if named == node_id]
 
 
@@ -85,7 +85,7 @@ def _summary(graph: QueryGraph) -> str:
 
 
 class _Printer:
-    """Prints the trees of a graph; other roots inside a tree become references."""
+    """Prints the trees of a graph, with references to other trees."""
 
     def __init__(self, graph: QueryGraph, width: int) -> None:
         self.graph = graph
@@ -133,7 +133,10 @@ class _Printer:
                 yield from self._branch(child, indent, last, label, columns=not shown)
 
     def _node(self, node: Node, first: str, below: str, columns: bool) -> Iterator[str]:
-        """Yield a node's headline, with its main fact if that fits, and further facts."""
+        """Yield a node's headline and facts.
+
+        The main fact is part of the headline if it fits.
+        """
         words = words_of(node, self.graph)
         headline, facts = words.headline, list(words.facts)
         marks = f"  {_WAITS}" if node.waits_for_time else ""

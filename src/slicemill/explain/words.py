@@ -14,7 +14,7 @@ def role_of(node: Node) -> Role:
 
 
 def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
-    """Return True if an input is a table to look up, not a stream."""
+    """Return True if an input is looked up, not a stream."""
     operator = graph[target].operator
     return kind_of(operator).looked_up(operator, port)
 

@@ -1,1 +1,1 @@
-"""The planner: bound statements to a query graph, and rewrites of that graph."""
+"""Planner: translates bound statements into a query graph and rewrites it."""

@@ -1,1 +1,1 @@
-"""Capacity planning: what a load would do to the users of a script's queries, before it comes."""
+"""Capacity planning: predict response times and staleness of queries at given rates."""

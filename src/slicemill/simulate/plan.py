@@ -1,4 +1,4 @@
-"""From a script, rates and policies to a plan: costs are measured or looked up, then policies rehearsed."""
+"""Simulation of a script: measures or loads unit costs, then simulates scheduling policies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Told = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class SimulationRequest:
-    """What the user asks for; lengths of time in seconds."""
+    """Options of a simulation; durations are in seconds."""
 
     rates: Sequence[str]
     policies: Sequence[str]
@@ -55,7 +55,7 @@ class SimulationRequest:
 
 
 def simulate(source: SourceText, request: SimulationRequest, as_json: bool) -> None:
-    """Print what would happen; mistakes in what is asked for come before anything is measured."""
+    """Print predicted response times; check all options before measuring."""
     catalog = bind(source).catalog
     units, streams = _units_and_streams(catalog)
     if not units:
@@ -81,14 +81,14 @@ def simulate(source: SourceText, request: SimulationRequest, as_json: bool) -> N
 
 @dataclass(frozen=True, slots=True)
 class PolicyTrials:
-    """The same arrivals predicted and measured."""
+    """Predicted and measured outcomes of the same arrivals, by policy."""
 
     predicted: Mapping[str, Outcome]
     measured: Mapping[str, Outcome]
 
 
 def _units_and_streams(catalog: Catalog) -> tuple[dict[str, set[str]], list[str]]:
-    """The logs that each unit writes, and the streams that are read."""
+    """Return the logs that each unit writes, and the streams that are read."""
     graph = share(optimize(build_graph(catalog)), catalog)
     streams = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     units = {unit.id: {log for _, log in unit.outputs} for unit in cut(graph)}
@@ -119,7 +119,7 @@ def _on_spark(
     policies: Sequence[str],
     known: Costs | None,
 ) -> tuple[Costs, PolicyTrials | None]:
-    # Spark takes seconds to import and start; a mistake should be told before.
+    # Spark takes seconds to import and start: report errors in options first.
     from slicemill.engine.session import local_session
     from slicemill.simulate.trial import TrialSamples, measure
     from slicemill.simulate.trial_run import try_policies
@@ -150,7 +150,7 @@ def _rehearsed(
 
 @contextmanager
 def _telling() -> Iterator[Told]:
-    """A bar on the terminal, for whoever waits; nothing where nobody looks."""
+    """Show a progress bar on the terminal."""
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=1.0)

@@ -1,4 +1,4 @@
-"""The rates of a plan as people write them: `bid=5000/s`, `bid=200/min:bursty`, `bid=arrivals.csv`."""
+"""Parser of rates: `bid=5000/s`, `bid=200/min:bursty`, `bid=arrivals.csv`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _RATE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([km]?)\s*(?:/\s*([a-z]+))?\s*(?::\
 
 
 def parse_rates(texts: Iterable[str], streams: Sequence[str]) -> dict[str, Traffic]:
-    """The traffic of each stream; a rate without a name is that of every stream that has none of its own."""
+    """Return the traffic of each stream.
+
+    A rate without a name applies to all streams that have no rate of their own.
+    """
     named: dict[str, Traffic] = {}
     others: Traffic | None = None
     by_name = {stream.lower(): stream for stream in streams}

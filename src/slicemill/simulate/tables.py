@@ -1,4 +1,4 @@
-"""A plan as tables, and as JSON."""
+"""Results of a simulation as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rich.table import Table
 from slicemill.metrics.figures import QueryFigures, Summary
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 
-# Pairs of policies that are closer than this are not said to be in any order.
+# Two policies are compared only if a measure differs by more than this share.
 CLEARLY = 0.1
 
 MEASURES = ("mean response", "longest response", "mean slowdown", "l2 slowdown", "staleness")
 
 
 def measures(outcome: Outcome) -> dict[str, float]:
-    """What policies are compared by; less is better."""
+    """Return the measures by which policies are compared; less is better."""
     figures = outcome.overall()
     return {
         "mean response": figures.response.mean,
@@ -31,7 +31,7 @@ def measures(outcome: Outcome) -> dict[str, float]:
 
 
 def policies_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
-    """One line a policy: all queries together."""
+    """Return a table with one line per policy, over all queries."""
     table = _table(title, "policy", *_COLUMNS, "l2 of slowdown")
     for policy, outcome in outcomes.items():
         figures = outcome.overall()
@@ -41,7 +41,7 @@ def policies_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
 
 
 def queries_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
-    """A line for each query and policy."""
+    """Return a table with a line for each query and policy."""
     table = _table(title, "query", *(("policy",) if len(outcomes) > 1 else ()), *_COLUMNS)
     names = next(iter(outcomes.values())).queries
     for name in names:
@@ -65,7 +65,7 @@ def _cells(figures: QueryFigures, stale: float, mean_rows: float, most_rows: int
 
 
 def _table(title: str, *columns: str) -> Table:
-    # With a column more, gaps are narrower: figures are never cut in 80 columns, and long names are folded.
+    # A further column narrows the gaps: numbers are never cut at 80 columns, long names are folded.
     table = Table(
         title=title,
         title_justify="left",
@@ -101,8 +101,11 @@ def _number(value: float) -> str:
 def agreement(
     predicted: Mapping[str, Outcome], measured: Mapping[str, Outcome]
 ) -> dict[str, tuple[list[str], list[str], int, int]]:
-    """By measure: the policies in their predicted and in their measured order, best first; of the pairs that
-    the prediction tells clearly apart, how many are in the same order, and how many there are."""
+    """Compare the predicted and the measured order of policies, by measure.
+
+    Return both orders, best first, then the number of pairs in the same order, and the number of pairs. Only
+    pairs that the prediction clearly separates are counted.
+    """
     found = {}
     for measure in MEASURES:
         before = {policy: measures(outcome)[measure] for policy, outcome in predicted.items()}

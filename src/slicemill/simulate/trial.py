@@ -1,7 +1,7 @@
-"""Trials on Spark: what the units of a script cost, and how its queries fare under a policy, at given rates.
+"""Trials on Spark: measurement of unit costs at given rates.
 
-Rows are fed to the streams in polls, at the times that are asked for, so that every policy gets exactly the
-same arrivals; the sources are not read meanwhile.
+Rows are fed to the streams in polls at given times, so every policy gets the same arrivals. The sources are
+not polled during a trial.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SAMPLED_S, _MOST_SAMPLED = 60.0, 200_000
-# Polls of several sizes, in the length of one: the first ones fill windows and caches and do not count.
+# Sizes of polls, in multiples of the interval. The first ones fill windows and caches and are not counted.
 _UNCOUNTED = (8, 1)
 _COUNTED = (1, 4, 16, 1, 4, 16, 2, 8, 1, 4, 16)
-# What a worker reports of a run, cell by cell; the rest of a run is the dispatcher's.
+# prefix of the stages that a worker reports per cell; the dispatcher uses the rest of a run's time
 _RUN = "run: "
 
 Progress = Callable[[str, float], None]
-"""What is done, and how much of it so far, from 0 to 1."""
+"""Callback with the current step and the completed share, from 0 to 1."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,10 @@ class TrialClock:
 
 @dataclass(slots=True)
 class TrialSamples:
-    """Rows of the streams of a script for a minute at these rates, read once for all its trials."""
+    """Sample rows of a script's streams, read once for all trials.
+
+    A sample has the rows of a minute at the given rates.
+    """
 
     rates: Mapping[str, float]
     folder: Path = Path()
@@ -73,10 +76,10 @@ class TrialSamples:
 def opened_mill(
     where: SparkSession | InlinePool, source: SourceText, clock: Callable[[], int], policy: str = "fcfs"
 ) -> Iterator[Mill]:
-    """A mill with the queries of a script, on Spark or in this process, in a home that goes with it.
+    """Open a mill with the queries of a script, in a temporary home.
 
-    Its sources are not read, and its sinks get nothing: the rows of a trial are nobody's results. On Spark
-    keyed work is split over all cores, as the cost model has it.
+    Its sources are not read and its sinks are removed, so a trial emits no results. On Spark, keyed units
+    have as many cells as there are cores, as the cost model assumes.
     """
     if isinstance(where, InlinePool):
         opened = Mill(pool=where, policy=policy, clock=clock, cells=1, read_sources=False)
@@ -87,7 +90,7 @@ def opened_mill(
         mill.execute(source)
         for sink in mill.sinks.names():
             mill.sinks.remove(sink)
-        mill.policy = policy  # whatever the script sets
+        mill.policy = policy  # overrides a policy set by the script
         mill.open()
         if not mill.queries:
             raise SlicemillError(f"{source.name} has no continuous query, so there is nothing to plan for")
@@ -99,7 +102,11 @@ def opened_mill(
 
 @dataclass(slots=True)
 class _Runs:
-    """What runs of one unit alone took: its cells together, by rows; message and commit; delivery."""
+    """Measured seconds of one unit's runs.
+
+    `cells` is the time of all cells by number of rows, `beside` that of message and commit, `delivery` that
+    of the delivery of results.
+    """
 
     cells: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     beside: list[float] = field(default_factory=list)
@@ -119,7 +126,10 @@ def measure(
     progress: Progress,
     counted: Sequence[int] = _COUNTED,
 ) -> Costs:
-    """Run each unit of a script alone over polls of several sizes. Time is virtual: nobody waits for rows."""
+    """Measure the cost of each unit alone, over polls of several sizes.
+
+    Time is virtual, so the measurement does not wait for rows.
+    """
     clock = TrialClock(wall_clock_us())
     with opened_mill(where, source, clock) as mill:
         progress("reading rows to measure with", 0.0)
@@ -154,7 +164,7 @@ def _time(mill: Mill, unit: RunningUnit, runs: _Runs) -> None:
     cells_s = sum(stage.seconds for name, stage in stages.items() if name.startswith(_RUN))
     delivery_s = _seconds(stages, "deliver")
     runs.cells[rows].append(cells_s)
-    # Cells run side by side; what is left is the message to the workers, the answer, and the commit.
+    # Cells run in parallel; the remaining time is for messages to and from workers and for the commit.
     runs.beside.append(took_s - cells_s / unit.cells - delivery_s)
     runs.delivery.append(delivery_s)
     runs.rows_in += rows
@@ -171,7 +181,7 @@ def _fitted(mill: Mill, found: Mapping[str, _Runs]) -> Costs:
     for unit in mill.dispatcher.units.values():
         runs = found[unit.id]
         cost = BatchCost(decay=1.0)
-        # Medians: a pause of the machine hits single runs.
+        # The median ignores single runs hit by a pause of the machine.
         for rows, seconds in runs.cells.items():
             cost.observe(rows, median(seconds))
         units.append(

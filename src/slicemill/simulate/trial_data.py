@@ -1,8 +1,8 @@
-"""Rows for a trial: those of a stream's own source, as many as are asked for, timed as if they came now.
+"""Sample rows for trials, taken from a stream's own source.
 
-A trial asks what would happen at some rate, whatever the rate of the source. So rows are read ahead, once,
-and get the timestamps of the time at which they are let in; other timestamps in a row move with its own. A
-source that ends too early starts again from its first row.
+A trial uses its own rate, not that of the source. So rows are read ahead once, and get new timestamps when
+they are fed to a stream. Other timestamps in a row are shifted by the same amount. A sample that is too short
+is repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SPREAD_US = 200_000
 
 
 def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:
-    """The first rows that can be read, up to so many."""
+    """Read the first rows of a stream's source, at most `rows`."""
     try:
         good = (r for r in read_rows(_endless(stream.source, rows), stream.written, folder) if _is_good(r))
         sample = [Timed(0, row) for row in islice(good, rows) if not isinstance(row, BadRow)]
@@ -49,20 +49,20 @@ def _is_good(row: object) -> bool:
 
 
 def _endless(spec: SourceSpec, rows: int) -> SourceSpec:
-    """A generator goes on for as long as it is asked, whatever the script says."""
+    """Remove the limits of a generator, so that it yields enough rows."""
     url = urlsplit(spec.url or "")
     if url.scheme not in _GENERATORS:
         return spec
     options = {name: value for name, value in parse_qsl(url.query) if name not in _ENDS}
     if url.scheme == "nexmark":
-        # One event in fifty is a person.
+        # one event in fifty is a person
         options["events"] = str(60 * rows)
     return replace(spec, url=urlunsplit(url._replace(query=urlencode(options))))
 
 
 @dataclass(slots=True)
 class TrialStream:
-    """Gives the rows of a sample, over and over, for a stream to be fed with."""
+    """Repeats the rows of a sample to feed a stream."""
 
     stream: Stream
     sample: pa.Table
@@ -70,7 +70,7 @@ class TrialStream:
     _reached_us: int = 0
 
     def rows(self, count: int, end_us: int) -> pa.Table:
-        """The next rows, with times up to this one."""
+        """Return the next rows, with timestamps up to `end_us`."""
         begin_us = max(self._reached_us, end_us - _SPREAD_US)
         self._reached_us = end_us
         positions = np.arange(self._next, self._next + count) % self.sample.num_rows
@@ -80,7 +80,7 @@ class TrialStream:
 
 
 def _moved(table: pa.Table, stream: Stream, times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
-    """Rows at other times: the column that orders them gets these, other timestamps move as far."""
+    """Set the time column and shift other timestamps by the same amount."""
     if stream.time_column is None or stream.stamp_column is not None:
         return table
     column = table.column(stream.schema.index(stream.time_column))

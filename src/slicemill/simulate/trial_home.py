@@ -1,4 +1,4 @@
-"""Costs without a trial: those that a mill has learned of its units, from its home."""
+"""Unit costs from the statistics in a home, without a trial."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from slicemill.storage.home_reader import HomeReader
 
 
 def costs_of_home(folder: Path, catalog: Catalog) -> Costs:
-    """The units of a script, at the costs that they had in a home where they ran."""
+    """Return the costs of a script's units as learned in a home."""
     graph = share(optimize(build_graph(catalog)), catalog)
     home = HomeReader(folder)
     known = [(unit, *_learned(home, unit)) for unit in cut(graph)]
-    # What a job costs in any case is part of each unit's figure: no more than the least of them.
+    # Each unit's overhead includes the fixed cost of a job, which is at most the least overhead.
     job_s = min((statistics.cost.overhead for _, statistics, _ in known), default=0.0)
     return Costs(job_s, tuple(unit_cost(*found, job_s, graph, catalog) for found in known))
 
 
 def _learned(home: HomeReader, unit: Unit) -> tuple[UnitStatistics, int]:
-    """A unit's statistics, and into how many cells it was split."""
+    """Return a unit's statistics and its number of cells."""
     fields = home.units.get(unit.id, {})
     kept = fields.get("statistics", {})
     known = kept.get("selectivities", {})
@@ -45,7 +45,7 @@ def _learned(home: HomeReader, unit: Unit) -> tuple[UnitStatistics, int]:
 def unit_cost(
     unit: Unit, statistics: UnitStatistics, cells: int, job_s: float, graph: QueryGraph, catalog: Catalog
 ) -> UnitCost:
-    """What a unit costs by its statistics, which it got with so many cells."""
+    """Return the cost of a unit from statistics gathered with `cells` cells."""
     cost = statistics.cost
     outputs = tuple(output_of(log, statistics.selectivity(log), catalog) for _, log in unit.outputs)
     return UnitCost(
@@ -60,7 +60,7 @@ def unit_cost(
 
 
 def output_of(log: str, per_row: float, catalog: Catalog) -> Output:
-    """A log with what its query asks for, if it is a query's."""
+    """Return a log with the weight and SLO of its query, if any."""
     query = catalog.queries.get(log)
     if query is None:
         return Output(log, per_row, is_query=False)

@@ -1,7 +1,7 @@
-"""Policies on Spark: the arrivals of a rehearsal, in real time, and what users felt.
+"""Measurement of policies on Spark: simulated arrivals replayed in real time.
 
-Policies take turns in one mill, forwards and then backwards, so that whatever else the machine does hits all
-of them alike.
+Policies take turns in one mill, forwards and then backwards, so that other load on the machine affects all of
+them equally.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from slicemill.time import US, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# So many polls are let in before, one by one: they fill caches and teach the dispatcher the costs.
+# polls before the measurement, which fill caches and teach the dispatcher the costs
 _UNCOUNTED = 4
 _PATIENCE_S = 300.0
-# Before a turn streams leap ahead, and a few rows that are not counted end the windows of the turn before.
-# Then they leap by more than it takes to run over those: what the clock has promised meanwhile, for a stream
-# with a skew, does not make rows late.
+# Before a turn, event time leaps ahead, and a few uncounted rows close the windows of the previous turn. A
+# second leap is longer than these rows take to run. So no row is late when the watermark of a stream with
+# SKEW
+# has followed the clock meanwhile.
 _LEAP_US, _SMALL_LEAP_US = 3600 * US, 120 * US
 _FEW_ROWS = 10
 
@@ -45,10 +46,10 @@ def try_policies(
     samples: TrialSamples,
     progress: Progress,
 ) -> dict[str, Outcome]:
-    """Let rows in as they arrive in the rehearsal, twice under each policy, until all of them are through.
+    """Replay the arrivals twice under each policy, until all rows are processed.
 
-    Slowdown is by the ideal times of `costs`, as in the rehearsal: those that the dispatcher learns differ
-    from run to run.
+    Slowdown is relative to the ideal times of `costs`, as in the simulation. The costs that the dispatcher
+    learns differ from run to run.
     """
     found: dict[str, Outcome] = {}
     with opened_mill(spark, source, wall_clock_us) as mill:
@@ -60,7 +61,7 @@ def try_policies(
             for name, stream in streams.items():
                 mill.feed(name, stream.rows(_FEW_ROWS, now_us))
             now_us += _SMALL_LEAP_US
-            # Made before the run, so that letting them in costs next to nothing.
+            # Made before the run, to make feeding cheap.
             tables = [streams[poll.stream].rows(poll.rows, now_us + int(poll.at * US)) for poll in arrivals]
             mill.dispatcher.run_all()
             mill.policy = policy
@@ -97,7 +98,7 @@ def _turn(
 
 
 def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[Poll]) -> int:
-    """Run every unit over polls of several sizes; the time that streams have reached."""
+    """Run every unit over polls of several sizes; return the last event time."""
     largest = {name: max((p.rows for p in arrivals if p.stream == name), default=0) for name in streams}
     now_us = wall_clock_us()
     for number in range(_UNCOUNTED):
@@ -124,11 +125,11 @@ def _until_nothing_waits(mill: Mill) -> None:
             )
         time.sleep(0.02)
     with mill.dispatcher.paused():
-        pass  # the last run has delivered
+        pass  # wait until the last run has delivered
 
 
 def _is_busy(mill: Mill) -> bool:
-    """Does anything wait to be admitted or run?"""
+    """Return True if rows wait for admission or for a run."""
     return any(stream.has_handed for stream in mill.streams.values()) or any(
         unit.pending() for unit in mill.dispatcher.units.values()
     )

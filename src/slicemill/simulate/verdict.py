@@ -1,4 +1,4 @@
-"""What a plan comes to, in plain words."""
+"""Textual summary of a simulation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from slicemill.scheduling.capacity import Costs, unit_rate
 from slicemill.scheduling.rehearsal import Outcome
 
 _MOST_CORES = 256
-# Later than this after the last row, of all the time and in seconds, is more than a last burst and a cycle.
+# Results later than this after the last row, both as a share of the load and in seconds, are a backlog. Less
+# is explained by a last burst and cycle.
 _BEHIND, _BEHIND_S = 0.1, 30.0
 _BUSY = 0.9
 
@@ -16,7 +17,7 @@ _BUSY = 0.9
 def verdict(
     costs: Costs, rates: Mapping[str, float], cores: int, outcomes: Mapping[str, Outcome]
 ) -> Iterator[str]:
-    """Do the cores keep up, and if not, what would?"""
+    """Yield sentences that say if the cores keep up, and how many would."""
     load = costs.utilisation(rates, cores)
     have = f"{cores} core{'' if cores == 1 else 's'}"
     if load < 1:
