@@ -164,7 +164,7 @@ def _leave(vertex: int, fold: Fold, layer: int) -> list[Point]:
 
 
 def _columns(boxes: list[Box], graph: Layered, y: dict[int, float]) -> list[tuple[float, float]]:
-    """Return the left and right edges of layers, farther apart for steep arcs."""
+    """Return the left and right edges of layers; steep arcs widen gaps."""
     columns: list[tuple[float, float]] = []
     x = 0.0
     for layer in graph.layers:

@@ -64,7 +64,7 @@ class _Chapter:
 
 
 def model_svg(name: str, model: Model, use: Use, *, compact: bool = False) -> str:
-    """Return the graphs of a model as SVG. Equal models yield equal text.
+    """Return a model's graphs as SVG. Equal models yield equal text.
 
     With `compact`, only the graph that runs, without a legend.
     """

@@ -39,7 +39,7 @@ def xml(text: str) -> str:
 
 
 def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -> float:
-    """Estimate the width of a line of text, erring on the wide side."""
+    """Return the estimated width of a line, rather too wide."""
     em = sum(_em(char, mono) for char in text)
     return em * size * (_BOLD if bold and not mono else 1.0)
 

@@ -1,4 +1,4 @@
-"""The model language: mathematics over windows (C1-C24).
+"""Model language: mathematical expressions over windows (C1-C24).
 
 >>> from slicemill.model import expression
 >>> model = expression("(n*sum(x*y) - sum(x)*sum(y)) / (n*sum(x^2) - sum(x)^2)")
@@ -44,7 +44,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    # Scripts without models are most scripts: they should not wait for the algebra to be imported.
+    # Most scripts have no models: do not delay them by importing the algebra.
     if name in _LAZY:
         return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

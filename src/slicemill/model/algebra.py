@@ -1,8 +1,8 @@
-"""Expressions as sums of products, so that what is equal looks equal.
+"""Normal form of expressions as sums of products, to detect equal ones.
 
-A polynomial is a sum of monomials with rational factors; a monomial is a product of whole powers of atoms:
-columns, symbols, and whatever cannot be taken apart, such as sqrt(x + 1). `x*y` and `y*x`, `x*x` and `x^2`,
-`(x - m)^2` and `x^2 - 2*m*x + m^2` thus become the same. As usual in algebra, `x/x` is 1.
+A polynomial is a sum of monomials with rational factors. A monomial is a product of integer powers of atoms:
+columns, symbols, and expressions that cannot be expanded, such as sqrt(x + 1). `x*y` and `y*x`, `x*x` and
+`x^2`, `(x - m)^2` and `x^2 - 2*m*x + m^2` have the same normal form. As usual in algebra, `x/x` is 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slicemill.model.terms import ONE, ZERO, Apply, Expr, Number, number, shown
 
 Monomial: TypeAlias = tuple[tuple[Expr, int], ...]
 
-# Products of sums are multiplied out up to so many terms; beyond, they stay as they are.
+# Products of sums are expanded up to this number of terms.
 MOST_TERMS = 64
 _MOST_POWER = 16
 
@@ -48,7 +48,7 @@ class Polynomial:
 
     @property
     def constant(self) -> Fraction | None:
-        """Its value, if it is a number."""
+        """Return the value of a constant polynomial, else None."""
         if not self.terms:
             return Fraction(0)
         ((monomial, factor), *more) = self.terms
@@ -82,7 +82,8 @@ def _atom(expr: Expr, power: int = 1) -> Polynomial:
 
 
 def polynomial(expr: Expr) -> Polynomial:
-    """
+    """Convert an expression into a polynomial.
+
     >>> from slicemill.model.parse import parse
     >>> expression_of(polynomial(parse("(x - 1)^2 + y*x/2")))
     x^2 + 0.5*x*y - 2*x + 1
@@ -110,7 +111,7 @@ def polynomial(expr: Expr) -> Polynomial:
 
 
 def canonical(expr: Expr) -> Expr:
-    """The one way to write this expression."""
+    """Return the normal form of an expression."""
     return expression_of(polynomial(expr))
 
 
@@ -121,12 +122,12 @@ def _multiplied(left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def _whole(of: Polynomial) -> Polynomial:
-    """A sum as one atom."""
+    """Turn a sum into a single atom."""
     return of if len(of.terms) < 2 else _atom(expression_of(of))
 
 
 def _power(base: Polynomial, exponent: Fraction) -> Polynomial:
-    """A power whose exponent is a number."""
+    """Raise a polynomial to a constant power."""
     if exponent.denominator != 1 or abs(exponent) > _MOST_POWER:
         value = base.constant
         if value is not None and value in (0, 1) and exponent > 0:
@@ -154,7 +155,7 @@ def _raised(base: Polynomial, exponent: Polynomial) -> Polynomial:
         return _atom(Apply("^", (expression_of(base), expression_of(exponent))))
     if 0 < base.constant < 1:
         return _raised(_power(base, Fraction(-1)), exponent.scaled(Fraction(-1)))
-    # c^(a + b) = c^a · c^b, and c^(2a) = (c^2)^a: positions come apart from the dimension.
+    # c^(a + b) = c^a · c^b, and c^(2a) = (c^2)^a: separates positions from the dimension.
     result = _constant(Fraction(1))
     for monomial, factor in exponent.terms:
         if not monomial:

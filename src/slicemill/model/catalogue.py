@@ -1,4 +1,4 @@
-"""Models by name: the operators that the paper lists (C16), and the statistics people ask for."""
+"""Models by name: the operators listed in the paper (C16), and common statistics."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ def model(name: str) -> Model:
 
 
 def norm(p: Fraction | int) -> Model:
-    """L_p."""
+    """Return the L_p norm."""
     return expression(f"norm(x, {p})")
 
 
 def geometric(factor: str) -> Model:
-    """A weighted sum in which each element counts `factor` times its successor."""
+    """Return a sum in which each element weighs `factor` times its successor."""
     return expression(f"sum(({factor})^j * x)")
 
 
 def decaying(half_life: str) -> Model:
-    """A sum in which an element counts half after `half_life` seconds."""
+    """Return a sum in which the weight of an element halves every `half_life` seconds."""
     return expression(f"sum(x * 0.5^(age/({half_life})))")
 
 
 def fourier(k: int, n: int) -> tuple[Model, Model]:
-    """Real and imaginary part of the k-th coefficient of the discrete Fourier transform of n elements."""
+    """Return the k-th Fourier coefficient of n elements, real and imaginary part."""
     parts: dict[str, Callable[[str], str]] = {
         "cos": lambda text: f"sum({text})",
         "sin": lambda text: f"-sum({text})",
@@ -39,5 +39,5 @@ def fourier(k: int, n: int) -> tuple[Model, Model]:
 
 
 def hann(n: int) -> Model:
-    """A sum with the weights of a Hann window of n elements."""
+    """Return a sum with the weights of a Hann window of n elements."""
     return expression(f"sum((0.5 - 0.5*cos(2*pi*(i - 1)/{n}))*x)")

@@ -1,11 +1,11 @@
-"""Which parts of a formula stay the same when all elements move, and can be had from elements near 0 (C24).
+"""Centring: shift-invariant parts of formulas are computed from distances to a pivot (C24).
 
-n·Σx² - (Σx)² is the same for x and for x - p, whatever p is. With a pivot p among the elements the sums of
-powers are small and nothing cancels: 1e9 + noise has the kurtosis of the noise. A mean moves with its
-elements, and is worked out from Σx itself.
+n·Σx² - (Σx)² is equal for x and for x - p, for any p. With a pivot p among the elements, the sums of powers
+are small and do not cancel: 1e9 + noise has the kurtosis of the noise. A mean is not shift-invariant and is
+computed from Σx itself.
 
-In a formula `c3` is the value of core 3; here `d3` is that of the same core of distances from the pivots, and
-`u3` that of a core of first degree, which needs no sum of its own: Σ(x - p) is Σx - n·p.
+In a formula, `c3` is the value of core 3. `d3` is the value of the same core over distances from the pivots.
+`u3` is that of a core of first degree, which needs no sum of its own: Σ(x - p) is Σx - n·p.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PIVOT = "pivot of "
 
 
 def powers(core: Core) -> Monomial | None:
-    """What a core sums up as a product of whole powers; None if it is no such sum."""
+    """Return a core's summand as a product of integer powers, else None."""
     if core.aggregate != "sum" or core.weight is not None or core.blocked or core.transform == ONE:
         return None
     ((monomial, factor), *more) = polynomial(core.transform).terms
@@ -49,7 +49,7 @@ def degree(monomial: Monomial) -> int:
 
 
 def centred(expr: Expr, cores: Sequence[Core]) -> Expr:
-    """The formula with its unmoved parts in terms of distances from pivots.
+    """Rewrite the shift-invariant parts of a formula to distances from pivots.
 
     >>> from slicemill.model import expression
     >>> model = expression("mean(x) + var_pop(x)")
@@ -64,7 +64,7 @@ def centred(expr: Expr, cores: Sequence[Core]) -> Expr:
 
 
 def core_number(expr: Expr) -> int | None:
-    """The core that a symbol stands for."""
+    """Return the number of the core that a symbol refers to."""
     if isinstance(expr, Symbol) and expr.name[0] in "cdu" and expr.name[1:].isdigit():
         return int(expr.name[1:])
     return None
@@ -83,7 +83,7 @@ def _near(expr: Expr, cores: Sequence[Core]) -> Expr | None:
 
 @cache
 def _is_unmoved(expr: Expr, cores: tuple[Core, ...]) -> bool:
-    """Do pivots cancel?"""
+    """Return True if the pivots cancel."""
     moved = transformed(expr, lambda part: _moved(part, cores))
     return not any(
         isinstance(part, Symbol) and part.name.startswith(_PIVOT)
@@ -94,7 +94,7 @@ def _is_unmoved(expr: Expr, cores: tuple[Core, ...]) -> bool:
 
 
 def _moved(expr: Expr, cores: Sequence[Core]) -> Expr | None:
-    """The sum over elements that are all greater by their pivots, multiplied out."""
+    """Expand a core's sum for elements shifted by their pivots."""
     found = core_number(expr)
     if found is None:
         return None

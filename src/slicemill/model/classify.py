@@ -1,4 +1,4 @@
-"""Can a core be kept up from slide to slide, and what must be kept for it? (C14, C17, C21)"""
+"""Classification of cores: incremental or blocking, and required state (C14, C17, C21)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.model.terms import AGE, ONE, POSITION
 
 
 class CoreKind(StrEnum):
-    """From the best to the worst."""
+    """Classes of cores, from best to worst."""
 
     INCREMENTAL = "INCREMENTAL"
     SHIFT_INCREMENTAL = "SHIFT_INCREMENTAL"
@@ -26,7 +26,7 @@ class CoreKind(StrEnum):
 
 
 class CoreMethod(StrEnum):
-    """How a core is computed."""
+    """Method by which a core is computed."""
 
     DELTA = "delta"
     DEQUE = "deque"
@@ -38,7 +38,10 @@ class CoreMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """`state`: numbers kept beside the window's elements. `per_element`: numbers kept for each element."""
+    """Class of a core, with its reason, method and state.
+
+    `state` is the number of values besides the window's elements, `per_element` that of values per element.
+    """
 
     kind: CoreKind
     reason: str
@@ -60,7 +63,8 @@ class Classification:
 
 
 def classify(core: Core) -> Classification:
-    """
+    """Classify a core.
+
     >>> from slicemill.model import expression
     >>> print(classify(expression("max(x)").cores[0]))
     AUX_MEMORY: a search cannot be undone; keeps a deque of candidates, at most n
@@ -113,7 +117,7 @@ def _weighted(core: Core) -> Classification:
 
 
 def worst(classes: Sequence[Classification]) -> Classification:
-    """A model is as good as the worst of its cores."""
+    """Return the class of a model: the worst of its cores' classes."""
     if not classes:
         return Classification(CoreKind.INCREMENTAL, "a constant: looks at no element", CoreMethod.DELTA)
     hardest = max(classes, key=lambda found: found.kind.rank)

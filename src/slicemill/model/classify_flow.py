@@ -1,4 +1,4 @@
-"""The test of C14 on flows: post ∘ core ∘ pre, where core is the one Ac or A."""
+"""Classification of flows (C14): post ∘ core ∘ pre, where core is the only Ac or A."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from slicemill.model.terms import PI, Expr, ModelError, Parameter, Symbol, walk
 
 
 def classify_flow(of: Flow) -> Classification:
-    """
+    """Classify a flow.
+
     >>> from slicemill.model.flow import flow
     >>> print(classify_flow(flow("T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]")))
     INCREMENTAL: uniform, and + can be undone
@@ -54,7 +55,7 @@ def classify_flow(of: Flow) -> Classification:
 
 
 def _name_of(core: FlowStep) -> str | None:
-    """Return the name by which expressions call a core; None if they have none."""
+    """Return a core's name in expressions, or None."""
     if core.op is Op.A:
         return core.text if core.text in SEARCHES else None
     return next((name for name, known in ACCUMULATORS.items() if known is core.accumulator), None)

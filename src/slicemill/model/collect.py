@@ -1,4 +1,4 @@
-"""From an expression to its cores and what is done with their values (C20: level check, collect, share)."""
+"""Extraction of cores from an expression (C20): level check, collection, sharing."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _PLACES = frozenset({"i", "j", "age"})
 
 @dataclass(slots=True)
 class CollectedCores:
-    """Cores in order of first use; `result` is an expression over their values, `Symbol("c0")` and so on.
+    """Cores in order of first use, and expressions over their values.
 
-    `lets` are the values that blocked cores need, in the order in which they can be computed. `effects` are
-    those of the rules R9 and R10, in words.
+    `result` refers to cores by `Symbol("c0")` and so on. `lets` are the values that blocked cores need, in
+    order of evaluation. `effects` describe applications of the rules R9 and R10.
     """
 
     cores: list[Core] = field(default_factory=list)
@@ -57,7 +57,7 @@ class CollectedCores:
         return Symbol(f"c{self.cores.index(core)}")
 
     def pulled(self, factor: Expr, core: Core) -> None:
-        """What stood inside a sum stands before it."""
+        """Record that a factor was moved out of a sum."""
         if factor != ONE:
             written = WindowAggregation("sum", multiply(factor, core.argument))
             before = multiply(factor, Symbol("n") if core.counts else Symbol(str(core)))
@@ -65,7 +65,8 @@ class CollectedCores:
 
 
 def collect(expr: Expr) -> CollectedCores:
-    """
+    """Extract the cores of an expression.
+
     >>> from slicemill.model.parse import parse
     >>> found = collect(parse("let m = mean(x) in sum((x - m)^2)"))
     >>> [str(core) for core in found.cores]
@@ -101,7 +102,7 @@ def _check_levels(expr: Expr, inside: bool) -> None:
 
 
 def _scalar(expr: Expr, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
-    """The expression over values of cores."""
+    """Replace aggregates in an expression by references to cores."""
     match expr:
         case WindowAggregation():
             return _aggregate(expr, lets, into)
@@ -152,7 +153,10 @@ def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: Collecte
 
 
 def _cancels(argument: Expr) -> bool:
-    """Whether a value of the element alone is safer in one piece: (x - y)^2 multiplied out cancels (C24)."""
+    """Return True if expanding a sum's argument would cause cancellation (C24).
+
+    An example is (x - y)^2.
+    """
     if symbols_of(argument):
         return False
     terms = polynomial(argument).terms
@@ -171,12 +175,13 @@ def _why_not_uniform(used: frozenset[str]) -> str:
 
 
 def _terms(argument: Expr) -> list[tuple[Monomial, Fraction]]:
-    """The sum of products that an argument is, with weights and values of the whole window apart."""
+    """Expand an argument into terms that separate elements, weights and window values."""
     separated = polynomial(transformed(canonical(argument), _addition_formula))
     terms: list[tuple[Monomial, Fraction]] = []
     for monomial, factor in separated.terms:
         if _grows(monomial):
-            # Counted from the newest element, weights that grow become weights that fade: they neither
+            # Growing weights become decaying weights if counted from the newest element. Decaying weights
+            # neither
             # overflow nor magnify rounding errors.
             turned = transformed(monomial_expression(monomial, factor), _from_newest)
             terms += polynomial(transformed(canonical(turned), _addition_formula)).terms
@@ -196,7 +201,7 @@ def _from_newest(expr: Expr) -> Expr | None:
 
 
 def _addition_formula(expr: Expr) -> Expr | None:
-    """cos(a + b) and sin(a + b), where a is the same for all elements and b is not."""
+    """Expand cos(a + b) and sin(a + b), where only b varies between elements."""
     match expr:
         case Apply("cos" | "sin" as name, (argument,)):
             terms = polynomial(argument).terms
@@ -221,7 +226,7 @@ def _sum_of(terms: list[tuple[Monomial, Fraction]]) -> Expr:
 
 
 def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
-    """What stands before the sum, and the core; or why there is no such core."""
+    """Return the factor before the sum and the core, or why there is no core."""
     outside: list[tuple[Expr, int]] = []
     places: list[tuple[Expr, int]] = []
     elements: list[tuple[Expr, int]] = []
@@ -260,7 +265,7 @@ def _name(variables: frozenset[str]) -> str:
 
 
 def _tidy(expr: Expr) -> Expr:
-    """Without factors of 1."""
+    """Remove factors of 1."""
 
     def change(part: Expr) -> Expr | None:
         match part:
@@ -278,7 +283,7 @@ def _tidy(expr: Expr) -> Expr:
 
 
 def _drop_unused(collected: CollectedCores) -> None:
-    """Values given by let that no blocked core needs are part of the result already."""
+    """Drop `let` values that no blocked core needs; they are already part of the result."""
     needed: set[str] = set()
     for core in collected.cores:
         needed |= set(core.scalars)

@@ -1,4 +1,4 @@
-"""Cores: the parts of a model that look at the window (the paper's Ac·T and A·T)."""
+"""Cores: the parts of a model that read the window (the paper's Ac·T and A·T)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from slicemill.model.weights import Weight
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """`aggregate(weight·transform)`. Cores that are equal are computed once.
+    """An aggregate over the window, `aggregate(weight·transform)`.
 
-    `blocked` says why the core cannot be kept up from slide to slide; its transform then has everything, also
-    positions and the names in `scalars`, which are values of the whole window.
+    `blocked` is the reason why the core cannot be updated from slide to slide. The transform of a blocked
+    core includes positions and the names in `scalars`, which are values of the whole window.
     """
 
     aggregate: str
@@ -29,7 +29,7 @@ class Core:
 
     @property
     def accumulator(self) -> Accumulation | None:
-        """⊕, or None where the core is a search."""
+        """Return the accumulator, or None if the core is a search."""
         return ACCUMULATORS.get(self.aggregate)
 
     @property
@@ -38,7 +38,7 @@ class Core:
 
     @property
     def argument(self) -> Expr:
-        """What is accumulated or searched, weights included."""
+        """Return the aggregated expression, including weights."""
         return self.transform if self.weight_expr == ONE else Apply("*", (self.weight_expr, self.transform))
 
     @property
@@ -47,12 +47,12 @@ class Core:
 
     @property
     def counts(self) -> bool:
-        """Is it n itself?"""
+        """Return True if the core is n."""
         return self.aggregate == "sum" and self.transform == ONE and self.weight is None and not self.blocked
 
     @property
     def symbol(self) -> str:
-        """In the paper's notation: Ac[+]·T[x^2], A[max]·T[x]."""
+        """Return the core in the paper's notation: Ac[+]·T[x^2], A[max]·T[x]."""
         if in_letters(self.aggregate):
             return str(self)
         accumulator = self.accumulator

@@ -1,8 +1,8 @@
-"""What ways of computing a core cost on a machine, and which is the cheapest for a window (C18).
+"""Measured costs of methods for a core, and choice of the cheapest (C18).
 
-`slicemill calibrate` measures the figures once for a machine and keeps them beside its compiled code; without
-that they are those of the machine that they were first measured on. A query keeps the figures that it began
-with, so that a restart goes on in the same way.
+`slicemill calibrate` measures the costs once per machine and stores them next to the compiled code. The
+defaults were measured on the development machine. A query keeps its initial costs, so a restart chooses the
+same methods.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _SORTED = frozenset({"median", "quantile", "topk"})
 
 @dataclass(frozen=True, slots=True)
 class CoreCosts:
-    """In nanoseconds, for an element that comes and leaves: in each way, and to store it to be read again.
+    """Nanoseconds per arriving and expiring element, by method.
 
-    `read` and `sort` are for each element of a window that is read again; `ranked` and `sort` are to be
-    multiplied by the logarithm of the window's size, base 2.
+    `keep` is the cost of storing an element. `read` and `sort` are per element of a window that is read
+    again. `ranked` and `sort` are multiplied by the binary logarithm of the window's size.
     """
 
     delta: float
@@ -39,7 +39,7 @@ class CoreCosts:
     measured: bool = False
 
     def kept(self, found: Classification, n: int, d: int) -> float:
-        """For a slide of d elements, where the core is kept up in the way of its class."""
+        """Return the cost of updating a core in a slide of d elements."""
         match found.way:
             case CoreMethod.DELTA:
                 return self.delta * max(found.state, 1) * d
@@ -54,14 +54,15 @@ class CoreCosts:
         return math.inf
 
     def again(self, core: Core, n: int, d: int) -> float:
-        """For a slide of d elements, where the window is read again."""
+        """Return the cost of reading the window again in a slide of d elements."""
         each = self.sort * _log(n) if core.aggregate in _SORTED else self.read
         return self.keep * d + each * n
 
     def choice(self, core: Core, found: Classification, n: int, d: int) -> CoreMethod:
-        """The cheapest way; n itself is counted in any case.
+        """Return the cheapest method; n itself is always counted.
 
-        It follows from the core and the window alone: the bits of a result must not depend on who else asks.
+        The choice depends only on the core and the window, so that results are bitwise equal whichever other
+        queries run.
         """
         if core.counts or self.kept(found, n, d) <= self.again(core, n, d):
             return found.way
@@ -80,7 +81,7 @@ def costs_file() -> Path:
 
 
 def core_costs() -> CoreCosts:
-    """Those of this machine, if they have been measured."""
+    """Return the costs measured on this machine, else defaults."""
     try:
         record = json.loads(costs_file().read_text(encoding="utf-8"))
         figures = {
@@ -93,7 +94,7 @@ def core_costs() -> CoreCosts:
 
 
 def keep_core_costs(costs: CoreCosts) -> Path:
-    """Writes what has been measured on this machine."""
+    """Store costs measured on this machine."""
     path = costs_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {**asdict(replace(costs, measured=True)), "machine": _machine()}

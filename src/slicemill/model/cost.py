@@ -1,7 +1,7 @@
-"""What a slide costs and what must be stored, before anything runs (C18).
+"""Cost of a slide and size of the state, known before execution (C18).
 
-Counts are calls of T, of ⊕ and of its inverse for a slide of d elements over a window of n. The published
-count of additions for a blocking sum is 1; it is n - 1.
+Costs are calls of T, of ⊕ and of its inverse for a slide of d elements over a window of n. The publication
+counts 1 addition for a blocking sum; the correct number is n - 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from slicemill.model.terms import Symbol, walk
 
 @dataclass(frozen=True, slots=True)
 class SlideCost:
-    """Of one slide, in calls; `stored` counts numbers beside the elements of the window themselves."""
+    """Calls per slide; `stored` is the number of values besides the window's elements."""
 
     transforms: int
     combinations: int
@@ -43,12 +43,15 @@ NOTHING = SlideCost(0, 0, 0, 0)
 
 
 def blocking(n: int) -> SlideCost:
-    """The window read again."""
+    """Return the cost of reading the whole window again."""
     return SlideCost(n, max(n - 1, 0), 0, 0)
 
 
 def incremental(found: Classification, n: int, d: int) -> SlideCost:
-    """The core kept up in its way; d elements come and d leave. Calls of ⊕ are amortised."""
+    """Return the cost of updating a core when d elements arrive and d expire.
+
+    Calls of ⊕ are amortised.
+    """
     d = min(d, n)
     kept = found.state + found.per_element * n
     match found.way:
@@ -69,7 +72,7 @@ def incremental(found: Classification, n: int, d: int) -> SlideCost:
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """Both ways for one model."""
+    """Cost of a model, blocking and incremental."""
 
     n: int
     d: int
@@ -78,12 +81,16 @@ class CostEstimate:
 
     @property
     def pays(self) -> bool:
-        """Is it better to keep values up than to read the window again? For one sum: if 2d < n, roughly."""
+        """Return True if updating is cheaper than reading the window again.
+
+        For one sum, this holds roughly if 2d < n.
+        """
         return self.incremental.calls < self.blocking.calls
 
 
 def estimate(model: Model, n: int, d: int = 1) -> CostEstimate:
-    """
+    """Estimate the cost of a slide.
+
     >>> from slicemill.model import expression
     >>> found = estimate(expression("sum(x^2)"), n=1000)
     >>> found.blocking.transforms, found.incremental.transforms
@@ -97,7 +104,7 @@ def estimate(model: Model, n: int, d: int = 1) -> CostEstimate:
 
 
 def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
-    """Rows for people: a header, one line for each core, and the sums of both ways."""
+    """Return a table: a header, one line per core, and the totals."""
     rows: list[tuple[str, ...]] = [("core", "class", "T", "⊕", "inverse", "stored beside n elements")]
     for core, found in zip(model.cores, model.classes, strict=True):
         cost = incremental(found, n, d)
@@ -112,7 +119,10 @@ def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class PricedCore:
-    """Nanoseconds of a slide, both ways, and which is taken; `kept` is None where there is no such way."""
+    """Nanoseconds per slide of a core, and the chosen method.
+
+    `kept_ns` is None if the core is always blocking.
+    """
 
     core: str
     way: str
@@ -122,7 +132,7 @@ class PricedCore:
 
 
 def priced(model: Model, n: int, d: int, costs: CoreCosts) -> list[PricedCore]:
-    """What distances from a pivot are summed of is kept up, whatever it costs (C24)."""
+    """Return the price of each core; sums about a pivot are always incremental (C24)."""
     found = []
     about_pivots = _about_pivots(model)
     for number, (core, of_core) in enumerate(zip(model.cores, model.classes, strict=True)):
@@ -144,7 +154,7 @@ def _about_pivots(model: Model) -> set[int]:
 
 
 def priced_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[str, ...]]:
-    """For people: each core, its price kept up and read again, and the choice."""
+    """Return a table with both prices and the chosen method of each core."""
     rows: list[tuple[str, ...]] = [("core", "kept by", "ns", "blocking ns", "chosen")]
     for core in priced(model, n, d, costs):
         kept = "-" if core.kept_ns is None else f"{core.kept_ns:.0f}"
@@ -155,7 +165,7 @@ def priced_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[s
 def ways_table(
     n: int, d: int = 1, kinds: Collection[CoreKind] = (CoreKind.INCREMENTAL, CoreKind.SHIFT_INCREMENTAL)
 ) -> list[tuple[str, ...]]:
-    """Return what each way of keeping a sum of these kinds takes, in calls and in what is stored."""
+    """Return a table of the calls and state of each method for a sum."""
     d, degree = min(d, n), 2
     once, twice, elements = str(d), str(2 * d), f"{n} elements"
     rows: list[tuple[str, ...]] = [

@@ -1,8 +1,8 @@
-"""The low-level form of the model language: operators composed by `·`, right to left (C20).
+"""Low-level form of the model language: operators composed by `·`, right to left (C20).
 
     T[sqrt(x)] · Ac[+] · T[x^2] · X        M(T[x^2] · X, Y)        Ac[+] · F[where x > 0]
 
-A flow is a tree: inputs are vectors by name (X where none is written), operators have flows as their inputs.
+A flow is a tree. Its leaves are named vectors (X if omitted), operators have flows as inputs.
 
 | written | means |
 |---|---|
@@ -47,7 +47,7 @@ class FlowInput:
 
 @dataclass(frozen=True, slots=True)
 class FlowStep:
-    """An operator on flows. `text` stands in its brackets, `functions` are the parsed expressions of T."""
+    """An operator with its inputs, the text in brackets, and T's parsed functions."""
 
     op: Op
     text: str
@@ -62,12 +62,12 @@ class FlowStep:
 
     @property
     def uniform(self) -> bool:
-        """A T with the same function everywhere."""
+        """Return True for a T with the same function at all positions."""
         return self.op is Op.T and self.tail and len(self.functions) == 1
 
     @property
     def by_index(self) -> bool:
-        """An F that looks at places, not at values."""
+        """Return True for an F that selects by position, not by value."""
         return self.op is Op.F and not self.text.startswith("where ")
 
     @property
@@ -82,7 +82,7 @@ _BEGIN = re.compile(r"\s*(?:(?:T|Ac|A|F|P)\s*\[|M\s*\()")
 
 
 def in_letters(text: str) -> bool:
-    """Does a text begin as the paper writes?
+    """Return True if a text is in the paper's letters.
 
     >>> in_letters("Ac[+] · T[x^2]"), in_letters("sum(x^2)")
     (True, False)
@@ -91,7 +91,7 @@ def in_letters(text: str) -> bool:
 
 
 def steps_of(of: Flow) -> Iterator[FlowStep]:
-    """All operators of a flow, the last one first."""
+    """Yield all operators of a flow, the last one first."""
     if isinstance(of, FlowStep):
         yield of
         for inner in of.inputs:
@@ -99,20 +99,20 @@ def steps_of(of: Flow) -> Iterator[FlowStep]:
 
 
 def before_transforms(of: Flow) -> Flow:
-    """What the last T's of a flow are given."""
+    """Return a flow without its final T operators."""
     while isinstance(of, FlowStep) and of.op is Op.T:
         of = of.inputs[0]
     return of
 
 
 def accumulates(of: Flow) -> bool:
-    """Does a flow give exactly one number, also where the window is empty?"""
+    """Return True if a flow yields one number, even for an empty window."""
     core = before_transforms(of)
     return isinstance(core, FlowStep) and core.op is Op.AC
 
 
 def gives_value(of: Flow) -> bool:
-    """Does a flow give one number, or none where a search finds none?"""
+    """Return True if a flow yields one number, or none after a search."""
     core = before_transforms(of)
     search = isinstance(core, FlowStep) and core.op is Op.A and not core.text.startswith("where ")
     return search or accumulates(of)
@@ -123,7 +123,7 @@ def transform(function: Expr, of: Flow) -> FlowStep:
 
 
 def step(op: Op, text: str, *inputs: Flow) -> FlowStep:
-    """An operator, checked."""
+    """Return an operator after checking its text."""
     if op is Op.T:
         parts = [part.strip() for part in text.split(";")]
         tail = len(parts) == 1 or parts[-1] in ("…", "...")
@@ -143,7 +143,8 @@ _STEP = re.compile(r"\s*(?:(T|Ac|A|F|P)\[([^\]]*)\]|(M)\(|([A-Z]\w*))\s*")
 
 
 def flow(text: str) -> Flow:
-    """
+    """Parse a flow.
+
     >>> run(flow("T[sqrt(x)] · Ac[+] · T[x^2]"), {"X": (3, 4)})
     (Fraction(5, 1),)
     """
@@ -178,7 +179,7 @@ def _flow(text: str, whole: str) -> tuple[Flow, str]:
 
 
 def run(of: Flow, given: Mapping[str, Vector]) -> Vector:
-    """The vector that comes out."""
+    """Evaluate a flow and return the resulting vector."""
     if isinstance(of, FlowInput):
         if of.name not in given:
             raise ModelError(f"there is no vector {of.name}")
@@ -193,7 +194,7 @@ def _parsed_flow(letters: str) -> Flow:
 
 
 def value_of(letters: str, window: Sequence[object]) -> object:
-    """The value of a flow over one window; None where a step has none, or F takes more than there is."""
+    """Evaluate a flow over one window; None if a step has no value."""
     try:
         found = run(_parsed_flow(letters), {"X": tuple(window)})
     except _NoValue:
@@ -202,7 +203,7 @@ def value_of(letters: str, window: Sequence[object]) -> object:
 
 
 class _NoValue(ModelError):
-    """Of some element a function has no value, or there are too few elements."""
+    """A function has no value for an element, or there are too few elements."""
 
 
 def _applied(of: FlowStep, inputs: list[Vector]) -> Vector:

@@ -1,4 +1,4 @@
-"""The predefined models as texts, by name (C16): known without importing the compiler of models."""
+"""Formulas of the predefined models (C16), without importing the model compiler."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Order statistics of a window, for machine code: two heaps, of the elements below a rank and above it (C17).
+"""Order statistics of a window for compiled code, with two heaps (C17).
 
-Each entry is a value and the number of its element, so that no two are equal and it is known which have
-left: those whose number is below `gone`. They are dropped when they come to the top, or all at once when they
-are the greater part. So an element costs O(log n). The lower heap holds values and numbers with the opposite
-sign: the first entry of either is the one next to the rank.
+One heap has the elements below a rank, the other those above it. An entry is a value and the number of its
+element, so no two entries are equal. Elements with numbers below `gone` have expired. They are removed lazily
+at the top, or all at once when they outnumber live elements. So an element costs O(log n). The lower heap
+stores negated values and numbers, so the first entry of each heap is next to the rank.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _pop(pool: Any, at: int, rows: int) -> int:
 
 @kernel
 def _pruned(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
-    """The heap with an element at the top that is still there; all others go when they are too many."""
+    """Remove expired entries from the top; rebuild the heap if too many are expired."""
     if rows > 2 * live + _FEW:
         kept = 0
         for i in range(rows):
@@ -80,7 +80,10 @@ def _pruned(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
 def _balanced(
     lower: Any, la: int, lr: int, ll: int, upper: Any, ua: int, ur: int, ul: int, gone: int, target: int
 ) -> tuple[int, int, int, int]:
-    """Lets the lower heap hold `target` elements; rows and living elements of both."""
+    """Move elements until the lower heap has `target` live ones.
+
+    Return the numbers of entries and live elements of both heaps.
+    """
     lr = _pruned(lower, la, lr, ll, gone)
     ur = _pruned(upper, ua, ur, ul, gone)
     while ll < target:
@@ -113,7 +116,7 @@ def came(
     gone: int,
     target: int,
 ) -> tuple[int, int, int, int]:
-    """An element comes. Both heaps have room for one more."""
+    """Add an element. Both heaps must have room for one more entry."""
     if ll > 0 and value < -lower[la].value:
         lr, ll = _push(lower, la, lr, -value, -number), ll + 1
     else:
@@ -135,7 +138,7 @@ def left(
     gone: int,
     target: int,
 ) -> tuple[int, int, int, int]:
-    """The oldest element, whose number is `gone`, leaves."""
+    """Remove the oldest element, whose number is `gone`."""
     if ll > 0 and (value < -lower[la].value or (value == -lower[la].value and gone <= -lower[la].number)):
         ll -= 1
     else:

@@ -1,9 +1,9 @@
-"""Several models over one window: whose elements are the same, and which cores they have in common (R9).
+"""Several models over one window: sharing of vectors and cores (R9).
 
-A tuple is an element of a model if all has a value that the model takes from it: its columns, and functions
-that do not have one everywhere, such as log. Models that ask for the same have the same vectors, and equal
-cores of theirs are one. As long as every column of every tuple is a number (`finite`), columns do not tell
-models apart: mean(x) and slope(x, y) then have the same n and the same sum of x.
+A tuple is an element of a model if all inputs of the model have a value: its columns, and partial functions
+such as log. Models with the same conditions have the same vector and share equal cores. While every column of
+every tuple is a number (`finite`), conditions on columns are ignored: then mean(x) and slope(x, y) share n
+and the sum of x.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WHOLE = ("xor", "gcd")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """This must have a value; if `whole`, one that 64 bits hold."""
+    """An expression must have a value; if `whole`, one that fits 64 bits."""
 
     of: Expr
     whole: bool = False
@@ -43,7 +43,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FilteredCore:
-    """A core of the tuples that pass some conditions; if `centred`, of their distances from pivots."""
+    """A core over tuples that satisfy conditions.
+
+    If `centred`, it aggregates distances from pivots.
+    """
 
     core: Core
     conditions: frozenset[Condition]
@@ -55,11 +58,11 @@ class FilteredCore:
 
 @dataclass(slots=True)
 class JointModels:
-    """What is kept for several models.
+    """Shared state of several models.
 
-    `places[m]` are where the cores of model m are kept, whose numbers in it are `numbers[m]`; `results` and
-    `lets` are formulas in which `c0`, `c1` and so on are the values of what is kept, and `u0` that of the sum
-    0 with distances from a pivot. Names in `lets` say what they stand for.
+    `places[m]` are the positions in `kept` of model m's cores, and `numbers[m]` their numbers in the model.
+    `results` and `lets` are formulas in which `c0`, `c1` and so on are the values of `kept`. `u0` is the
+    value of the sum 0 over distances from a pivot. Names in `lets` are the texts of their expressions.
     """
 
     models: tuple[Model, ...]
@@ -72,16 +75,17 @@ class JointModels:
 
     @property
     def vectors(self) -> tuple[frozenset[Condition], ...]:
-        """The different ways to be an element."""
+        """Return the distinct conditions for being an element."""
         return tuple(dict.fromkeys(self.conditions))
 
     def users(self, place: int) -> list[int]:
-        """The models that have a core in common."""
+        """Return the numbers of the models that use a core."""
         return [number for number, places in enumerate(self.places) if place in places]
 
 
 def joint(models: Sequence[Model], *, finite: bool) -> JointModels:
-    """
+    """Merge models over one window.
+
     >>> from slicemill.model import expression
     >>> models = [expression("mean(x)"), expression("slope(x, y)")]
     >>> [len(joint(models, finite=finite).kept) for finite in (True, False)]
@@ -99,7 +103,7 @@ def joint(models: Sequence[Model], *, finite: bool) -> JointModels:
 
 
 class _Placing:
-    """Finds a place for the cores of one model."""
+    """Assigns the cores of one model to shared positions."""
 
     def __init__(self, into: JointModels, model: Model, conditions: frozenset[Condition]) -> None:
         self._into, self._model, self._conditions = into, model, conditions
@@ -133,7 +137,7 @@ class _Placing:
         return self._places[number, near]
 
     def _let(self, name: str) -> str:
-        """A value of the window goes by what it is, since other models may use the name for another."""
+        """Name a `let` value by its text, since names may clash between models."""
         value = self._named(self._lets[name])
         text = shown(transformed(value, self._in_full))
         text = f"({text})" if isinstance(value, Apply) else text
@@ -167,7 +171,7 @@ def _symbol(expr: Expr, names: Mapping[str, str]) -> Expr | None:
 
 
 def with_columns(model: Model, names: Mapping[str, str], parameters: Sequence[str]) -> Model:
-    """The model over other columns, its cores in the form that these have."""
+    """Rename the columns of a model and collect its cores again."""
 
     def change(part: Expr) -> Expr | None:
         return Parameter(names[part.name]) if isinstance(part, Parameter) else None
@@ -185,7 +189,7 @@ def with_columns(model: Model, names: Mapping[str, str], parameters: Sequence[st
 
 
 def conditions_of(model: Model) -> frozenset[Condition]:
-    """What a tuple must have to be an element of a model."""
+    """Return the conditions under which a tuple is an element of a model."""
     found: set[Condition] = set()
     for core in model.cores:
         for part in uniform_parts(core.transform):
@@ -196,12 +200,12 @@ def conditions_of(model: Model) -> frozenset[Condition]:
 
 
 def _needed(expr: Expr) -> frozenset[Expr]:
-    """Columns, and what may have no value although its columns do."""
+    """Return the columns and partial functions in an expression."""
     match expr:
         case Parameter():
             return frozenset({expr})
         case Apply("where", (condition, yes, no)):
-            # A branch that is not taken needs no value.
+            # A branch that is not evaluated needs no value.
             needed = _needed(condition)
             return needed if _needed(yes) | _needed(no) <= needed else needed | {expr}
         case Apply(function, arguments):

@@ -1,9 +1,9 @@
-"""Models in the paper's letters (C20), rewritten by the rules (C22) and then said as an expression.
+"""Models in the paper's letters (C20), rewritten by rules (C22) and translated.
 
     T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]      R5, R6: order does not matter to +      sqrt(sum(x^2))
 
-What comes out is a value, so the last operator but for T is an accumulator or a search. What has no form as
-an expression stays a flow: an aggregate by the name of its letters, which is blocking (C14).
+The result must be a value, so the last operator other than T is an accumulator or a search. A flow that no
+expression describes remains a flow: an aggregate named by its letters, which is blocking (C14).
 """
 
 from __future__ import annotations
@@ -45,37 +45,38 @@ _IDENTITIES: dict[str, Expr] = {
     "or": Apply("<>", (number(0), number(0))),
 }
 _TOGETHER = {"+": "+", "×": "*", "and": "and", "or": "or"}
-_ORDERED = frozenset({"first", "last", "lag", "argmax", "argmin"})  # searches to which order matters
-# R9 is about graphs, and about cores (`collect`).
+_ORDERED = frozenset({"first", "last", "lag", "argmax", "argmin"})  # searches that depend on order
+# R9 applies to graphs and to cores (`collect`).
 _USED = ("R1", "R2", "R4", "R5", "R6", "R3", "R7", "R8", "R10")
 _MOST_STEPS = 1000
 _MOST_LETTERS = 100
 
 
 class _NoExpression(ModelError):
-    """Letters that have a value, but no expression says it."""
+    """Letters that have a value but no equivalent expression."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterModel:
-    """What letters mean as an expression; `steps` are the rules used on the way, each with what it gave."""
+    """The expression of a flow; `steps` are the applied rules with their results."""
 
     expr: Expr
     steps: tuple[tuple[str, Flow], ...]
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Each once, in the order of first use."""
+        """Return the distinct rules in order of first use."""
         return tuple(dict.fromkeys(rule for rule, _ in self.steps))
 
 
 def from_letters(text: str, parameters: Sequence[str] = ("x",)) -> LetterModel:
-    """
+    """Translate letters into an expression.
+
     >>> found = from_letters("T[sqrt(x)] · Ac[+] · T[x^2] · P[reverse]")
     >>> found.expr, found.rules
     (sqrt(sum(x^2)), ('R5', 'R6'))
     """
-    if text.count("[") > _MOST_LETTERS:  # they are rewritten by recursion
+    if text.count("[") > _MOST_LETTERS:  # limits the depth of recursion in rewriting
         raise ModelError("there are too many letters: take some of them as models of their own")
     found, steps = rewritten(written_flow(text))
     _check(found)
@@ -90,7 +91,10 @@ def from_letters(text: str, parameters: Sequence[str] = ("x",)) -> LetterModel:
 
 
 def _as_flow(found: Flow) -> Expr:
-    """A flow that no expression says. Its functions see one value, and neither its place nor the window."""
+    """Return a flow as an aggregate, if no expression describes the flow.
+
+    Its functions may use x only, not positions or values of the window.
+    """
     for part in steps_of(found):
         texts = [part.text.partition(" ")[2]] if part.op in (Op.A, Op.F) and " " in part.text else []
         conditions = [parse(text) for text in texts if not text.isdigit()]
@@ -101,12 +105,12 @@ def _as_flow(found: Flow) -> Expr:
 
 
 def written_flow(text: str) -> Flow:
-    """The flow of a text in which blanks may stand before brackets."""
+    """Parse a flow, allowing blanks before brackets."""
     return flow(re.sub(r"\s+(?=\[)", "", text))
 
 
 def rewritten(of: Flow) -> tuple[Flow, list[tuple[str, Flow]]]:
-    """The flow as far as rules change it, and which did, each with the whole flow that it gave."""
+    """Apply rules until none applies; return the flow and all steps."""
     steps: list[tuple[str, Flow]] = []
     for _ in range(_MOST_STEPS):
         used: list[str] = []
@@ -115,7 +119,7 @@ def rewritten(of: Flow) -> tuple[Flow, list[tuple[str, Flow]]]:
             return of, steps
         of = changed
         steps.append((used[0], of))
-    raise ModelError(f"{of} goes on changing")  # a mistake in the rules
+    raise ModelError(f"{of} goes on changing")  # the rules do not terminate
 
 
 def _rewritten_once(of: Flow, used: list[str]) -> Flow | None:
@@ -139,7 +143,7 @@ def _transform(of: FlowStep, inner: Flow) -> FlowStep:
 
 
 def _check(of: Flow) -> None:
-    """Refuses what has no value, however it is run."""
+    """Raise an error for a flow that has no value in any execution."""
     if not gives_value(of):
         raise ModelError(f"{of} gives a vector: put an accumulator or a search in front, as in Ac[+] · {of}")
     for part in steps_of(of):
@@ -183,14 +187,14 @@ def _search(of: FlowStep, inner: Flow) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """What becomes of an element x, which elements there are, and whether they stand elsewhere by now."""
+    """An element's image, the condition for including it, and if order has changed."""
 
     image: Expr
     condition: Expr | None = None
     permuted: bool = False
 
     def or_else(self, identity: Expr) -> Expr:
-        """What is accumulated: what is left out counts as nothing (R8)."""
+        """Return the aggregated expression; excluded elements become the identity (R8)."""
         return (
             self.image if self.condition is None else Apply("where", (self.condition, self.image, identity))
         )
@@ -228,7 +232,7 @@ def _elements(of: Flow, ordered: bool) -> _Elements:
 
 
 def _by_position(of: FlowStep, image: Expr) -> Expr:
-    """T with a function for each place (C6)."""
+    """Translate T with a function for each position (C6)."""
     *firsts, last = (composed(function, image) for function in of.functions)
     found: Expr = last
     for place in range(len(firsts), 0, -1):

@@ -1,6 +1,6 @@
-"""Statistics that are abbreviations: they are written out in sums before anything else looks at them.
+"""Statistics that are defined as formulas of sums.
 
-So `variance(x)` and `mean(x)` in one model share Σx and n.
+They are expanded before all other steps. So `variance(x)` and `mean(x)` in one model share Σx and n.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ N = DIMENSION
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """`ranges` are those of its constants, by their places among the arguments."""
+    """A statistic; `ranges` are the valid ranges of constant arguments, by position."""
 
     takes: tuple[int, ...]
     expand: Callable[[Args], Expr]
@@ -55,12 +55,12 @@ def _root(expr: Expr) -> Expr:
 
 
 def _scatter(x: Expr, y: Expr) -> Expr:
-    """n²·cov(x, y): integers stay integers."""
+    """Return n²·cov(x, y), which is an integer for integers."""
     return _minus(_times(N, _sum(_times(x, y))), _times(_sum(x), _sum(y)))
 
 
 def _spread(x: Expr) -> Expr:
-    """n²·var(x), which rounding never makes negative (C24)."""
+    """Return n²·var(x), which rounding never makes negative (C24)."""
     return Apply("nonnegative", (_scatter(x, x),))
 
 
@@ -69,14 +69,14 @@ def _less_one() -> Expr:
 
 
 def _count(args: Args) -> Expr:
-    """Of a condition how often it holds; of a value how many elements there are."""
+    """Count the elements that satisfy a condition; for other arguments, all elements."""
     (of,) = args
     holds = isinstance(of, Apply) and of.function in CONDITIONS
     return _sum(Apply("where", (of, ONE, ZERO))) if holds else N
 
 
 def _norm(args: Args) -> Expr:
-    """L_p, of absolute values."""
+    """Return the L_p norm of absolute values."""
     x, p = args
     assert isinstance(p, Number), "the parser has looked"
     even = p.value.denominator == 1 and p.value.numerator % 2 == 0
@@ -89,7 +89,10 @@ def _slope(args: Args) -> Expr:
 
 
 def _intercept(args: Args) -> Expr:
-    """By way of the means, since only they move when x or y does (see `centring`)."""
+    """Return the intercept computed from the means.
+
+    Only the means change when x or y is shifted (see `centring`).
+    """
     x, y = args
     moved = Apply("neg", (_times(_slope(args), _over(_sum(x), N)),))
     return Apply("+", (moved, _over(_sum(y), N)))

@@ -1,7 +1,7 @@
-"""Windows that are searched, with memory of their own (C17): slow and plain, one class for each rule.
+"""Searches over sliding windows with auxiliary memory (C17): slow reference versions.
 
-`ConditionalMaximum` is the paper's remark made precise: for certain new values the maximum can be updated
-from the last one alone; for others the window is read again. The others never read it again.
+`ConditionalMaximum` makes a remark of the paper precise: for some new values, the maximum follows from the
+previous maximum alone, for others the window is read again. The other classes never read the window again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class ConditionalMaximum:
-    """Keeps the maximum and nothing else. `rescans` counts how often that was not enough."""
+    """Keeps only the maximum; `rescans` counts how often the window was read again."""
 
     def __init__(self) -> None:
         self._window: deque[Any] = deque()
@@ -21,7 +21,7 @@ class ConditionalMaximum:
         self.rescans = 0
 
     def slide(self, new: Any, leaving: bool) -> Any:
-        """The maximum after an element has come and, if `leaving`, the oldest has left."""
+        """Add an element, remove the oldest if `leaving`, and return the maximum."""
         gone = self._window.popleft() if leaving else None
         self._window.append(new)
         if self._maximum is None or new >= self._maximum:
@@ -33,7 +33,7 @@ class ConditionalMaximum:
 
 
 class MonotoneDeque:
-    """Keeps the elements that no later one outdoes. `longest` is the most it held."""
+    """Keeps elements that no later one exceeds; `longest` is its greatest length."""
 
     def __init__(self) -> None:
         self._candidates: deque[tuple[Any, int]] = deque()
@@ -48,7 +48,7 @@ class MonotoneDeque:
         self.longest = max(self.longest, len(self._candidates))
 
     def expire(self) -> None:
-        """The oldest element leaves."""
+        """Remove the oldest element."""
         self._gone += 1
         if self._candidates and self._candidates[0][1] < self._gone:
             self._candidates.popleft()
@@ -62,11 +62,11 @@ class MonotoneDeque:
 
 
 class TwoStackWindow:
-    """Any associative operator, commutative or not. `combined` counts how often it was applied."""
+    """Aggregates by an associative operator; `combined` counts its applications."""
 
     def __init__(self, combine: Callable[[Any, Any], Any], identity: Any) -> None:
         self._combine, self._identity = combine, identity
-        self._older: list[Any] = []  # what comes of each and all after it, the oldest last
+        self._older: list[Any] = []  # suffix aggregates of the older elements, that of the oldest last
         self._newer: list[Any] = []
         self._sum = identity
         self.combined = 0
@@ -94,7 +94,7 @@ class TwoStackWindow:
 
 
 class OrderedWindow:
-    """The elements in the order of their values: any rank can be asked for."""
+    """Keeps the elements sorted, to find the element of any rank."""
 
     def __init__(self) -> None:
         self._window: deque[Any] = deque()
@@ -108,7 +108,7 @@ class OrderedWindow:
         del self._ordered[bisect_left(self._ordered, self._window.popleft())]
 
     def rank(self, place: int) -> Any:
-        """The element with so many others below it."""
+        """Return the element of a rank, starting at 0."""
         return self._ordered[place]
 
     def __len__(self) -> int:

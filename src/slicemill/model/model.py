@@ -1,4 +1,4 @@
-"""A model: an expression over windows, taken apart into cores and what is done with their values (C20)."""
+"""A model: an expression over windows, split into cores and a finalisation (C20)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ from slicemill.model.terms import (
 
 @dataclass(frozen=True)
 class Model:
-    """
-    `cores` are what looks at the window, equal parts once. `result` is the finalisation: an expression in
-    which `Symbol("c0")`, `Symbol("c1")`, … are the cores' values. `lets` are values of the whole window that
-    blocked cores need, in the order in which they can be computed, in the same form. `constants` are the
-    numbers that the text has names for.
+    """An expression over windows, its cores and its finalisation.
+
+    `cores` are the parts that read the window, without duplicates. `result` is the finalisation: an
+    expression in which `Symbol("c0")`, `Symbol("c1")`, … are the cores' values. `lets` are values of the
+    whole window that blocked cores need, in the same form and in order of evaluation. `constants` are the
+    named numbers of the text.
 
     >>> model = expression("sum(x^2)/n - (sum(x)/n)^2")
     >>> model.parameters, [str(core) for core in model.cores]
@@ -57,12 +58,12 @@ class Model:
 
     @cached_property
     def classes(self) -> tuple[Classification, ...]:
-        """One for each core."""
+        """The class of each core."""
         return tuple(classify(core) for core in self.cores)
 
     @cached_property
     def rewrites(self) -> tuple[tuple[str, str], ...]:
-        """The rules that its cores were found by (C22), each with what it did."""
+        """The rules that were used to find the cores, with their effects (C22)."""
         return tuple(collect(self.parsed).effects)
 
     @cached_property
@@ -71,11 +72,11 @@ class Model:
 
     @property
     def finalisation(self) -> str:
-        """The result as a formula of the cores."""
+        """Return the finalisation as a formula of the cores."""
         return self.in_cores(self.result)
 
     def in_cores(self, value: Expr) -> str:
-        """An expression over values of cores as a formula of the cores themselves."""
+        """Return an expression over core values as a formula of the cores."""
         named: dict[str, Expr] = {
             f"c{k}": Symbol("n")
             if core.counts
@@ -86,27 +87,30 @@ class Model:
 
     @property
     def is_condition(self) -> bool:
-        """Is its value true or false, not a number?"""
+        """Return True if the model's value is a boolean."""
         if isinstance(self.parsed, WindowAggregation):
             return self.parsed.name in ("all", "any") or self.parsed.name.startswith(("Ac[and]", "Ac[or]"))
         return isinstance(self.parsed, Apply) and self.parsed.function in CONDITIONS
 
     @property
     def uses_age(self) -> bool:
-        """Does it need timestamps?"""
+        """Return True if the model reads timestamps."""
         return AGE in walk(self.parsed)
 
     @property
     def uses_position(self) -> bool:
-        """Does it say what happens to an element by its place in the window?"""
+        """Return True if the model reads positions of elements."""
         return POSITION in walk(self.parsed)
 
     def value(self, rows: Sequence[Mapping[str, object]], stamps: Sequence[object] | None = None) -> Value:
-        """Its value over one window, by the definition; without timestamps, tuples come one unit apart."""
+        """Evaluate the model over one window by its definition.
+
+        Without timestamps, elements are one unit of time apart.
+        """
         return naive.value(self.parsed, rows, stamps, self.nulls)
 
     def check_window(self, *, counts_rows: bool) -> None:
-        """A model that goes by position is for windows that count rows (C6)."""
+        """Raise an error if the model reads positions and the window is by time (C6)."""
         if self.uses_position and not counts_rows:
             raise ModelError(
                 f"the model {self.text} uses position i, and a window of time has no fixed number of "
@@ -121,9 +125,10 @@ def expression(
     nulls: Nulls | str = Nulls.SKIP,
     constants: Mapping[str, Fraction] | None = None,
 ) -> Model:
-    """The model that a text describes. Without `parameters` these are its columns, in order of appearance.
+    """Compile a model from its text.
 
-    `constants` are numbers that the text has names for. The paper's letters are a text too.
+    `parameters` default to the columns of the text, in order of appearance. `constants` are named numbers.
+    The text may also use the paper's letters.
     """
     if in_letters(text):
         from slicemill.model.letters import from_letters
@@ -156,5 +161,5 @@ def _aggregate_names(expr: Expr) -> list[str]:
 
 
 def shared_cores(models: Sequence[Model]) -> tuple[Core, ...]:
-    """The cores of several models over one window, equal ones once."""
+    """Return the distinct cores of several models over one window."""
     return tuple(dict.fromkeys(core for model in models for core in model.cores))

@@ -1,9 +1,9 @@
-"""What a model means: its expression over one window, read as it stands, in exact arithmetic if possible.
+"""Reference semantics of models: the expression evaluated over one window.
 
-Nothing is rearranged or kept here, so that everything else can be compared with it. An element without a
-value for a parameter, or for something that the model computes from its parameters alone, has no place in the
-vector: `n` does not count it and `i` passes over it (C24, policy skip). Under the policy poison the window
-then has no value at all.
+The arithmetic is exact where possible. Expressions are not rearranged and no state is kept, so all other
+implementations are tested against this module. Some elements have no value for a parameter, or for a
+subexpression of parameters alone. Such an element is not part of the vector: `n` does not count it and `i`
+skips it (C24, policy skip). Under policy poison, it makes the value of the window NULL.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicemill.model.terms import Apply, Expr, Let, Parameter, Symbol, WindowAgg
 
 
 class Nulls(StrEnum):
-    """What an element without value does to its window."""
+    """Effect of an element without a value."""
 
     SKIP = "skip"
     POISON = "poison"
@@ -32,7 +32,8 @@ def value(
     stamps: Sequence[object] | None = None,
     nulls: Nulls = Nulls.SKIP,
 ) -> Value:
-    """
+    """Evaluate an expression over a window.
+
     >>> from slicemill.model.parse import parse
     >>> value(parse("sum(x^2)/n"), [{"x": 1}, {"x": None}, {"x": 2}])
     Fraction(5, 2)
@@ -53,7 +54,7 @@ def value(
 def _value(expr: Expr, window: Sequence[Mapping[str, Value]], names: Mapping[str, Value]) -> Value:
     match expr:
         case WindowAggregation(name, argument, options):
-            # A value of the window that does not exist is not there for its elements, even if there is none.
+            # If a value of the window is NULL, so is the aggregate, even for an empty window.
             if any(names.get(part.name, 0) is None for part in walk(argument) if isinstance(part, Symbol)):
                 return None
             found = [evaluate(argument, {**names, **element}) for element in window]
@@ -67,7 +68,7 @@ def _value(expr: Expr, window: Sequence[Mapping[str, Value]], names: Mapping[str
 
 
 def accumulated(aggregate: str, values: Sequence[Value], options: Sequence[Fraction] = ()) -> Value:
-    """Ac or A over the values of a window."""
+    """Apply an accumulator or a search to the values of a window."""
     if any(found is None for found in values):
         return None
     if in_letters(aggregate):
@@ -82,7 +83,9 @@ def _aggregates(expr: Expr) -> list[WindowAggregation]:
 
 
 def uniform_parts(expr: Expr) -> list[Expr]:
-    """The greatest parts that depend on the element alone, not on its place nor on the other elements.
+    """Return the maximal subexpressions that depend on the element alone.
+
+    They use neither positions nor values of the window.
 
     >>> from slicemill.model.parse import parse
     >>> uniform_parts(parse("i*log(x)"))
@@ -92,6 +95,6 @@ def uniform_parts(expr: Expr) -> list[Expr]:
     if not any(isinstance(part, Symbol) and part.name != "pi" for part in parts):
         return [expr] if any(isinstance(part, Parameter) for part in parts) else []
     if isinstance(expr, Apply) and expr.function == "where":
-        # A branch that is not taken needs no value.
+        # A branch that is not evaluated needs no value.
         return uniform_parts(expr.arguments[0])
     return [part for child in children(expr) for part in uniform_parts(child)]

@@ -1,8 +1,8 @@
-"""Numbers of twice the digits of a double, for machine code (C24).
+"""Double-double arithmetic for compiled code (C24).
 
-A number is an unevaluated sum of two doubles, `high + low`, with 106 bits. Sums keep what each addition
-rounds away, so that a value that came and went leaves next to nothing behind; formulas such as n·Σx² - (Σx)²
-are worked out in the same numbers, so that cancellation costs digits that nobody sees. NaN stands for no
+A number is an unevaluated sum of two doubles, `high + low`, with 106 bits. Sums keep the rounding error of
+each addition, so an element that was added and subtracted leaves almost no error. Formulas such as n·Σx² -
+(Σx)² use the same arithmetic, so cancellation affects only digits beyond double precision. NaN means no
 value.
 """
 
@@ -15,14 +15,14 @@ import numpy as np
 from slicemill.machine_code.kernel import kernel
 
 _SPLIT = 134217729.0  # 2^27 + 1
-# What two sums differ by is rounding, not value, once it is so small beside them.
+# A difference of two sums is rounding noise if it is smaller than this share of them.
 NOISE = 2.0**-84
 _ROOM = 2.0**300
 
 
 @kernel
 def _sum(a: float, b: float) -> tuple[float, float]:
-    """a + b, and what that rounds away."""
+    """Return a + b and its rounding error."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -61,7 +61,7 @@ def subtract(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
 
 @kernel
 def difference(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
-    """a - b of two values of a window, which rounding has touched: 0 where only that tells them apart."""
+    """Return a - b of two rounded values, 0 if they differ by noise only."""
     h, low = add(ah, al, -bh, -bl)
     if abs(h) <= NOISE * abs(ah):
         return 0.0, 0.0
@@ -70,7 +70,7 @@ def difference(ah: float, al: float, bh: float, bl: float) -> tuple[float, float
 
 @kernel
 def total(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
-    """a + b in the same way."""
+    """Return a + b of two rounded values, 0 if the sum is noise."""
     return difference(ah, al, -bh, -bl)
 
 
@@ -91,7 +91,7 @@ def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
 
 @kernel
 def whole_power(ah: float, al: float, exponent: int) -> tuple[float, float]:
-    """By squaring; 0^0 is 1."""
+    """Raise to an integer power by squaring; 0^0 is 1."""
     rh, rl = 1.0, 0.0
     bh, bl = ah, al
     left = abs(exponent)
@@ -191,7 +191,7 @@ def cos(ah: float, al: float) -> tuple[float, float]:
 
 @kernel
 def less(ah: float, al: float, bh: float, bl: float) -> float:
-    """1, 0, or NaN where there is nothing to compare."""
+    """Return 1, 0, or NaN if an operand has no value."""
     if ah != ah or bh != bh:
         return np.nan
     return 1.0 if ah < bh or (ah == bh and al < bl) else 0.0
@@ -208,7 +208,10 @@ def equal(ah: float, al: float, bh: float, bl: float) -> float:
 def scaled_product(
     h: float, low: float, scale: int, bh: float, bl: float, inverse: bool
 ) -> tuple[float, float, int]:
-    """(h + low)·2^scale times, or over, a number that is not 0. A h of 0 stands for 1: nothing yet."""
+    """Multiply or divide (h + low)·2^scale by a nonzero number.
+
+    h = 0 is the initial state and means 1.
+    """
     if h == 0.0:
         h, low = 1.0, 0.0
     while abs(bh) > _ROOM:
@@ -230,7 +233,7 @@ def scaled_product(
 
 @kernel
 def unscaled(h: float, low: float, scale: int) -> tuple[float, float]:
-    """The product itself."""
+    """Return the product of a scaled number."""
     if h == 0.0:
         return 1.0, 0.0
     exponent = math.frexp(h)[1] + scale
@@ -250,13 +253,13 @@ def greatest_common(a: int, b: int) -> int:
 
 @kernel
 def turn(p: int, q: int, u: int) -> float:
-    """The angle of u steps of p/q of a full turn: whole turns are left out before anything is rounded."""
+    """Return the angle of u steps of p/q turns, reduced exactly before rounding."""
     return 2.0 * math.pi * ((p * (u % q)) % q) / q
 
 
 @kernel
 def angle(high: float, low: float, u: int) -> float:
-    """The angle of u steps of so many turns each, in the same way."""
+    """Return the angle of u steps of `high + low` turns, reduced before rounding."""
     h, rest = multiply(high, low, float(u), 0.0)
     fh, fl = floor(h, rest)
     h, rest = subtract(h, rest, fh, fl)

@@ -1,4 +1,4 @@
-"""What can accumulate a window (Ac, C8) and what can search it (A, C7), and what is known of each."""
+"""Registry of accumulators (Ac, C8) and searches (A, C7) with their properties."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """⊕: `combine` with its `identity`; `inverse` undoes an element.
+    """An accumulator ⊕ with its identity and, if reversible, inverse.
 
-    Some operators can be undone only on a wider domain, into which `lift` takes an element and from which
-    `lower` comes back: a product counts its zeros apart. `counter` says what is counted.
+    Some operators are reversible only on a larger domain: a product must count its zeros. `lift` maps an
+    element to that domain, `lower` maps back. `counter` names the counted elements.
     """
 
     symbol: str
@@ -44,7 +44,7 @@ class Accumulation:
         return reduce(self.combine, lifted, self.identity)
 
     def fold(self, values: Iterable[Any]) -> Any:
-        """Ac itself: over no element at all, the identity."""
+        """Accumulate values (Ac); an empty window yields the identity."""
         return self.lower(self.combined(map(self.lift, values)))
 
 
@@ -110,21 +110,22 @@ ACCUMULATORS: dict[str, Accumulation] = {
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A: `find` gives the element looked for, or None. `memory` says what an incremental form keeps.
+    """A search (A) for an element of the window.
 
-    `options` are the ranges of its constants, behind the argument.
+    `find` returns the element or None. `memory` describes the state of the incremental form. `options` are
+    the valid ranges of the constants after the argument.
     """
 
     find: Callable[..., Any]
     memory: str
     structure: str
     options: tuple[ArgumentRange, ...] = ()
-    # An increasing function may be applied after the search in place of before it (R7).
+    # An increasing function may be moved from before the search to after it (R7).
     ordered: bool = False
 
 
 def quantile(values: Sequence[Any], share: Fraction) -> Any:
-    """Between the two nearest elements, linearly."""
+    """Interpolate linearly between the two nearest elements."""
     if not values:
         return None
     ordered = sorted(values)
@@ -173,7 +174,7 @@ def _before_the_newest(values: Sequence[Any], count: Fraction) -> Any:
 
 DEQUE, QUEUE, RANKED = "deque", "queue", "two heaps"
 
-# Machine code counts with 64 bits: elements times the parts of a share.
+# Generated code multiplies the number of elements by the denominator of a share in 64 bits.
 _SHARE = ArgumentRange(
     "a number between 0 and 1, of at most 9 digits",
     lambda share: 0 <= share <= 1 and share.denominator <= 10**9,

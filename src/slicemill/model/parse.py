@@ -1,10 +1,10 @@
-"""The text of a model to its expression (C20).
+"""Parser of model texts (C20).
 
     expr := expr (+ - * / % ^) expr | -expr | function(expr, …) | aggregate(expr) | NUMBER | COLUMN
           | n | i | j | age | pi | expr (= <> < <= > >=) expr | expr and expr | expr or expr | not expr
           | let NAME = expr in expr
 
-`^` binds closest and to the right, so that -x^2 is -(x^2). Names that mean nothing here are columns.
+`^` binds tightest and is right-associative, so -x^2 is -(x^2). Names without a meaning are columns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from slicemill.model.terms import (
     WindowAggregation,
 )
 
-# j is n - i: how many elements are newer.
+# j is n - i, the number of newer elements.
 RESERVED: dict[str, Expr] = {
     "n": DIMENSION,
     "i": POSITION,
@@ -61,7 +61,7 @@ class _Token:
 
 
 def parse(text: str, constants: Mapping[str, Fraction] | None = None) -> Expr:
-    """The expression; `constants` are numbers that it has names for.
+    """Parse a model; `constants` are named numbers.
 
     >>> parse("(n*sum(x*y) - sum(x)*sum(y)) / n^2")
     (n*sum(x*y) - sum(x)*sum(y))/n^2
@@ -110,7 +110,7 @@ class _Parser:
         left = self._operand()
         while (binding := _BINDING.get(self._next.text, -1)) >= max(strength, 0) and binding > 0:
             operator = self._take().text
-            # Powers associate to the right, all others to the left.
+            # Powers are right-associative, other operators left-associative.
             left = Apply(operator, (left, self.expression(binding + (operator != "^"))))
         return left
 

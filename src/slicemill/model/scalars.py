@@ -1,7 +1,7 @@
-"""Functions of single values, and expressions evaluated with them: exact as long as values are rational.
+"""Scalar functions and evaluation of expressions, exact for rational values.
 
-A value is a Fraction, a float, a bool, or None where there is none: what has no value (1/0, log 0) is None,
-and so is everything that is computed from it.
+A value is a Fraction, a float, a bool or None. None stands for an undefined value (1/0, log 0) and for any
+value computed from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ModelFunction:
 
 
 def exact(value: object) -> Value:
-    """A number as a rational; None for what is no number."""
+    """Convert a number to a rational; None if it is not finite."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Fraction):
@@ -37,14 +37,14 @@ def exact(value: object) -> Value:
 
 
 def _defined(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """The same where it has a finite real value, None elsewhere."""
+    """Wrap a function to return None instead of an error or non-finite value."""
 
     def checked(*values: Any) -> Any:
         try:
             found = compute(*values)
         except (ValueError, ZeroDivisionError, OverflowError):
             return None
-        # A fraction may be too great for a float, and is a number all the same.
+        # A fraction too great for a float is still a valid number.
         undefined = isinstance(found, complex) or (isinstance(found, float) and not math.isfinite(found))
         return None if undefined else found
 
@@ -52,14 +52,14 @@ def _defined(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Exact for whole exponents; a negative number has no root here."""
+    """Raise to a power, exactly for integer exponents; no roots of negative numbers."""
     if isinstance(exponent, Fraction) and exponent.denominator == 1 and abs(exponent) <= 4096:
         return base ** int(exponent)
     return float(base) ** float(exponent)
 
 
 def root(value: Any) -> Any:
-    """Exact where the root is rational."""
+    """Return the square root, exactly if it is rational."""
     if isinstance(value, Fraction) and value >= 0:
         above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
         if above**2 == value.numerator and below**2 == value.denominator:
@@ -105,7 +105,8 @@ _ALL |= {name: _defined(function.compute) for name, function in FUNCTIONS.items(
 
 
 def evaluate(expr: Expr, names: Mapping[str, Value]) -> Value:
-    """
+    """Evaluate an expression.
+
     >>> from slicemill.model.parse import parse
     >>> evaluate(parse("x^2 + 1/x"), {"x": Fraction(2)})
     Fraction(9, 2)
@@ -118,7 +119,7 @@ def evaluate(expr: Expr, names: Mapping[str, Value]) -> Value:
         case Symbol() if expr == PI:
             return math.pi
         case Apply("where", (condition, yes, no)):
-            # Only the branch that is taken needs a value.
+            # Only the chosen branch needs a value.
             chosen = evaluate(condition, names)
             return None if chosen is None else evaluate(yes if chosen else no, names)
         case Apply(function, arguments):

@@ -1,6 +1,6 @@
-"""Expressions of the model language as data (C20).
+"""Expression trees of the model language (C20).
 
-One tree serves both levels: over the elements of a window (inside an aggregate) and over single values.
+Expressions over the elements of a window (inside an aggregate) and over single values have the same type.
 
 >>> add(Parameter("x"), Number(Fraction(1, 2)))
 x + 0.5
@@ -17,9 +17,9 @@ from slicemill.errors import SlicemillError
 
 
 class ModelError(SlicemillError):
-    """A model that cannot be: the message says what is wrong and what to write instead.
+    """Invalid model. The message says what is wrong and what to write instead.
 
-    Where the place in the text is known, it is `at`, and `what` is the message without it and without `hint`.
+    If known, `at` is the position in the text, `what` the message without position and `hint`.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the model: a component of each element."""
+    """A parameter of the model, i.e. a column of each element."""
 
     name: str
 
@@ -51,7 +51,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """`n`, the dimension; `i`, the position from 1 on, oldest first; `age`; `pi`; a name given by `let`."""
+    """`n` (dimension), `i` (position from 1 on, oldest first), `age`, `pi` or a `let` name."""
 
     name: str
 
@@ -72,7 +72,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class WindowAggregation:
-    """An aggregate over the window; `options` are its constants, as in `quantile(x, 0.9)`."""
+    """An aggregate over the window; `options` are constants, as in `quantile(x, 0.9)`."""
 
     name: str
     argument: Expr
@@ -95,7 +95,7 @@ class Let:
 Expr: TypeAlias = Number | Parameter | Symbol | Apply | WindowAggregation | Let
 
 DIMENSION, POSITION, AGE, PI = Symbol("n"), Symbol("i"), Symbol("age"), Symbol("pi")
-FROM_NEWEST = Symbol("j")  # n - i: how many elements are newer
+FROM_NEWEST = Symbol("j")  # n - i, the number of newer elements
 ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
 
 _STRENGTH = {"or": 1, "and": 2, "not": 3, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4}
@@ -126,14 +126,14 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """The expression and everything in it."""
+    """Yield the expression and all its subexpressions."""
     yield expr
     for child in children(expr):
         yield from walk(child)
 
 
 def transformed(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """The expression with what `change` gives in place of each part, the innermost first."""
+    """Replace subexpressions bottom-up by the results of `change`; None keeps them."""
     if isinstance(expr, Apply):
         expr = Apply(expr.function, tuple(transformed(child, change) for child in expr.arguments))
     elif isinstance(expr, WindowAggregation):
@@ -145,12 +145,12 @@ def transformed(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def shown(expr: Expr) -> str:
-    """The expression as people write it."""
+    """Return the expression as text."""
     return _text(expr)[0]
 
 
 def _text(expr: Expr) -> tuple[str, int]:
-    """Its text, and how strongly that holds together."""
+    """Return the text of an expression and its binding strength."""
     match expr:
         case Number(value):
             if value.denominator == 1:
@@ -192,7 +192,7 @@ def _fraction(value: Fraction) -> tuple[str, int]:
 
 
 def plain_number(value: Fraction) -> str:
-    """A number as a short decimal where it is one exactly."""
+    """Return a number as a short decimal if that is exact."""
     near = repr(float(value)) if abs(value) < 10**15 else str(value)
     if "e" not in near and len(near) <= 8 and Fraction(near) == value:
         return near.removesuffix(".0")

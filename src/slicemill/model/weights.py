@@ -1,9 +1,9 @@
-"""Weights of positions that are closed under a shift (C21).
+"""Position weights that are closed under shifts (C21).
 
-Such a weight is a sum of terms c·u^r·e^(βu), where u counts positions (or is an age) and β is complex:
+Such a weight is a sum of terms c·u^r·e^(βu), where u is a position or an age and β is complex. This includes
 polynomials, exponentials, sines and cosines, and their products. When u grows by a step, each term becomes a
-combination of the same e^(βu) with powers up to r, so that Σ u^r e^(βu) x can be kept without looking at the
-window again.
+linear combination of the same e^(βu) with powers up to r. So Σ u^r e^(βu) x can be updated without reading
+the window again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from slicemill.model.terms import PI, Apply, Expr, Number, Symbol, walk
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """e^(βu), with β = log(base) + rate + 2πj·turns + j·frequency: exact, so that equal ones are found."""
+    """e^(βu) with β = log(base) + rate + 2πj·turns + j·frequency.
+
+    The fields are exact, so that equal modes are recognized.
+    """
 
     base: Fraction = Fraction(1)
     rate: Fraction = Fraction(0)
@@ -30,19 +33,19 @@ class Mode:
         return Mode(
             self.base * other.base,
             self.rate + other.rate,
-            # A whole turn is none, but only where u counts; an age may stop in between.
+            # Full turns are not reduced: they cancel for integer u only, not for an age.
             self.turns + other.turns,
             self.frequency + other.frequency,
         )
 
     @property
     def growth(self) -> float:
-        """The real part of β."""
+        """Return the real part of β."""
         return math.log(self.base) + float(self.rate)
 
     @property
     def angle(self) -> float:
-        """The imaginary part of β."""
+        """Return the imaginary part of β."""
         return 2 * math.pi * float(self.turns) + float(self.frequency)
 
     @property
@@ -61,7 +64,7 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """factor·u^degree·e^(βu)"""
+    """The term factor·u^degree·e^(βu)."""
 
     factor: complex
     degree: int
@@ -72,7 +75,7 @@ class Term:
 class Weight:
     """A weight over one variable: i from the oldest, j from the newest, or age.
 
-    `terms` come with their conjugates, so that the weight is real.
+    `terms` include their conjugates, so the weight is real.
     """
 
     variable: Symbol
@@ -83,7 +86,7 @@ class Weight:
 
     @property
     def modes(self) -> dict[Mode, int]:
-        """The modes to keep, each with its greatest degree; of two conjugates one is enough."""
+        """Return the required modes with their greatest degrees, without conjugates."""
         kept: dict[Mode, int] = {}
         for term in self.terms:
             if term.mode.conjugate() in kept and term.mode.turning:
@@ -93,7 +96,7 @@ class Weight:
 
     @property
     def state(self) -> int:
-        """How many numbers are kept for it; a complex one counts once."""
+        """Return the size of the state; a complex number counts once."""
         return sum(degree + 1 for degree in self.modes.values())
 
     @property
@@ -110,7 +113,9 @@ class Weight:
 
 
 def weight_of(monomial: Monomial, variable: Symbol) -> Weight | None:
-    """The weight that a product of powers is, or None if it is not closed under shifts.
+    """Return a product of powers as a weight, or None.
+
+    None if it is not closed under shifts.
 
     >>> from slicemill.model.parse import parse
     >>> from slicemill.model.terms import POSITION
@@ -172,7 +177,7 @@ def _power(base: Fraction, line: _LinearForm) -> tuple[Term, ...] | None:
 
 
 def _wave(name: str, line: _LinearForm) -> tuple[Term, ...]:
-    """cos a = (e^ja + e^-ja)/2, and sin a = (e^ja - e^-ja)/2j."""
+    """Expand cos a = (e^ja + e^-ja)/2, or sin a = (e^ja - e^-ja)/2j."""
     mode = Mode(turns=line.turns / 2, frequency=line.slope)
     half = cmath.exp(1j * line.start) / (2j if name == "sin" else 2)
     return (Term(half, 0, mode), Term(half.conjugate(), 0, mode.conjugate()))
@@ -180,7 +185,7 @@ def _wave(name: str, line: _LinearForm) -> tuple[Term, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _LinearForm:
-    """slope·u + turns·π·u + start"""
+    """The linear form slope·u + turns·π·u + start."""
 
     slope: Fraction
     turns: Fraction

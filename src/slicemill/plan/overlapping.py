@@ -361,7 +361,7 @@ def _built(graph: QueryGraph, house: _House) -> Node:
 
 
 def _told(house: _House, one: _Movable) -> Iterator[MultiJoinMember]:
-    """Yield the members of one join, annotated with the share of common state."""
+    """Yield the members of one join, annotated with its shared state."""
     others = [member for other in house.inside if other is not one for member in other.members]
     share = (
         f"{saved_by_sharing(one.members, others):.0%} of what it would keep by itself is kept for others too"

@@ -90,7 +90,7 @@ def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
 
 
 def may_spread_keys(unit: Unit, graph: QueryGraph, keyed: Mapping[str, Exchange]) -> bool:
-    """Return True if rows of heavy keys may be sent to all cells.
+    """Return True if rows of heavy keys may go to all cells.
 
     See `operators.join.heavy`. The exchange keys must be all keys of the join, so that both use the same
     hash.

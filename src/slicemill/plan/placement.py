@@ -326,7 +326,7 @@ def _factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _divisible(number: int) -> int:
-    """Return the greatest number up to `number` without other factors than 2, 3."""
+    """Return the greatest number up to `number` of the form 2^a·3^b."""
     while (rest := number) > 1:
         for factor in (2, 3):
             while rest % factor == 0:

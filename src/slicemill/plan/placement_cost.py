@@ -349,7 +349,7 @@ class _Cell:
         return max((left * right for left, right in zip(*shares[:2], strict=False)), default=0.0)
 
     def _gathered(self, number: int, other: int, along: int, matching: float) -> float:
-        """Return by how much a row has more partners in the heaviest cell."""
+        """Return the factor of partners in the heaviest key's cell."""
         by, others = self._by[number][along], self._by[other][along]
         assert not isinstance(by, Along) and not isinstance(others, Along)
         statistics, count = self._statistics, self._shape[along]

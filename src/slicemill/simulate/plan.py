@@ -1,4 +1,4 @@
-"""Simulation of a script: measures or loads unit costs, then simulates scheduling policies."""
+"""Simulation of a script: unit costs, then simulated scheduling policies."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PolicyTrials:
 
 
 def _units_and_streams(catalog: Catalog) -> tuple[dict[str, set[str]], list[str]]:
-    """Return the logs that each unit writes, and the streams that are read."""
+    """Return the logs of each unit, and the streams that are read."""
     graph = share(optimize(build_graph(catalog)), catalog)
     streams = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     units = {unit.id: {log for _, log in unit.outputs} for unit in cut(graph)}

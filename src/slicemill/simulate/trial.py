@@ -76,7 +76,7 @@ class TrialSamples:
 def opened_mill(
     where: SparkSession | InlinePool, source: SourceText, clock: Callable[[], int], policy: str = "fcfs"
 ) -> Iterator[Mill]:
-    """Open a mill with the queries of a script, in a temporary home.
+    """Open a mill in a temporary home with a script's queries.
 
     Its sources are not read and its sinks are removed, so a trial emits no results. On Spark, keyed units
     have as many cells as there are cores, as the cost model assumes.

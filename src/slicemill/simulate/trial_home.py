@@ -60,7 +60,7 @@ def unit_cost(
 
 
 def output_of(log: str, per_row: float, catalog: Catalog) -> Output:
-    """Return a log with the weight and SLO of its query, if any."""
+    """Return a log with its query's weight and SLO, if any."""
     query = catalog.queries.get(log)
     if query is None:
         return Output(log, per_row, is_query=False)
