@@ -1,4 +1,4 @@
-"""Models by name: the operators listed in the paper (C16), and common statistics."""
+"""Models listed in the paper (C16), and common statistics, by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def geometric(factor: str) -> Model:
 
 
 def decaying(half_life: str) -> Model:
-    """Return a sum in which the weight of an element halves every `half_life` seconds."""
+    """Return a sum whose weights halve every `half_life` seconds of age."""
     return expression(f"sum(x * 0.5^(age/({half_life})))")
 
 
@@ -39,5 +39,5 @@ def fourier(k: int, n: int) -> tuple[Model, Model]:
 
 
 def hann(n: int) -> Model:
-    """Return a sum with the weights of a Hann window of n elements."""
+    """Return a sum weighted by a Hann window of n elements."""
     return expression(f"sum((0.5 - 0.5*cos(2*pi*(i - 1)/{n}))*x)")

@@ -1,4 +1,4 @@
-"""Centring: shift-invariant parts of formulas are computed from distances to a pivot (C24).
+"""Centring: computes shift-invariant formulas from distances to a pivot (C24).
 
 n·Σx² - (Σx)² is equal for x and for x - p, for any p. With a pivot p among the elements, the sums of powers
 are small and do not cancel: 1e9 + noise has the kurtosis of the noise. A mean is not shift-invariant and is

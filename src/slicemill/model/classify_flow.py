@@ -1,4 +1,4 @@
-"""Classification of flows (C14): post ∘ core ∘ pre, where core is the only Ac or A."""
+"""Classification of flows (C14): post ∘ core ∘ pre with one core."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def _from_newest(expr: Expr) -> Expr | None:
 
 
 def _addition_formula(expr: Expr) -> Expr | None:
-    """Expand cos(a + b) and sin(a + b), where only b varies between elements."""
+    """Expand cos(a + b) and sin(a + b) where only b varies."""
     match expr:
         case Apply("cos" | "sin" as name, (argument,)):
             terms = polynomial(argument).terms
@@ -226,7 +226,7 @@ def _sum_of(terms: list[tuple[Monomial, Fraction]]) -> Expr:
 
 
 def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
-    """Return the factor before the sum and the core, or why there is no core."""
+    """Return the outer factor and the core, or why there is none."""
     outside: list[tuple[Expr, int]] = []
     places: list[tuple[Expr, int]] = []
     elements: list[tuple[Expr, int]] = []
@@ -283,7 +283,7 @@ def _tidy(expr: Expr) -> Expr:
 
 
 def _drop_unused(collected: CollectedCores) -> None:
-    """Drop `let` values that no blocked core needs; they are already part of the result."""
+    """Drop `let` values that no blocked core needs."""
     needed: set[str] = set()
     for core in collected.cores:
         needed |= set(core.scalars)

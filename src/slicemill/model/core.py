@@ -1,4 +1,4 @@
-"""Cores: the parts of a model that read the window (the paper's Ac·T and A·T)."""
+"""Cores: parts of a model that read the window (Ac·T, A·T)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured costs of methods for a core, and choice of the cheapest (C18).
+"""Measured costs of a core's methods, and the cheapest choice (C18).
 
 `slicemill calibrate` measures the costs once per machine and stores them next to the compiled code. The
 defaults were measured on the development machine. A query keeps its initial costs, so a restart chooses the
@@ -39,7 +39,7 @@ class CoreCosts:
     measured: bool = False
 
     def kept(self, found: Classification, n: int, d: int) -> float:
-        """Return the cost of updating a core in a slide of d elements."""
+        """Return the cost of updating a core in a slide."""
         match found.way:
             case CoreMethod.DELTA:
                 return self.delta * max(found.state, 1) * d
@@ -54,7 +54,7 @@ class CoreCosts:
         return math.inf
 
     def again(self, core: Core, n: int, d: int) -> float:
-        """Return the cost of reading the window again in a slide of d elements."""
+        """Return the cost of reading the window again in a slide."""
         each = self.sort * _log(n) if core.aggregate in _SORTED else self.read
         return self.keep * d + each * n
 

@@ -1,4 +1,4 @@
-"""Cost of a slide and size of the state, known before execution (C18).
+"""Cost of a slide and state size, known before execution (C18).
 
 Costs are calls of T, of ⊕ and of its inverse for a slide of d elements over a window of n. The publication
 counts 1 addition for a blocking sum; the correct number is n - 1.
@@ -19,7 +19,7 @@ from slicemill.model.terms import Symbol, walk
 
 @dataclass(frozen=True, slots=True)
 class SlideCost:
-    """Calls per slide; `stored` is the number of values besides the window's elements."""
+    """Calls per slide, and values stored besides the window's elements."""
 
     transforms: int
     combinations: int
@@ -48,7 +48,7 @@ def blocking(n: int) -> SlideCost:
 
 
 def incremental(found: Classification, n: int, d: int) -> SlideCost:
-    """Return the cost of updating a core when d elements arrive and d expire.
+    """Return the cost of updating a core for d elements per slide.
 
     Calls of ⊕ are amortised.
     """
@@ -132,7 +132,10 @@ class PricedCore:
 
 
 def priced(model: Model, n: int, d: int, costs: CoreCosts) -> list[PricedCore]:
-    """Return the price of each core; sums about a pivot are always incremental (C24)."""
+    """Return the price of each core.
+
+    Sums about a pivot are always incremental (C24).
+    """
     found = []
     about_pivots = _about_pivots(model)
     for number, (core, of_core) in enumerate(zip(model.cores, model.classes, strict=True)):
@@ -154,7 +157,7 @@ def _about_pivots(model: Model) -> set[int]:
 
 
 def priced_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[str, ...]]:
-    """Return a table with both prices and the chosen method of each core."""
+    """Return a table of prices and the chosen method of each core."""
     rows: list[tuple[str, ...]] = [("core", "kept by", "ns", "blocking ns", "chosen")]
     for core in priced(model, n, d, costs):
         kept = "-" if core.kept_ns is None else f"{core.kept_ns:.0f}"
@@ -165,7 +168,7 @@ def priced_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[s
 def ways_table(
     n: int, d: int = 1, kinds: Collection[CoreKind] = (CoreKind.INCREMENTAL, CoreKind.SHIFT_INCREMENTAL)
 ) -> list[tuple[str, ...]]:
-    """Return a table of the calls and state of each method for a sum."""
+    """Return a table of calls and state for each method."""
     d, degree = min(d, n), 2
     once, twice, elements = str(d), str(2 * d), f"{n} elements"
     rows: list[tuple[str, ...]] = [

@@ -1,4 +1,4 @@
-"""Low-level form of the model language: operators composed by `·`, right to left (C20).
+"""Low-level form of the model language: composed operators, right to left (C20).
 
     T[sqrt(x)] · Ac[+] · T[x^2] · X        M(T[x^2] · X, Y)        Ac[+] · F[where x > 0]
 
@@ -47,7 +47,7 @@ class FlowInput:
 
 @dataclass(frozen=True, slots=True)
 class FlowStep:
-    """An operator with its inputs, the text in brackets, and T's parsed functions."""
+    """An operator with inputs, bracket text, and T's parsed functions."""
 
     op: Op
     text: str
@@ -106,13 +106,13 @@ def before_transforms(of: Flow) -> Flow:
 
 
 def accumulates(of: Flow) -> bool:
-    """Return True if a flow yields one number, even for an empty window."""
+    """Return True if a flow always yields one number."""
     core = before_transforms(of)
     return isinstance(core, FlowStep) and core.op is Op.AC
 
 
 def gives_value(of: Flow) -> bool:
-    """Return True if a flow yields one number, or none after a search."""
+    """Return True if a flow yields one number or, searching, none."""
     core = before_transforms(of)
     search = isinstance(core, FlowStep) and core.op is Op.A and not core.text.startswith("where ")
     return search or accumulates(of)
@@ -194,7 +194,7 @@ def _parsed_flow(letters: str) -> Flow:
 
 
 def value_of(letters: str, window: Sequence[object]) -> object:
-    """Evaluate a flow over one window; None if a step has no value."""
+    """Evaluate a flow over one window; None without a value."""
     try:
         found = run(_parsed_flow(letters), {"X": tuple(window)})
     except _NoValue:
@@ -203,7 +203,7 @@ def value_of(letters: str, window: Sequence[object]) -> object:
 
 
 class _NoValue(ModelError):
-    """A function has no value for an element, or there are too few elements."""
+    """A function is undefined for an element, or elements are missing."""
 
 
 def _applied(of: FlowStep, inputs: list[Vector]) -> Vector:

@@ -61,7 +61,7 @@ def _pop(pool: Any, at: int, rows: int) -> int:
 
 @kernel
 def _pruned(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
-    """Remove expired entries from the top; rebuild the heap if too many are expired."""
+    """Remove expired entries from the top, or all if too many."""
     if rows > 2 * live + _FEW:
         kept = 0
         for i in range(rows):

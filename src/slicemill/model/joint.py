@@ -35,7 +35,7 @@ _WHOLE = ("xor", "gcd")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An expression must have a value; if `whole`, one that fits 64 bits."""
+    """An expression must have a value; if `whole`, a 64-bit integer."""
 
     of: Expr
     whole: bool = False
@@ -137,7 +137,7 @@ class _Placing:
         return self._places[number, near]
 
     def _let(self, name: str) -> str:
-        """Name a `let` value by its text, since names may clash between models."""
+        """Name a `let` value by its text, which is unique across models."""
         value = self._named(self._lets[name])
         text = shown(transformed(value, self._in_full))
         text = f"({text})" if isinstance(value, Apply) else text
@@ -189,7 +189,7 @@ def with_columns(model: Model, names: Mapping[str, str], parameters: Sequence[st
 
 
 def conditions_of(model: Model) -> frozenset[Condition]:
-    """Return the conditions under which a tuple is an element of a model."""
+    """Return the conditions for a tuple to be a model's element."""
     found: set[Condition] = set()
     for core in model.cores:
         for part in uniform_parts(core.transform):

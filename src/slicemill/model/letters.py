@@ -58,7 +58,7 @@ class _NoExpression(ModelError):
 
 @dataclass(frozen=True, slots=True)
 class LetterModel:
-    """The expression of a flow; `steps` are the applied rules with their results."""
+    """A flow's expression, and the applied rules with their results."""
 
     expr: Expr
     steps: tuple[tuple[str, Flow], ...]
@@ -143,7 +143,7 @@ def _transform(of: FlowStep, inner: Flow) -> FlowStep:
 
 
 def _check(of: Flow) -> None:
-    """Raise an error for a flow that has no value in any execution."""
+    """Raise an error for a flow that never has a value."""
     if not gives_value(of):
         raise ModelError(f"{of} gives a vector: put an accumulator or a search in front, as in Ac[+] · {of}")
     for part in steps_of(of):
@@ -187,7 +187,7 @@ def _search(of: FlowStep, inner: Flow) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """An element's image, the condition for including it, and if order has changed."""
+    """Image of an element, its inclusion condition, and if order changed."""
 
     image: Expr
     condition: Expr | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class ConditionalMaximum:
-    """Keeps only the maximum; `rescans` counts how often the window was read again."""
+    """Keeps only the maximum; `rescans` counts reads of the whole window."""
 
     def __init__(self) -> None:
         self._window: deque[Any] = deque()

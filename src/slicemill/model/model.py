@@ -1,4 +1,4 @@
-"""A model: an expression over windows, split into cores and a finalisation (C20)."""
+"""Model: an expression over windows, split into cores and finalisation (C20)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Model:
 
     @cached_property
     def rewrites(self) -> tuple[tuple[str, str], ...]:
-        """The rules that were used to find the cores, with their effects (C22)."""
+        """The rules used to find the cores, with their effects (C22)."""
         return tuple(collect(self.parsed).effects)
 
     @cached_property
@@ -110,7 +110,7 @@ class Model:
         return naive.value(self.parsed, rows, stamps, self.nulls)
 
     def check_window(self, *, counts_rows: bool) -> None:
-        """Raise an error if the model reads positions and the window is by time (C6)."""
+        """Raise an error for positions in a window by time (C6)."""
         if self.uses_position and not counts_rows:
             raise ModelError(
                 f"the model {self.text} uses position i, and a window of time has no fixed number of "

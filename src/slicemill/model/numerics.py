@@ -61,7 +61,7 @@ def subtract(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
 
 @kernel
 def difference(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
-    """Return a - b of two rounded values, 0 if they differ by noise only."""
+    """Return a - b of rounded values, 0 if only noise remains."""
     h, low = add(ah, al, -bh, -bl)
     if abs(h) <= NOISE * abs(ah):
         return 0.0, 0.0
@@ -70,7 +70,7 @@ def difference(ah: float, al: float, bh: float, bl: float) -> tuple[float, float
 
 @kernel
 def total(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
-    """Return a + b of two rounded values, 0 if the sum is noise."""
+    """Return a + b of rounded values, 0 if only noise remains."""
     return difference(ah, al, -bh, -bl)
 
 
@@ -253,13 +253,13 @@ def greatest_common(a: int, b: int) -> int:
 
 @kernel
 def turn(p: int, q: int, u: int) -> float:
-    """Return the angle of u steps of p/q turns, reduced exactly before rounding."""
+    """Return the angle of u steps of p/q turns, reduced exactly."""
     return 2.0 * math.pi * ((p * (u % q)) % q) / q
 
 
 @kernel
 def angle(high: float, low: float, u: int) -> float:
-    """Return the angle of u steps of `high + low` turns, reduced before rounding."""
+    """Return the angle of u steps of fractional turns, reduced first."""
     h, rest = multiply(high, low, float(u), 0.0)
     fh, fl = floor(h, rest)
     h, rest = subtract(h, rest, fh, fl)

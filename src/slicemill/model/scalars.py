@@ -37,7 +37,7 @@ def exact(value: object) -> Value:
 
 
 def _defined(compute: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function to return None instead of an error or non-finite value."""
+    """Wrap a function to return None for errors and non-finite values."""
 
     def checked(*values: Any) -> Any:
         try:
@@ -52,7 +52,7 @@ def _defined(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Raise to a power, exactly for integer exponents; no roots of negative numbers."""
+    """Raise to a power, exactly for integers; no roots of negatives."""
     if isinstance(exponent, Fraction) and exponent.denominator == 1 and abs(exponent) <= 4096:
         return base ** int(exponent)
     return float(base) ** float(exponent)

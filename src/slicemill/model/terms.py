@@ -17,7 +17,7 @@ from slicemill.errors import SlicemillError
 
 
 class ModelError(SlicemillError):
-    """Invalid model. The message says what is wrong and what to write instead.
+    """Invalid model; the message says what to write instead.
 
     If known, `at` is the position in the text, `what` the message without position and `hint`.
     """
@@ -51,7 +51,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """`n` (dimension), `i` (position from 1 on, oldest first), `age`, `pi` or a `let` name."""
+    """`n` (dimension), `i` (position from 1, oldest first), `age`, `pi`, or let-bound."""
 
     name: str
 

@@ -73,7 +73,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight over one variable: i from the oldest, j from the newest, or age.
+    """A weight over i (from oldest), j (from newest) or age.
 
     `terms` include their conjugates, so the weight is real.
     """
@@ -177,7 +177,10 @@ def _power(base: Fraction, line: _LinearForm) -> tuple[Term, ...] | None:
 
 
 def _wave(name: str, line: _LinearForm) -> tuple[Term, ...]:
-    """Expand cos a = (e^ja + e^-ja)/2, or sin a = (e^ja - e^-ja)/2j."""
+    """Return the exponential form of cos a or sin a.
+
+    cos a = (e^ja + e^-ja)/2, sin a = (e^ja - e^-ja)/2j.
+    """
     mode = Mode(turns=line.turns / 2, frequency=line.slope)
     half = cmath.exp(1j * line.start) / (2j if name == "sin" else 2)
     return (Term(half, 0, mode), Term(half.conjugate(), 0, mode.conjugate()))

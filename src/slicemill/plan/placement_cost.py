@@ -1,4 +1,4 @@
-"""Cost model of placements: CPU time, rows read and stored (S35, S38, S51).
+"""Cost model of placements: CPU time and rows (S35, S38, S51).
 
 A row finds results by probing the windows of the other inputs one after the other. In each window, a partial
 result matches this number of rows (S35; rates are those after selections):

@@ -1,11 +1,11 @@
-"""The reference execution model: tuple at a time, one process, virtual or real clock.
+"""Reference engine: tuple at a time, one process, virtual or real clock.
 
-It defines what a query means at each moment (spec M14-M26), is what the vectorised kernels are tested
-against, and is the simulator behind the scheduling experiments.
+It defines the meaning of queries at each point in time (spec M14-M26). The vectorized kernels are tested
+against it, and the scheduling experiments use it as a simulator.
 
-`engine` is the way in. A graph (`graph`) of operators (`operator`, `stateless`, `join`, `window_*` ...) over
-buffers (`buffers`) is run step by step (`cycle`), each next step selected by the rules (`nos`) that the state
-table (`state_table`) binds. Tuples and time come in through sources (`sources`, `ets`, `intake`); registers
-(`tsm`) say when an operator may go on, and time travels as `punctuation` or over the arcs of the enhanced
-graph (`eqg`).
+`engine` is the entry point. A graph (`graph`) of operators (`operator`, `stateless`, `join`, `window_*` ...)
+over buffers (`buffers`) is run step by step (`cycle`). Rules (`nos`), bound by the state table
+(`state_table`), select each next step. Tuples and time enter through sources (`sources`, `ets`, `intake`).
+Registers (`tsm`) determine when an operator may continue. Time travels as `punctuation` or over the arcs of
+the enhanced graph (`eqg`).
 """

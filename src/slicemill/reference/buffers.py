@@ -1,7 +1,7 @@
-"""FIFO buffers on the arcs of the query graph, and what they hold in all (M1, M20).
+"""FIFO buffers on the arcs of the query graph (M1, M20).
 
-A buffer is one physical queue with a reader per consumer. With several readers (a tuple-sharing fork) each of
-them is a dummy buffer: a head pointer into the one queue. A tuple is freed when every reader has passed it.
+A buffer is one physical queue with a reader per consumer. With several readers (a tuple-sharing fork), each
+reader is a dummy buffer: a head pointer into the queue. A tuple is freed when every reader has passed it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slicemill.rows import Timed
 
 
 class Occupancy:
-    """How many items, punctuation included, all buffers of a graph hold together, now and at most so far."""
+    """Current and peak number of items in all buffers, including punctuation."""
 
     __slots__ = ("peak", "total")
 
@@ -24,7 +24,7 @@ class Occupancy:
 
 
 class Buffer:
-    """The output queue of one node; what is appended while nobody reads is not kept."""
+    """Output queue of a node; without readers, items are dropped."""
 
     __slots__ = ("base", "items", "occupancy", "readers")
 
@@ -35,7 +35,7 @@ class Buffer:
         self.occupancy = occupancy
 
     def reader(self) -> Reader:
-        """A new consumer, which sees what is appended from now on."""
+        """Add a consumer that reads what is appended from now on."""
         reader = Reader(self, self.base + len(self.items))
         self.readers.append(reader)
         return reader
@@ -55,13 +55,13 @@ class Buffer:
             occupancy.peak = occupancy.total
 
     def detach(self, reader: Reader) -> None:
-        """The consumer is gone; what only it had still to read is freed."""
+        """Remove a consumer and free items that no other reader needs."""
         self.readers.remove(reader)
         end = self.base + len(self.items)
         self._free(min((other.position for other in self.readers), default=end))
 
     def replace(self, old: Reader, new: Reader) -> None:
-        """`new` goes on where `old` stands."""
+        """Replace a reader by one at the same position."""
         self.readers[self.readers.index(old)] = new
 
     def _free(self, up_to: int) -> None:
@@ -72,10 +72,11 @@ class Buffer:
 
 
 class Reader:
-    """One consumer's place in a buffer; it has still to read `unread` items, `data` of them no punctuation.
+    """A consumer's position in a buffer.
 
-    `behind` is where to go on once this buffer is exhausted: it is set when the operator that filled the
-    buffer was removed, so that what it left is read before what now comes past it (M19).
+    `unread` items are left to read, `data` of them are not punctuation. `behind` is the reader to continue
+    with after this buffer is exhausted. It is set when the operator that filled the buffer is removed, so
+    that its output is read before the tuples that bypass it (M19).
     """
 
     __slots__ = ("behind", "buffer", "data", "position", "unread")
@@ -93,7 +94,7 @@ class Reader:
         return buffer.items[self.position - buffer.base]
 
     def first_data(self) -> Timed | None:
-        """The next tuple that is not a punctuation."""
+        """Return the next tuple that is not a punctuation."""
         if not self.data:
             return None
         tuple_ = self.head()[0]
@@ -123,20 +124,20 @@ class Reader:
         return item
 
     def copy(self) -> Reader:
-        """Another reader at the same place."""
+        """Return another reader at the same position."""
         twin = Reader(self.buffer, self.position)
         self.buffer.readers.append(twin)
         twin.behind = self.behind.copy() if self.behind is not None else None
         return twin
 
     def close(self) -> None:
-        """Stop reading, here and in whatever lies behind."""
+        """Stop reading this buffer and all that follow."""
         self.buffer.detach(self)
         if self.behind is not None:
             self.behind.close()
 
     def follow(self, upstream: Reader) -> None:
-        """Read what `upstream` still has to read, after the rest of this buffer."""
+        """Continue with `upstream` after the rest of this buffer."""
         last = self
         while last.behind is not None:
             last = last.behind

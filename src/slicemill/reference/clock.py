@@ -1,4 +1,4 @@
-"""The time the engine lives in: virtual, moved by costs and waits, or the machine's."""
+"""Clocks of the engine: virtual time, or the machine's."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Microseconds since some fixed moment, never going back."""
+    """Monotonic time in microseconds."""
 
     def now(self) -> int: ...
 
     def spend(self, cost_us: int) -> None:
-        """A step that is said to cost this much has been done."""
+        """Account for a step with this cost."""
         ...
 
     def wait_until(self, ts: int) -> None:
-        """Nothing is to be done before `ts`."""
+        """Wait until `ts`."""
         ...
 
 
 class VirtualClock:
-    """Time that passes only by what steps cost and by waiting."""
+    """Virtual time, advanced only by costs of steps and by waiting."""
 
     __slots__ = ("_now",)
 
@@ -41,7 +41,7 @@ class VirtualClock:
 
 
 class RealClock:
-    """The machine's monotonic time from the clock's creation on; steps take what they take."""
+    """The machine's monotonic time since creation; costs of steps are ignored."""
 
     __slots__ = ("_read_ns", "_sleep", "_start_ns")
 
@@ -58,7 +58,7 @@ class RealClock:
         return (self._read_ns() - self._start_ns) // 1000
 
     def spend(self, cost_us: int) -> None:
-        """The step has already taken its time."""
+        """Do nothing: the step has already taken its time."""
 
     def wait_until(self, ts: int) -> None:
         while (left_us := ts - self.now()) > 0:

@@ -1,8 +1,8 @@
-"""The two-step execution cycle: run one operator on one tuple, then select the next (M15, M19, M22-M26).
+"""Execution cycle: run one operator, then select the next (M15, M19, M22-M26).
 
-Between two steps the world outside moves on: arrivals that are due enter the source buffers, and the graph,
-its break points and its strategies may be changed. When no operator can run, operators that wait for time may
-ask the sources they depend on for an enabling timestamp; one that cannot yet give it is asked again later.
+Between two steps, due arrivals enter the source buffers, and the graph, its break points and strategies may
+be changed. If no operator can run, operators that wait for time request an enabling timestamp from their
+sources. A source that cannot offer it yet is asked again at the time when it can.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from slicemill.reference.state_table import StrategyOf, bind
 from slicemill.rows import Timed
 
 Choose = Callable[[Sequence[StateFragment]], StateFragment]
-"""The scheduler between fragments: picks one of those that may have work."""
+"""Scheduler: picks one of the fragments that may have work."""
 
 
 class TraceStep(NamedTuple):
-    """One execution step: when it began, where, and on what."""
+    """An execution step: time, operator, kind of item and its timestamp."""
 
     at: int
     state: str
@@ -36,7 +36,7 @@ class TraceStep(NamedTuple):
 
 
 def round_robin() -> Choose:
-    """Each fragment in turn, until it exits."""
+    """Pick each fragment in turn, until it exits."""
     last: list[StateFragment] = []
 
     def choose(fragments: Sequence[StateFragment]) -> StateFragment:
@@ -50,7 +50,7 @@ def round_robin() -> Choose:
 
 
 class Cycle:
-    """Runs a graph. `steps` counts execution steps; `trace`, when it is a list, records them."""
+    """Runs a graph; `steps` counts execution steps, `trace` records them."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Cycle:
         self._clock = clock
         self._random = random
         self._strategy_of = strategy_of
-        # Without enabling timestamps an operator that produces nothing keeps silent about time, too.
+        # Without enabling timestamps, operators that emit nothing do not pass on time either.
         self._tells = not isinstance(ets, NoEts)
         self._uses_arcs = propagation == "arcs"
         self._choose = choose
@@ -82,19 +82,19 @@ class Cycle:
         self.steps = 0
 
     def rebind(self) -> None:
-        """Topology or strategies have changed: remap the transitions before the next step (M19)."""
+        """Rebuild the state table after changes of topology or strategies (M19)."""
         self.automaton = bind(self._graph, self._strategy_of, self._uses_arcs)
         self.intake.automaton = self.automaton
         self._current = None
         self._begun = False
-        # A new consumer does not know what the others were told.
+        # A new consumer has not received the earlier enabling timestamps: send them again.
         for source in self._graph.sources.values():
             source.told = BEGINNING
         for node in self._graph.operators.values():
             node.promised = BEGINNING
 
     def run(self, until: int = END, max_steps: int | None = None) -> None:
-        """Run until nothing is left to do, until the clock is at `until`, or for `max_steps` steps."""
+        """Run until nothing is left, the time `until`, or `max_steps` steps."""
         if not self._begun:
             self._begin()
         last_step = END if max_steps is None else self.steps + max_steps
@@ -120,7 +120,7 @@ class Cycle:
                 return
 
     def _begin(self) -> None:
-        """Let operators emit what holds before the first tuple. Those that have done so emit nothing."""
+        """Emit the initial rows of operators that have any, once."""
         self._begun, now = True, self._clock.now()
         for state in [state for fragment in self.automaton.fragments for state in fragment.states]:
             if isinstance(state.node.operator, Beginning):
@@ -136,12 +136,12 @@ class Cycle:
         return None
 
     def _wait(self, until: int) -> bool:
-        """Move to the next moment at which something happens; False when there is none before `until`."""
+        """Wait for the next event; False if none is before `until`."""
         wake = self.intake.next_offer()
         if wake <= self._clock.now():
             return True
         if self.agenda.finished and until == END:
-            # Heartbeats alone keep nobody up: there might be no end to them.
+            # Heartbeats are endless, so they do not prevent termination.
             return False
         following = min(self.agenda.next_at, wake)
         if following > until or following == END:
@@ -152,7 +152,10 @@ class Cycle:
         return True
 
     def _execute(self, state: State) -> None:
-        """The execution step. A state that is not ready was selected only to backtrack from it."""
+        """Execution step.
+
+        A state that is not ready is only used for backtracking.
+        """
         port = state.port
         node = state.node
         if port < 0:
@@ -177,7 +180,7 @@ class Cycle:
                 node.advanced = tuple_.ts
                 released = operator.advance(tuple_.ts)
             elif node.latent and tuple_.ts < node.advanced:
-                # Nobody stamped a latent tuple: here it gets one that fits the order it is taken in (M24).
+                # A latent tuple is stamped here, consistent with the processing order (M24).
                 tuple_ = Timed(node.advanced, tuple_.row)
         produced = operator.process(port, tuple_)
         cost_us = node.cost.data_us
@@ -203,7 +206,7 @@ class Cycle:
             self._append(state, punctuation(END, self._clock.now()))
 
     def _pass_time(self, state: State) -> None:
-        """A step that moves nothing but time: release what waited for it, and pass it on."""
+        """Step without data: release waiting tuples and pass time on."""
         node = state.node
         registers = node.gate.registers
         low = registers.low()
@@ -218,9 +221,10 @@ class Cycle:
         self._tell(state)
 
     def _tell(self, state: State) -> None:
-        """A step gave its consumers no tuple: they learn how far time has come (X20, M23).
+        """Pass time on to consumers after a step without output (X20, M23).
 
-        What they were told before is remembered; tuples do not count, since a selection may drop them.
+        The last value is remembered and not sent again. Tuples do not update it, since a filter may drop
+        them.
         """
         node = state.node
         promise = node.promise()
@@ -231,7 +235,7 @@ class Cycle:
             write(state.arcs, promise)
             state.tsm_yield = state.arcs[0].target if state.arcs else None
         else:
-            # Where tuples are still under way to a register, its value may not overtake them.
+            # An ETS must not overtake tuples that are on the way to the register.
             self._append(state, punctuation(promise, self._clock.now()))
 
     def _emit(self, state: State, produced: Sequence[Timed], arrival: int) -> None:

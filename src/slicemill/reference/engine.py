@@ -1,4 +1,4 @@
-"""The reference engine: a graph, a clock and the execution cycle behind one small interface.
+"""Reference engine: a graph, a clock and the execution cycle.
 
     engine = Engine([
         SourceSpec("S1"), SourceSpec("S2"),
@@ -10,8 +10,8 @@
     engine.run()
     engine.results("out")
 
-Everything random comes from the seed, so a run is repeated exactly by its seed. Graph, break points and
-strategies may be changed between two runs, or from within one by an action (`at`).
+All randomness comes from the seed, so equal seeds give equal runs. Graph, break points and strategies may be
+changed between two runs, or during a run by an action (`at`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from slicemill.rows import Timed
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Outputs of one sink, and how long after their last input they were delivered."""
+    """Latency of a sink's outputs, from the last input to delivery."""
 
     outputs: int
     mean_us: float
@@ -44,7 +44,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a run has shown so far. `idle_share` is, per operator that waits, the share of time it did."""
+    """Metrics of a run; `idle_share` is the idle-waiting time per merging operator."""
 
     now: int
     steps: int
@@ -54,7 +54,7 @@ class Metrics:
 
 
 class Engine:
-    """Builds a graph from its nodes (producers first), feeds it and runs it."""
+    """Builds a graph from its nodes (producers first), feeds and runs it."""
 
     def __init__(
         self,
@@ -102,43 +102,46 @@ class Engine:
 
     @property
     def trace(self) -> list[TraceStep]:
-        """The steps so far; the engine must have been made with `trace=True`."""
+        """The steps so far; requires `trace=True`."""
         if self._trace is None:
             raise SlicemillError("this engine keeps no trace: make it with trace=True")
         return self._trace
 
     def trace_text(self) -> str:
-        """The trace as text, a line per step: equal for equal seeds, byte for byte."""
+        """Return the trace as text, one line per step.
+
+        Equal seeds give identical texts.
+        """
         return "".join(f"{step.at} {step.state} {step.what} {step.ts}\n" for step in self.trace)
 
     def feed(self, source: str, arrivals: Iterable[Arrival]) -> None:
-        """Arrivals in order of time; a generator is drawn from only as time goes on."""
+        """Add arrivals in time order; generators are consumed lazily."""
         target = self._source(source)
         self._cycle.agenda.add(
             Lane(source, arrivals, lambda arrival: self._cycle.intake.deliver(target, arrival))
         )
 
     def at(self, moment: int, action: Callable[[], None]) -> None:
-        """Do something at a moment of the run, between two steps."""
+        """Schedule an action at a time of the run, between two steps."""
         self._cycle.agenda.add(Lane("an action", [Arrival(moment, ())], lambda _: action()))
 
     def run(self) -> None:
-        """Run to the end of all input, then end every stream and deliver what was held back."""
+        """Run to the end of input, close all streams and flush."""
         self._cycle.run()
         for name in self._graph.sources:
             self.close(name)
         self._cycle.run()
 
     def run_until_idle(self) -> None:
-        """Take in all arrivals fed so far; the streams stay open."""
+        """Process all arrivals so far; the streams stay open."""
         self._cycle.run()
 
     def run_until(self, moment: int) -> None:
-        """Run until the clock shows `moment`; a step begun before it is finished."""
+        """Run until the clock shows `moment`; a started step is completed."""
         self._cycle.run(until=moment)
 
     def step(self, count: int = 1) -> None:
-        """Run this many execution steps, or fewer if there is nothing left to do."""
+        """Run at most this many execution steps."""
         self._cycle.run(max_steps=count)
 
     def close(self, source: str) -> None:
@@ -146,18 +149,18 @@ class Engine:
         self._cycle.intake.close(self._source(source))
 
     def promise(self, source: str, ts: int) -> None:
-        """The producer of a stream gives an enabling timestamp itself: no later tuple is below `ts`."""
+        """Announce the producer's enabling timestamp: later tuples are not below `ts`."""
         self._cycle.intake.announce(self._source(source), ts)
 
     def results(self, sink: str) -> list[Timed]:
-        """The rows delivered to a sink, in order."""
+        """Return the rows delivered to a sink, in order."""
         return self.sink(sink).sink.rows
 
     def sink(self, name: str) -> SinkNode:
         return self._graph.sinks[name]
 
     def late_rows(self, source: str) -> int:
-        """How many tuples were diverted to the stream's late stream, `<source>_late`."""
+        """Return the number of tuples diverted to the late stream, `<source>_late`."""
         return self._source(source).late_rows
 
     def metrics(self) -> Metrics:
@@ -173,35 +176,35 @@ class Engine:
         )
 
     def queued(self) -> int:
-        """How many items all buffers hold now."""
+        """Return the number of items in all buffers."""
         return self._graph.occupancy.total
 
     def state_table(self) -> list[StateRow]:
         return self._cycle.automaton.table
 
     def add(self, *nodes: Spec) -> None:
-        """Add nodes, for instance a query; they see what is produced from now on."""
+        """Add nodes, e.g. a query; they read tuples produced from now on."""
         for node in nodes:
             self._graph.add(node)
         self._cycle.rebind()
 
     def insert(self, node: OperatorSpec, before: str) -> None:
-        """Put an operator into the arc from its input to `before`; it takes over what waits there."""
+        """Insert an operator before `before`, with the tuples waiting there."""
         self._graph.insert(node, before)
         self._cycle.rebind()
 
     def remove_operator(self, name: str) -> None:
-        """Take an operator out of its path: tuples it has not yet taken go past it."""
+        """Remove an operator from its path; unread tuples bypass the operator."""
         self._graph.remove_operator(name, self.now)
         self._cycle.rebind()
 
     def remove_query(self, sink: str) -> None:
-        """Remove a sink and every operator that serves no other."""
+        """Remove a sink and all operators that no other sink uses."""
         self._graph.remove_query(sink)
         self._cycle.rebind()
 
     def set_break(self, producer: str, consumer: str) -> None:
-        """Schedule what is before and after this arc separately (M19)."""
+        """Schedule the parts before and after this arc separately (M19)."""
         self._graph.breaks.add((producer, consumer))
         self._cycle.rebind()
 
@@ -210,7 +213,7 @@ class Engine:
         self._cycle.rebind()
 
     def set_strategy(self, strategy: Strategy, *operators: str) -> None:
-        """Switch the named operators, or the whole graph, to another strategy."""
+        """Set the strategy of the named operators, or of the whole graph."""
         if operators:
             self._strategies.update(dict.fromkeys(operators, strategy))
         else:
@@ -229,7 +232,7 @@ class Engine:
 
     def _add_heartbeat(self, source: ReferenceSource, period_us: int) -> None:
         def beat(moment: Arrival) -> None:
-            # Its own moment, not the clock's: arrivals since then may still be on their way in.
+            # Use the beat's own time, not the clock's: earlier arrivals may not have been admitted yet.
             ets = source.ets(moment.at)
             if ets is not None and source.told < ets < END:
                 self._cycle.intake.announce(source, ets)

@@ -1,4 +1,4 @@
-"""The enhanced query graph: ETS arcs that jump over operators to which time means nothing (M23)."""
+"""Enhanced query graph: ETS arcs that bypass operators without timestamp registers (M23)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from slicemill.reference.graph import Topology
 
 @dataclass(frozen=True, slots=True)
 class EtsArc:
-    """From a source or an operator that waits for time to the TSM register of the next one that does.
+    """Arc from a source or timed operator to the next TSM register.
 
-    `path` lists the (operator, input) buffers in between, the register's own first: an ETS may only overtake
-    them while they are empty.
+    `path` lists the (operator, input) buffers in between, the register's own first. An ETS may bypass these
+    buffers only while they are empty.
     """
 
     origin: str
@@ -23,9 +23,10 @@ class EtsArc:
 
 
 def ets_arcs(topology: Topology, timed: Set[str]) -> list[EtsArc]:
-    """All ETS arcs, by target and input; `timed` are the operators that keep TSM registers.
+    """Return all ETS arcs, by target and input.
 
-    Every operator with several inputs has to be among them, so that one arc ends in each register.
+    `timed` are the operators with TSM registers. They must include every operator with several inputs, so
+    that exactly one arc ends in each register.
     """
     arcs = []
     for target, inputs in topology.operators.items():
@@ -42,7 +43,7 @@ def ets_arcs(topology: Topology, timed: Set[str]) -> list[EtsArc]:
 
 
 def reached_from(source: str, arcs: list[EtsArc]) -> list[EtsArc]:
-    """The arcs over which an ETS of `source` may travel, nearest first."""
+    """Return the arcs that an ETS of `source` may travel, nearest first."""
     found = [arc for arc in arcs if arc.origin == source]
     for reached in found:
         found += [arc for arc in arcs if arc.origin == reached.target and arc not in found]

@@ -1,4 +1,4 @@
-"""Timestamp kinds, and where enabling timestamps come from (M24-M26)."""
+"""Timestamp kinds, and policies for enabling timestamps (M24-M26)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["external", "internal", "latent"]
-"""Who stamps a stream's tuples: its producer, the engine's clock on entry, or nobody."""
+"""Source of timestamps: the producer, the engine's clock on entry, or none."""
 
 Propagation = Literal["punctuation", "arcs"]
-"""How an ETS travels: as a punctuation tuple (M22), or over the ETS arcs of the enhanced graph (M23)."""
+"""Transport of an ETS: a punctuation tuple (M22), or the ETS arcs of the enhanced graph (M23)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoEts:
-    """Only data moves time (and the end of the input)."""
+    """Only data and the end of input advance time."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """A source is asked when an operator waits for it (M25)."""
+    """A source sends an ETS when an operator waits for it (M25)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """A heartbeat every `period_us` on the named sources, whether or not anybody waits (M26)."""
+    """Heartbeat every `period_us` on the named sources (M26)."""
 
     period_us: int
     sources: tuple[str, ...]
@@ -34,7 +34,7 @@ EtsMode = NoEts | OnDemand | Periodic
 
 
 def ets_now(kind: Kind, now: int, last_ts: int | None, last_arrival: int, skew_us: int | None) -> int | None:
-    """The ETS a source with an empty buffer can offer at `now`; None when it knows nothing (M25)."""
+    """Return the ETS of an idle source at `now`, if known (M25)."""
     if kind != "external":
         return now
     if last_ts is None or skew_us is None:
@@ -45,7 +45,7 @@ def ets_now(kind: Kind, now: int, last_ts: int | None, last_arrival: int, skew_u
 def moment_of_ets(
     ts: int, kind: Kind, last_ts: int | None, last_arrival: int, skew_us: int | None
 ) -> int | None:
-    """When `ets_now` will have reached `ts` if nothing arrives; None for never."""
+    """Return the time at which `ets_now` reaches `ts`, None for never."""
     if kind != "external":
         return ts
     if last_ts is None or skew_us is None:

@@ -1,8 +1,8 @@
-"""The runtime query graph: sources, operators, sinks, the buffers between them, and live changes (M1, M19).
+"""Runtime query graph: sources, operators, sinks, buffers, and live changes (M1, M19).
 
-All changes happen between two steps of the cycle. None of them loses or reorders a tuple: an operator put
-into an arc takes over what waits there, and the consumers of a removed operator read first what it left, then
-what it had not yet taken.
+Changes happen between two steps of the cycle and never lose or reorder a tuple. An operator that is inserted
+into an arc takes over the tuples waiting there. The consumers of a removed operator first read its remaining
+output, then its unread input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slicemill.reference.tsm import BasicGate, Gate, More, RelaxedGate, SingleGa
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """An operator, the names of the nodes that feed its inputs, and what its steps cost."""
+    """An operator, the names of its inputs, and its step costs."""
 
     name: str
     operator: RowOperator
@@ -34,7 +34,10 @@ class OperatorSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """Where the results of `input` leave the system; without `keep` they are only counted."""
+    """A sink for the results of `input`.
+
+    Without `keep`, results are only counted.
+    """
 
     name: str
     input: str
@@ -46,19 +49,19 @@ Spec = ScheduledSource | OperatorSpec | SinkSpec
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The shape of a graph by names: each operator's producers, and the arcs that are break points."""
+    """A graph's structure: each operator's producers, and break points."""
 
     sources: tuple[str, ...]
     operators: Mapping[str, tuple[str, ...]]
     breaks: frozenset[tuple[str, str]] = frozenset()
 
     def consumers(self, producer: str) -> list[str]:
-        """The operators fed by a node, once each, in the order they were added."""
+        """Return the distinct operators that read a node, in insertion order."""
         return [name for name, inputs in self.operators.items() if producer in inputs]
 
 
 class SinkNode:
-    """A sink with its measurements: a result is drained the moment it is produced (the output wrapper)."""
+    """A sink with latency measurement, which takes results immediately (the output wrapper)."""
 
     __slots__ = ("delivered_at", "keep", "latency", "name", "sink")
 
@@ -77,7 +80,7 @@ class SinkNode:
 
 
 class OperatorNode:
-    """An operator at run time: its readers, its gate, its output buffer and how far it has come in time."""
+    """An operator at run time: readers, gate, output buffer and time progress."""
 
     __slots__ = (
         "advanced",
@@ -117,7 +120,10 @@ class OperatorNode:
         self.ended = False
 
     def waiting_for(self) -> int | None:
-        """The timestamp that would let this operator go on, when it holds data it may not yet use."""
+        """Return the timestamp that would let this operator process waiting data.
+
+        None if the operator is not waiting.
+        """
         if not self.waits:
             return None
         wanted = self.holding.due() if self.holding is not None else None
@@ -128,14 +134,14 @@ class OperatorNode:
         return wanted if wanted is not None and self.gate.port() < 0 else None
 
     def promise(self) -> int:
-        """No output still to come has a timestamp below this one."""
+        """Return a lower bound on the timestamps of future outputs."""
         low = self.gate.registers.low()
         held = self.holding.held_from() if self.holding is not None else None
         return low if held is None else min(low, held)
 
 
 class Graph:
-    """All nodes by name, and the operations that change them."""
+    """All nodes by name, with the operations that change the graph."""
 
     def __init__(self, random: Random, more: More = "relaxed") -> None:
         self._random = random
@@ -155,7 +161,7 @@ class Graph:
         return [self.sinks[name] for name, source in self.sink_inputs.items() if source == producer]
 
     def add(self, spec: Spec) -> None:
-        """Add a node; it sees what its inputs produce from now on."""
+        """Add a node; it reads what its inputs produce from now on."""
         self._check_new(spec.name)
         if isinstance(spec, ScheduledSource):
             late = None
@@ -171,7 +177,7 @@ class Graph:
             self._add_operator(spec, [self._producer(name).output.reader() for name in spec.inputs])
 
     def insert(self, spec: OperatorSpec, consumer: str) -> None:
-        """Put a single-input operator into the arc from its input to `consumer`."""
+        """Insert a single-input operator into the arc from its input to `consumer`."""
         self._check_new(spec.name)
         (producer,) = spec.inputs
         node = self.operators[consumer]
@@ -183,7 +189,7 @@ class Graph:
         node.inputs[port] = spec.name
 
     def remove_operator(self, name: str, now: int) -> None:
-        """Take a single-input operator out of its path; what it still held comes out first."""
+        """Remove a single-input operator after flushing its state."""
         node = self.operators[name]
         if len(node.inputs) != 1:
             raise SlicemillError(f"{name} has several inputs: remove the queries that use it instead")
@@ -200,7 +206,7 @@ class Graph:
         self._forget(node)
 
     def remove_query(self, sink: str) -> None:
-        """Remove a sink and the operators that serve nobody else."""
+        """Remove a sink and the operators that no other sink uses."""
         del self.sinks[sink]
         producer = self.sink_inputs.pop(sink)
         useless = [producer]
@@ -272,7 +278,7 @@ class Graph:
 
 
 def unread(reader: Reader) -> Sequence[Item]:
-    """What a reader has still to read, here and behind, oldest first."""
+    """Return a reader's unread items, in all linked buffers, oldest first."""
     items: list[Item] = []
     place: Reader | None = reader
     while place is not None:

@@ -1,4 +1,4 @@
-"""Where tuples and enabling timestamps enter the graph (M22-M26)."""
+"""Intake of tuples and enabling timestamps into the graph (M22-M26)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from slicemill.reference.state_table import Automaton
 
 
 def write(arcs: Sequence[BoundArc], ts: int) -> None:
-    """Put an enabling timestamp into the registers at the ends of the arcs (M23)."""
+    """Write an enabling timestamp to the registers at the arcs' ends (M23)."""
     for arc in arcs:
         arc.target.node.gate.registers.write(arc.port, ts)
         arc.target.fragment.dirty = True
 
 
 class ReferenceIntake:
-    """The source side of the cycle; `automaton` is always the one the cycle runs."""
+    """Source side of the cycle; `automaton` is the cycle's current automaton."""
 
     def __init__(self, graph: Graph, clock: Clock, automaton: Automaton, on_demand: bool, arcs: bool) -> None:
         self._graph = graph
@@ -30,7 +30,7 @@ class ReferenceIntake:
         self.automaton = automaton
 
     def deliver(self, source: ReferenceSource, arrival: Arrival) -> None:
-        """An arrival reaches its source's wrapper."""
+        """Pass an arrival to its source, or to the late stream."""
         if source.late is not None and source.is_late(arrival):
             source.note_late(arrival)
             self.deliver(source.late, Arrival(arrival.at, arrival.row))
@@ -38,7 +38,7 @@ class ReferenceIntake:
             self._enter(source, source.stamp(arrival))
 
     def announce(self, source: ReferenceSource, ts: int) -> State | None:
-        """The source promises `ts`; the operator to run next, None when nobody listens."""
+        """Announce a source's ETS `ts`; return the operator to run next."""
         inlet = self.automaton.inlets[source.name]
         held = source.pass_time(ts)
         if held:
@@ -47,17 +47,20 @@ class ReferenceIntake:
         if self._uses_arcs and all(arc.clear() for arc in inlet.arcs):
             write(inlet.arcs, ts)
             return inlet.arcs[0].target if inlet.arcs else None
-        # Where tuples are still under way to a register, its value may not overtake them.
+        # An ETS must not overtake tuples that are on the way to the register.
         self._enter(source, [punctuation(ts, self._clock.now())])
         return inlet.states[0] if inlet.states else None
 
     def close(self, source: ReferenceSource) -> None:
-        """The source's input has ended for good. The last ETS travels as a tuple: all operators need it."""
+        """End a source with an ETS of infinity.
+
+        It travels as punctuation, since all operators need it.
+        """
         if not source.closed:
             self._enter(source, end_of(source, self._clock.now()))
 
     def next_offer(self) -> int:
-        """When a source can end somebody's waiting; if that is now, it has just done so."""
+        """Return when a source can end a wait; offer now if possible."""
         wake = END
         if self._on_demand and any(node.waiting_for() is not None for node in self.automaton.waiters):
             now = self._clock.now()
@@ -73,7 +76,10 @@ class ReferenceIntake:
         return wake
 
     def ask(self, source: ReferenceSource) -> State | None:
-        """On-demand ETS (M25): given only when it ends somebody's waiting, so that every round consumes."""
+        """Offer an on-demand ETS (M25), only if it ends an operator's wait.
+
+        So every round makes progress.
+        """
         need = self._need(source) if self._on_demand else None
         if need is None:
             return None
@@ -97,7 +103,7 @@ class ReferenceIntake:
             meter.update(now)
 
     def _need(self, source: ReferenceSource) -> int | None:
-        """The least timestamp that somebody waits for and this source could tell of, but has not."""
+        """Return the least awaited timestamp that this source has not announced yet."""
         need = END
         for arc in self.automaton.inlets[source.name].reached:
             wanted = arc.target.node.waiting_for()

@@ -1,4 +1,4 @@
-"""What is measured while the engine runs: latency per sink, idle-waiting per operator (M2, E5-E9)."""
+"""Metrics of a run: latency per sink, idle-waiting per operator (M2, E5-E9)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slicemill.reference.buffers import Reader
 
 
 class LatencyMeter:
-    """From the arrival of an output's last input to its delivery, over the outputs of one sink."""
+    """Latency of one sink's outputs, from last input to delivery."""
 
     __slots__ = ("count", "max_us", "total_us")
 
@@ -29,9 +29,9 @@ class LatencyMeter:
 
 
 class IdleMeter:
-    """How long an operator held data on one input while another input was empty.
+    """Time in which an operator held data while another input was empty.
 
-    Punctuation that waits is not idle-waiting: nobody misses it.
+    Waiting punctuation does not count.
     """
 
     __slots__ = ("_readers", "_since", "_total_us")
@@ -42,7 +42,7 @@ class IdleMeter:
         self._total_us = 0
 
     def update(self, now: int) -> None:
-        """To be called whenever an input has changed."""
+        """Update the meter; call this after every change of an input."""
         empty = data = False
         for reader in self._readers:
             if not reader.unread:
@@ -61,13 +61,13 @@ class IdleMeter:
 
 
 def burstiness(counts: Sequence[int]) -> float:
-    """(max - min) / mean of the outputs per interval (E9); 0 when there are none."""
+    """Return (max - min) / mean of outputs per interval (E9)."""
     total = sum(counts)
     return (max(counts) - min(counts)) * len(counts) / total if total else 0.0
 
 
 def outputs_per_interval(delivered_at: Sequence[int], start: int, stop: int, step_us: int) -> list[int]:
-    """How many of the delivery times fall in each whole interval of [start, stop)."""
+    """Count the delivery times in each whole interval of [start, stop)."""
     counts = [0] * ((stop - start) // step_us)
     for at in delivered_at:
         index = (at - start) // step_us

@@ -1,8 +1,8 @@
-"""Next-operator selection: the transition library, and the states it moves between (M15-M18, M20).
+"""Next-operator selection: transition library and states (M15-M18, M20).
 
-A transition is an order of rules and what to do when none applies. `forward` is taken on yield, `encore` on
-more; otherwise DFS and BFS backtrack, re-applying the rules on the predecessor (X5), and RR exits. At a
-source the backtrack ends: it is asked for an enabling timestamp, or control goes back to the scheduler.
+A transition is an ordered list of rules with a fallback. `forward` applies on yield, `encore` on more. If no
+rule applies, DFS and BFS backtrack and apply the rules to the predecessor (X5), RR exits. Backtracking ends
+at a source, which may offer an enabling timestamp. Otherwise control returns to the scheduler.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Move = Literal["forward", "encore"]
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The rules to try in order; without `backtracks` control goes back to the scheduler after them."""
+    """Rules to try in order, and if backtracking follows."""
 
     moves: tuple[Move, ...]
     backtracks: bool
@@ -49,7 +49,7 @@ TRANSITIONS: Final = _transitions()
 
 
 class StateFragment:
-    """What is scheduled together: a part of the graph between sources, break points and sinks."""
+    """A unit of scheduling: operators between sources, break points and sinks."""
 
     __slots__ = ("dirty", "states")
 
@@ -58,7 +58,10 @@ class StateFragment:
         self.dirty = True
 
     def entry(self) -> State | None:
-        """Where to start: the ready operator nearest to a sink, so that tuples leave before others enter."""
+        """Return the ready operator nearest to a sink.
+
+        This way tuples leave the graph before new ones enter.
+        """
         for state in self.states:
             if state.ready():
                 return state
@@ -67,7 +70,7 @@ class StateFragment:
 
 
 class BoundArc:
-    """An ETS arc with its register and the buffers it jumps over."""
+    """An ETS arc with its register and the buffers that it bypasses."""
 
     __slots__ = ("path", "port", "target")
 
@@ -77,7 +80,7 @@ class BoundArc:
         self.path = path
 
     def value(self) -> int:
-        """What the register at the arc's end knows."""
+        """Return the current value of the register at the arc's end."""
         return self.target.node.gate.registers.values[self.port]
 
     def clear(self) -> bool:
@@ -85,7 +88,7 @@ class BoundArc:
 
 
 class BoundRow:
-    """Where backtracking from one input leads: a state, a source, or (at a break point) neither."""
+    """Target of backtracking: a state, a source, or none at breaks."""
 
     __slots__ = ("backtracks", "pred", "source")
 
@@ -96,7 +99,7 @@ class BoundRow:
 
 
 class Fork:
-    """Runs its branches round-robin; the buffer they share belongs to the node before it (M20)."""
+    """Runs its branches round-robin; their shared buffer belongs to the producer (M20)."""
 
     __slots__ = ("_turn", "branches", "row")
 
@@ -116,10 +119,10 @@ class Fork:
 
 
 class State:
-    """An operator as a state of the automaton: the rows of the state table, bound to what they name.
+    """An operator as a state of the automaton, with bound rows.
 
-    Whoever selects a state has tested it with `ready`. `runs` is the answer, and `port` the input that the
-    next step takes from.
+    A state must be tested by `ready` before it is selected. `runs` is the result, and `port` the input of the
+    next step.
     """
 
     __slots__ = (
@@ -166,10 +169,10 @@ class State:
         self.wakes: list[StateFragment] = []
 
     def ready(self) -> bool:
-        """`more`, or a register whose value is still to be passed on (M23)."""
+        """Test `more`, or if a register's value must be passed on (M23)."""
         only = self._only
         if only is not None:
-            # The common case without the detour over the gate: half of all tests are of this kind.
+            # fast path without the gate: half of all tests have a single input
             self.runs = only.unread > 0
             self.port = 0 if only.unread else NONE
             return self.runs
@@ -182,13 +185,14 @@ Rule = Callable[[State], State | None]
 
 
 def forward(state: State) -> State | None:
-    """The successor if a tuple waits there, else the operator whose register was just written."""
+    """Return the successor if a tuple waits there, else by written register."""
     succ = state.succ
     readers = state.succ_readers
     for reader in readers:
         if reader.unread and succ is not None:
-            # One that cannot run is entered to backtrack to its other inputs; if those are ours as well, that
-            # would lead straight back.
+            # A successor that is not ready is entered to backtrack to its other inputs. If all these are our
+            # outputs,
+            # backtracking would return here.
             if succ.ready() or len(readers) == 1:
                 return succ
             break
@@ -213,7 +217,7 @@ def _tsm_successor(state: State) -> State | None:
 
 
 def rules_of(transition: Transition, fork: bool) -> tuple[Rule, ...]:
-    """The rules of a transition for a state whose successor is, or is not, a fork."""
+    """Return the rules of a transition; the successor may be a fork."""
     bound: dict[Move, Rule] = {"forward": forward_to_fork if fork else forward, "encore": encore}
     return tuple(bound[move] for move in transition.moves)
 
@@ -227,9 +231,9 @@ def _apply_rules(state: State) -> State | None:
 
 
 def next_operator(state: State, ask: Callable[[ReferenceSource], State | None]) -> State | None:
-    """The continuation step: which operator is next; None gives control back to the scheduler.
+    """Continuation step: return the next operator, None for the scheduler.
 
-    An operator that is reached but not ready is not executed in vain: the rules are applied on it at once.
+    Rules are applied at once to an operator that is not ready, without executing it.
     """
     place: State | Fork = state
     while True:

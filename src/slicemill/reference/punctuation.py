@@ -1,7 +1,7 @@
-"""Enabling timestamps that travel as tuples (M22, X20), and the two ends of time.
+"""Punctuation: enabling timestamps that travel as tuples (M22, X20).
 
-An enabling timestamp (ETS) v promises that no later tuple on the same arc has a timestamp below v. As a
-punctuation it sits in the buffers among the data. `END` is the ETS of an input that has ended for good.
+An enabling timestamp (ETS) v promises that no later tuple on the same arc has a timestamp below v. A
+punctuation is stored in the buffers between data. `END` is the ETS of an input that has ended.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ BEGINNING: Final = -(2**63)
 END: Final = 2**63 - 1
 
 Item = tuple[Timed, int]
-"""What a buffer holds: a tuple, and when the last input it was made from arrived."""
+"""An item of a buffer: a tuple and the arrival time of its last input."""
 
-# A row no source can produce: punctuation is told from data by identity.
+# A row that no source can produce; punctuation is recognized by identity.
 MARK: Final[Row] = (object(),)
 
 
 def punctuation(ts: int, now: int) -> Item:
-    """The buffer item that promises `ts`."""
+    """Return the buffer item that promises `ts`."""
     return (Timed(ts, MARK), now)
 
 

@@ -1,6 +1,6 @@
-"""Running a whole script on the reference engine: files and generators in, the rows of every query out.
+"""Runs a script on the reference engine, returning all query results.
 
-Time is virtual. A tuple with an external timestamp arrives at that time; others arrive at a fixed rate.
+Time is virtual. A tuple with an external timestamp arrives at that time; other tuples arrive at a fixed rate.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class StreamCount:
-    """What came in on a stream: all rows, and of them unreadable ones, and those too late for their order."""
+    """Numbers of all rows, bad rows and late rows of a stream."""
 
     name: str
     read: int
@@ -56,7 +56,7 @@ class RunResult:
 
 
 class ScriptFeed:
-    """One stream's input: turns rows into arrivals as they are asked for, and counts them."""
+    """Turns a stream's rows into arrivals, lazily, and counts them."""
 
     def __init__(self, stream: Stream, folder: Path, interval_us: int) -> None:
         self.stream = stream
@@ -90,12 +90,15 @@ class ScriptFeed:
 
 
 def _stamped(row: Row, place: int | None, at: int) -> Row:
-    """Insert the stamp of an internal stream as the value of the column that declares it."""
+    """Insert the timestamp of an internal stream as a column's value."""
     return row if place is None else (*row[:place], at, *row[place:])
 
 
 def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000) -> RunResult:
-    """Run every query of a catalog to the end of its input; ad hoc queries answer from their tables."""
+    """Run every query of a catalog to the end of its input.
+
+    Ad hoc queries then read the tables and views.
+    """
     graph = optimize(build_graph(catalog))
     tables = {
         relation.name: [
@@ -130,7 +133,10 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
 def answer(
     query: RelationQuery, catalog: Catalog, tables: Mapping[str, Sequence[Row]], engine: Engine
 ) -> list[Row]:
-    """The rows of an ad hoc query, when the streams have ended: views hold what is left in their windows."""
+    """Answer an ad hoc query after all streams have ended.
+
+    Views have the rows that are left in their windows.
+    """
     known = dict(tables)
     for view in views_to_answer(catalog):
         rows = engine.results(view.name)
@@ -139,21 +145,24 @@ def answer(
 
 
 def _shed(specs: Sequence[Spec], graph: QueryGraph, query: str) -> Report | None:
-    """What a query with a budget has dropped."""
+    """Return the load-shedding report of a query with a budget."""
     behind = graph.ancestors(query)
     operators = [s.operator for s in specs if isinstance(s, OperatorSpec) and s.name in behind]
     return next((one.report for one in operators if isinstance(one, SheddingCoalesce)), None)
 
 
 def _read_streams(graph: QueryGraph, catalog: Catalog) -> list[Stream]:
-    """The declared streams that the graph reads, directly or through their late or error stream."""
+    """Return the declared streams that the graph reads.
+
+    Streams of which it only reads the late or error stream are included.
+    """
     wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]
     found = {stream.name: stream for stream in map(catalog.declared_stream, wanted)}
     return list(found.values())
 
 
 def _feed_errors(engine: Engine, graph: QueryGraph, feeds: list[ScriptFeed]) -> None:
-    """Queries over error streams get what could not be read, once all has been tried."""
+    """Feed unreadable rows to the error streams, after all input was read."""
     for feed in feeds:
         name = feed.stream.name + ERRORS
         if name in graph.nodes:

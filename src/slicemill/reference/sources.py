@@ -1,8 +1,8 @@
-"""Input wrappers: arrivals become stamped tuples in a source's buffer (M1, M24-M27).
+"""Sources: stamp arrivals and append them to buffers (M1, M24-M27).
 
-An external stream is ordered by its producer's timestamps. A tuple that comes too late for that goes to the
-stream's late stream, which is a source like any other; with a slack, tuples are held for that long and put in
-order first. The agenda is the list of everything that will happen by itself: arrivals, heartbeats, actions.
+An external stream is ordered by its producer's timestamps. A late tuple goes to the stream's late stream,
+which is a source like any other. With a slack, tuples are buffered for that time and sorted first. The agenda
+lists all scheduled events: arrivals, heartbeats, actions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from slicemill.rows import Row, Timed
 
 
 class Arrival(NamedTuple):
-    """A row that reaches the engine at `at`; `ts` is its producer's timestamp on an external stream."""
+    """A row that arrives at `at`, with its external timestamp, if any."""
 
     at: int
     row: Row
@@ -30,7 +30,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledSource:
-    """A stream: who stamps it and, if external, how far apart two arrivals may be and how long to reorder."""
+    """A stream with its kind of timestamps, maximal skew and slack."""
 
     name: str
     kind: Kind = "internal"
@@ -39,12 +39,15 @@ class ScheduledSource:
 
     @property
     def silence_us(self) -> int | None:
-        """How much silence counts for less than it lasts: silence does not take back what a slack allows."""
+        """The silence after which an ETS advances, at least the slack."""
         return None if self.skew_us is None else max(self.skew_us, self.slack_us)
 
 
 class ReferenceSource:
-    """The wrapper of one stream: `frontier` is how far its time has gone, `told` what its consumers know."""
+    """Input wrapper of a stream.
+
+    `frontier` is the stream's current time, `told` the last enabling timestamp that was sent to consumers.
+    """
 
     __slots__ = (
         "_held",
@@ -80,7 +83,10 @@ class ReferenceSource:
         self._last_arrival = 0
 
     def stamp(self, arrival: Arrival) -> list[Item]:
-        """The tuples this arrival lets out, in order: mostly itself, none or several under a slack."""
+        """Return the tuples released by an arrival, in order.
+
+        Without slack it is the arrival itself, with slack none or several.
+        """
         if self.closed:
             raise SlicemillError(f"stream {self.name} has ended: it takes no more tuples")
         at = arrival.at
@@ -93,28 +99,28 @@ class ReferenceSource:
         return self._stamp_external(arrival.ts, arrival.row, at)
 
     def is_late(self, arrival: Arrival) -> bool:
-        """Whether this arrival can no longer be put in order and belongs in the late stream."""
+        """Return True if an arrival belongs to the late stream."""
         return arrival.ts is not None and self.kind == "external" and arrival.ts < self.frontier
 
     def note_late(self, arrival: Arrival) -> None:
-        """A late tuple moves no time, but its stream is not silent."""
+        """Count a late tuple, which ends the silence without advancing time."""
         self.late_rows += 1
         self._last_arrival = arrival.at
 
     def ets(self, now: int) -> int | None:
-        """The enabling timestamp this stream can offer at `now`."""
+        """Return the enabling timestamp that this stream can offer at `now`."""
         if self.closed:
             return END
         return ets_now(self.kind, now, self._last_ts, self._last_arrival, self.spec.silence_us)
 
     def moment_of(self, ts: int) -> int | None:
-        """When this stream will be able to offer `ts`."""
+        """Return the time at which this stream can offer `ts`."""
         if self.closed:
             return BEGINNING
         return moment_of_ets(ts, self.kind, self._last_ts, self._last_arrival, self.spec.silence_us)
 
     def pass_time(self, ts: int) -> list[Item]:
-        """No tuple below `ts` will be let in from now on; what was held for reordering below it comes out."""
+        """Advance the frontier to `ts`; return buffered tuples below it."""
         if ts > self.frontier:
             self.frontier = ts
         self.closed = self.closed or ts == END
@@ -129,7 +135,7 @@ class ReferenceSource:
             self.frontier = ts
             return [item]
         heapq.heappush(self._held, (ts, next(self._sequence), item))
-        # What the slack held counts from now: a delay that the user asked for is no part of the response.
+        # Latency is measured from the release, since the user requested the delay by the slack.
         return [(timed, at) for timed, _ in self.pass_time(self._last_ts - self.spec.slack_us)]
 
     def _release(self, ts: int) -> list[Item]:
@@ -140,12 +146,15 @@ class ReferenceSource:
 
 
 def end_of(source: ReferenceSource, now: int) -> list[Item]:
-    """What a source still gives when its input ends: the held tuples, then the ETS of infinity."""
+    """Return a source's remaining tuples and the ETS of infinity."""
     return [*source.pass_time(END), punctuation(END, now)]
 
 
 class Lane:
-    """Arrivals in order of time, and what to do with each; an endless lane keeps nobody from finishing."""
+    """Arrivals in time order with their action.
+
+    Endless lanes do not prevent termination.
+    """
 
     __slots__ = ("_arrivals", "_name", "endless", "fire", "next")
 
@@ -159,7 +168,7 @@ class Lane:
         self.next: Arrival | None = next(self._arrivals, None)
 
     def fetch(self, at: int) -> Arrival | None:
-        """Make the arrival after the one at `at` the next."""
+        """Advance to the arrival after the one at `at`."""
         self.next = following = next(self._arrivals, None)
         if following is not None and following.at < at:
             raise SlicemillError(
@@ -169,7 +178,7 @@ class Lane:
 
 
 class Agenda:
-    """All lanes together, by time; lanes added first go first at equal times."""
+    """All lanes merged by time; ties are broken by insertion order."""
 
     __slots__ = ("_finite", "_heap", "_numbers", "next_at")
 
@@ -181,7 +190,7 @@ class Agenda:
 
     @property
     def finished(self) -> bool:
-        """Nothing finite is left to happen."""
+        """True if only endless lanes are left."""
         return self._finite == 0
 
     def add(self, lane: Lane) -> None:
@@ -191,13 +200,13 @@ class Agenda:
             self.next_at = self._heap[0][0]
 
     def fire_until(self, now: int) -> None:
-        """Let everything happen that is due at `now`."""
+        """Fire all events that are due at `now`."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             at, number, lane = heap[0]
             arrival = lane.next
             following = lane.fetch(at)
-            # Put in order before it fires, since what it does may add lanes.
+            # Reorder before firing, since the action may add lanes.
             if following is not None:
                 heapq.heapreplace(heap, (following.at, number, lane))
             else:
@@ -209,6 +218,6 @@ class Agenda:
 
 
 def every(period_us: int, start: int) -> Iterator[Arrival]:
-    """A heartbeat's moments, without end."""
+    """Yield the times of a heartbeat, endlessly."""
     for at in count(start + period_us, period_us):
         yield Arrival(at, ())

@@ -1,9 +1,8 @@
-"""The state table of the execution automaton: (state, pred, succ, transition) (M18-M20).
+"""State table of the execution automaton: (state, pred, succ, transition) (M18-M20).
 
-States are operators, and one fork per buffer that several operators read. A row's transition names a macro of
-the NOS library. An operator with several inputs has a row per producer, a fork a row per branch. `bind` makes
-the table executable: it is called again after every change of topology or strategy, and leaves the buffers
-alone.
+States are operators, and one fork per buffer with several readers. A row's transition names a macro of the
+NOS library. An operator with several inputs has a row per producer, a fork a row per branch. `bind` makes the
+table executable. It is called after every change of topology or strategy and does not touch buffers.
 """
 
 from __future__ import annotations
@@ -30,7 +29,11 @@ StrategyOf = Callable[[str], Strategy]
 
 @dataclass(frozen=True, slots=True)
 class StateRow:
-    """Without `pred` it reads from a source or break point, without `succ` it writes to a sink or break."""
+    """A row of the table.
+
+    `pred` is None for a source or break point before the state, `succ` is None for a sink or break point
+    after it.
+    """
 
     state: str
     pred: str | None
@@ -39,27 +42,30 @@ class StateRow:
 
 
 def is_cut(topology: Topology, strategy_of: StrategyOf, producer: str, consumer: str) -> bool:
-    """Whether the arc is a break point, set by the user or needed because RR schedules paths only (M16)."""
+    """Return True if the arc is a break point.
+
+    Users set break points, and RR needs them before merges, since it schedules only paths (M16).
+    """
     merges_under_rr = len(topology.operators[consumer]) > 1 and strategy_of(consumer) == "RR"
     return merges_under_rr or (producer, consumer) in topology.breaks
 
 
 def branches(topology: Topology, strategy_of: StrategyOf, producer: str) -> list[str]:
-    """The consumers that are scheduled together with their producer."""
+    """Return the consumers that are scheduled together with their producer."""
     return [
         name for name in topology.consumers(producer) if not is_cut(topology, strategy_of, producer, name)
     ]
 
 
 def fork_names(topology: Topology, strategy_of: StrategyOf) -> dict[str, str]:
-    """The fork behind each node that several operators read: fork, fork2, fork3 …"""
+    """Name the forks behind shared nodes: fork, fork2, fork3 …"""
     producers = [*topology.sources, *topology.operators]
     forked = [name for name in producers if len(branches(topology, strategy_of, name)) > 1]
     return {name: "fork" if not index else f"fork{index + 1}" for index, name in enumerate(forked)}
 
 
 def state_table(topology: Topology, strategy_of: StrategyOf) -> list[StateRow]:
-    """All rows, producers before consumers."""
+    """Return all rows, producers before consumers."""
     forks = fork_names(topology, strategy_of)
     rows = []
     for source in topology.sources:
@@ -75,7 +81,7 @@ def state_table(topology: Topology, strategy_of: StrategyOf) -> list[StateRow]:
 def predecessor(
     topology: Topology, strategy_of: StrategyOf, forks: dict[str, str], producer: str, consumer: str
 ) -> str | None:
-    """The state to backtrack to from `consumer` over this arc."""
+    """Return the state to backtrack to from `consumer` over this arc."""
     if is_cut(topology, strategy_of, producer, consumer):
         return None
     if producer in forks:
@@ -106,7 +112,7 @@ def _fork_rows(
 
 @dataclass(slots=True)
 class Inlet:
-    """What a source feeds: operators and sinks, and the registers its time comes to, sooner or later."""
+    """Targets of a source: operators, sinks and all reachable registers."""
 
     states: list[State]
     fragments: list[StateFragment]
@@ -127,7 +133,7 @@ class Automaton:
 
 
 def bind(graph: Graph, strategy_of: StrategyOf, uses_arcs: bool) -> Automaton:
-    """States, fragments and inlets for the graph as it is now."""
+    """Create states, fragments and inlets for the current graph."""
     topology = graph.topology()
     table = state_table(topology, strategy_of)
     timed = {n.name for n in graph.operators.values() if n.waits or len(n.inputs) > 1}
@@ -187,7 +193,7 @@ def _bind_rows(
 def _bind_fragments(
     topology: Topology, strategy_of: StrategyOf, states: dict[str, State]
 ) -> list[StateFragment]:
-    """Operators joined by uncut arcs or by a common source, each fragment listed from its sinks up."""
+    """Group operators joined by uncut arcs or sources, sinks first."""
     part = {name: name for name in [*topology.sources, *states]}
 
     def root(name: str) -> str:

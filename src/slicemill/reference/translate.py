@@ -1,7 +1,7 @@
-"""From the query graph to nodes of the reference engine: each operator by its twin.
+"""Translation of a query graph into nodes of the reference engine.
 
-`TWINS` says for each operator what runs it tuple at a time. Most are operators of the reference's own; those
-that the product falls back on as well (`operators/*/rows.py`) are taken from there.
+`TWINS` maps each operator to its tuple-at-a-time version. Most are operators of the reference engine; those
+that the product also uses as a fallback (`operators/*/rows.py`) are imported from there.
 """
 
 from __future__ import annotations
@@ -87,13 +87,16 @@ Tables = Mapping[str, Sequence[Row]]
 
 
 def translate(graph: QueryGraph, catalog: Catalog, tables: Tables) -> list[Spec]:
-    """The engine's nodes, producers first. `tables` has the rows of every table, by its declared name."""
+    """Return the engine's nodes, producers first.
+
+    `tables` has the rows of every table, by its declared name.
+    """
     translator = Translator(graph, catalog, tables)
     return [spec for node in graph for spec in translator.specs(node)]
 
 
 class Translator:
-    """Makes the engine's counterpart of each node of a graph."""
+    """Translates the nodes of a graph."""
 
     def __init__(self, graph: QueryGraph, catalog: Catalog, tables: Tables) -> None:
         self.graph = graph
@@ -102,7 +105,10 @@ class Translator:
         self.made: set[str] = set()
 
     def specs(self, node: Node) -> list[Spec]:
-        """The node's counterpart; tables and views have none, they live in what looks them up."""
+        """Return the specs of a node; none for tables and views.
+
+        Tables and views are part of the operators that look them up.
+        """
         if isinstance(node.operator, Source):
             return self._source(node.operator)
         role = kind_of(node.operator).role
@@ -113,12 +119,12 @@ class Translator:
         return [OperatorSpec(node.id, self.operator(node), fed_by(node, self.graph))]
 
     def operator(self, node: Node) -> RowOperator:
-        """What runs for a node that takes tuples and gives tuples."""
+        """Return the row operator of a node with inputs and outputs."""
         context = StepContext(node, self.graph, self.catalog, self.tables, None)
         return TWINS[type(node.operator)](node.operator, context)
 
     def _source(self, operator: Source) -> list[Spec]:
-        """A stream's own source; a late stream comes with its owner's, which may stand later in the graph."""
+        """Return the source of a stream, including its late stream."""
         stream = self.catalog.declared_stream(operator.stream)
         if operator.stream == stream.name + ERRORS:
             return [ScheduledSource(operator.stream)]

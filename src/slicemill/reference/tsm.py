@@ -1,8 +1,8 @@
-"""When an operator may take its next tuple: time-stamp memory registers and the `more` test (M17, M21, M23).
+"""Time-stamp memory registers and the `more` test (M17, M21, M23).
 
-A gate holds one TSM register per input. A register takes the timestamp of its input's head tuple and keeps it
-when the tuple is gone, until a later one comes; an enabling timestamp may raise it too. `port` is the `more`
-test: the input whose head is next, or NONE. When it is NONE, `blocked` is the input to backtrack to.
+A gate holds one TSM register per input. A register keeps the timestamp of its input's last head tuple; an
+enabling timestamp may also raise it. `port` is the `more` test: it returns the input whose head is next, or
+NONE. If NONE, `blocked` returns the input to backtrack to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Gate(Protocol):
 class Registers:
     """The TSM registers of one operator, with their active flags (M23).
 
-    A register is active from when a predecessor wrote it until its value has been passed to the successors.
+    A register is active after a predecessor wrote it, until its value has been passed on to the successors.
     """
 
     __slots__ = ("active", "values")
@@ -45,23 +45,26 @@ class Registers:
             self.values[port] = ts
 
     def write(self, port: int, ts: int) -> None:
-        """A predecessor's enabling timestamp, come over an ETS arc."""
+        """Write an enabling timestamp that arrived over an ETS arc."""
         self.raise_to(port, ts)
         self.active[port] = True
 
     def must_pass(self) -> bool:
-        """Whether an active value has become the least, so that it can be passed on."""
+        """Return True if an active value is minimal and can be passed on."""
         low = min(self.values)
         return any(on and value <= low for on, value in zip(self.active, self.values, strict=True))
 
     def passed(self, low: int) -> None:
-        """`low` has been passed on; a value above it stays active until its turn comes."""
+        """Deactivate registers up to `low`, which has been passed on.
+
+        Registers with greater values stay active.
+        """
         for port, value in enumerate(self.values):
             if value <= low:
                 self.active[port] = False
 
     def low(self) -> int:
-        """The τ of M21: no tuple still to come has a lower timestamp."""
+        """Return τ of M21, the lower bound of future timestamps."""
         return min(self.values)
 
 
@@ -70,7 +73,7 @@ def _pick(ports: Sequence[int], random: Random) -> int:
 
 
 class SingleGate:
-    """One input and no waiting."""
+    """One input, without waiting."""
 
     __slots__ = ("_readers", "registers")
 
@@ -86,7 +89,10 @@ class SingleGate:
 
 
 class UnorderedGate:
-    """Several inputs, none waited for: latent streams, or an operator to which order means nothing (M24)."""
+    """Several inputs without waiting (M24).
+
+    It is used for latent streams and for operators that do not depend on order.
+    """
 
     __slots__ = ("_random", "_readers", "registers")
 
@@ -111,7 +117,7 @@ class UnorderedGate:
 
 
 class RelaxedGate:
-    """`more` is true iff some input's head is at τ, the least register (M21)."""
+    """`more` is true iff a head is at τ, the least register (M21)."""
 
     __slots__ = ("_random", "_readers", "registers")
 
@@ -142,7 +148,10 @@ class RelaxedGate:
 
 
 class BasicGate:
-    """`more` is true iff every input has a tuple (M17): the rule without registers, kept for comparison."""
+    """`more` is true iff every input has a tuple (M17).
+
+    This rule without registers is kept for comparison.
+    """
 
     __slots__ = ("_random", "_readers", "registers")
 

@@ -1,1 +1,1 @@
-"""Models as graphs of the paper's operators (C3-C15): as data, blocking, incremental, and executed."""
+"""Models as graphs of the paper's operators (C3-C15): data, construction, execution."""

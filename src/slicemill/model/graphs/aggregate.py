@@ -1,11 +1,11 @@
-"""Graphs as aggregates of ESL, written in Python: any graph runs as a query on the engine (C10-C13, C15).
+"""Graphs as Python aggregates of ESL, usable in queries (C10-C13, C15).
 
     mill.execute(graph_statements("squares", incremental_graph(expression("sum(x^2)"))))
     mill.query("SELECT squares(v) OVER (PARTITION BY k ROWS 3 PRECEDING) AS s FROM readings")
 
-A tuple that comes is an instance: S brings it, and F takes as many of the oldest elements as have left.
-Registers W are the state, exact to the last digit. The class that runs a graph has a name that holds the
-graph itself, so that every process can make it anew.
+Each arriving tuple is an instance. S emits the tuple, and F removes as many of the oldest elements as have
+expired. The registers W are the state, in exact arithmetic. The name of the generated class encodes the
+graph, so every process can recreate the class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _PREFIX = "graph_"
 
 
 def graph_statements(name: str, graph: ModelGraph) -> str:
-    """CREATE AGGREGATE for windows and for groups; equal parts of the graph are computed once (R9)."""
+    """Return CREATE AGGREGATE statements for windows and groups.
+
+    Equal parts of the graph are computed once (R9).
+    """
     graph.validate()
     sources = [node.id for node in graph.nodes if node.op == "S"]
     if len(sources) != 1:
@@ -42,7 +45,7 @@ def graph_statements(name: str, graph: ModelGraph) -> str:
 
 
 class GraphAggregate:
-    """Of one group or partition. What has no value is no element (C24)."""
+    """Runs a graph for one group or partition; skips NULL (C24)."""
 
     graph: ModelGraph
 
@@ -79,7 +82,7 @@ class GraphAggregate:
 
 
 class GraphOfGroups(GraphAggregate):
-    """The same where nothing leaves, and the value is asked for at the end."""
+    """Variant without expiry that returns the value at the end."""
 
     def initialize(self, *element: float | None) -> None:
         super().initialize(*element)
@@ -92,7 +95,7 @@ class GraphOfGroups(GraphAggregate):
 
 
 def _plain(value: Any) -> Any:
-    """A vector, an element or a number of a register as what JSON has."""
+    """Convert a register's content to JSON types."""
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
     return str(value) if isinstance(value, Fraction) else value

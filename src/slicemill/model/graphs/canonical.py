@@ -1,11 +1,11 @@
-"""The two graphs of a model: blocking (C13, the paper's Fig. 1) and incremental (C15, Fig. 2).
+"""Canonical graphs of a model: blocking (C13) and incremental (C15, Fig. 2).
 
     blocking      S, W(X) ─► M ─► F[oldest | rest] ─► T[f] ─► Ac[⊕] ─► T[g], and the rest back to W(X)
-    incremental   what leaves is undone, what comes is added to the value that W(V) holds
+    incremental   expired elements are subtracted from, new ones added to the value in W(V)
 
-With several cores the node ids of the second core and later ones end in its number, the values are merged in
-order, and the last T gathers them. A value that a core needs of others (`let`) is gathered in the same way,
-by a T of its own, from which it goes to the core's T.
+Node ids of the second and later cores end in the core's number. The values of all cores are merged in order
+and gathered by the last T. A `let` value is gathered by a T of its own, from which it goes to the T of each
+core that needs it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LATER = InstancePhase.SUCCESSIVE
 
 
 def blocking_graph(model: Model) -> ModelGraph:
-    """Everything again at each slide."""
+    """Return the graph that reads the whole window at each slide."""
     nodes = [
         ModelNode("s", Op.S, label="new"),
         ModelNode("wx", Op.W, _WORKING, "window"),
@@ -65,7 +65,10 @@ def blocking_graph(model: Model) -> ModelGraph:
 def flow_nodes(
     core: Core, number: int, window: Sequence[tuple[str, int, InstancePhase]]
 ) -> tuple[list[ModelNode], list[ModelEdge], str]:
-    """Letters as they are written, a node for each; `window` is who has the window, when."""
+    """Translate letters into one node each.
+
+    `window` lists the nodes and ports that output the window, with their phases.
+    """
     nodes: list[ModelNode] = []
     edges: list[ModelEdge] = []
     element = core.transform
@@ -86,7 +89,7 @@ def flow_nodes(
 
 
 def _params(of: FlowStep, element: Expr) -> dict[str, object]:
-    """What a letter of a flow is given in a graph, where an element has the name of the model's column."""
+    """Return the parameters of a letter's node; elements are named after columns."""
     word, _, argument = of.text.partition(" ")
 
     def of_element(function: Expr) -> str:
@@ -111,7 +114,7 @@ def _params(of: FlowStep, element: Expr) -> dict[str, object]:
 
 
 def window_loop() -> tuple[list[ModelNode], list[ModelEdge]]:
-    """What slides: the oldest elements leave the window and the new ones join the rest."""
+    """Return nodes that remove the oldest elements and append new ones."""
     nodes = [
         ModelNode("s", Op.S, label="new"),
         ModelNode("wx", Op.W, _WORKING, "window"),
@@ -128,7 +131,10 @@ def window_loop() -> tuple[list[ModelNode], list[ModelEdge]]:
 
 
 def incremental_graph(model: Model) -> ModelGraph:
-    """The loop of C15 for each core. A model in which some core is not INCREMENTAL has none."""
+    """Return the incremental graph of a model (C15).
+
+    Raise an error if some core is not INCREMENTAL.
+    """
     for core, found in zip(model.cores, model.classes, strict=True):
         if found.kind is not CoreKind.INCREMENTAL or core.weight is not None:
             raise ModelError(f"{core} has no incremental graph: {found.reason}")
@@ -174,7 +180,7 @@ def _loop(model: Model, core: Core, number: int) -> tuple[list[ModelNode], list[
 def finished(
     model: Model, nodes: list[ModelNode], edges: list[ModelEdge], ends: Sequence[str], *, lower: bool
 ) -> ModelGraph:
-    """The values of the cores merged, and T[g] over them."""
+    """Merge the values of all cores and apply T[g]."""
     more_nodes, more_edges, last = _merged(ends, "mv")
     names = [f"c{number}" for number in range(len(ends))]
     params: dict[str, object] = {"f": shown(model.result), "gather": names}
@@ -186,16 +192,16 @@ def finished(
 
 
 def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[ModelNode], list[ModelEdge]]:
-    """Values of the whole window that cores need, each made by a T of the values of other cores.
+    """Add a T for each `let` value over values of cores.
 
-    `ends` are the nodes that have the values of cores, `reader` what the T of a core is called.
+    `ends` are the nodes with the values of cores, `reader` is the name of a core's T.
     """
     nodes: list[ModelNode] = []
     edges: list[ModelEdge] = []
     for name, value in model.lets:
         gathered = _cores_in(value, len(ends))
         if not gathered:
-            continue  # a constant stands in the text of who needs it
+            continue  # a constant is part of the core's expression
         let = f"let_{name}"
         more_nodes, more_edges, last = _merged([ends[number] for number in gathered], f"m_{name}")
         params = {"f": shown(value), "gather": [f"c{number}" for number in gathered]}
@@ -209,7 +215,7 @@ def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[Mod
 
 
 def transform(model: Model, core: Core) -> tuple[dict[str, object], str]:
-    """What the T of a core does, and its label."""
+    """Return the parameters and the label of a core's T."""
     constants = {name: value for name, value in model.lets if not _cores_in(value, len(model.cores))}
     text = shown(
         transformed(core.argument, lambda e: constants.get(e.name) if isinstance(e, Symbol) else None)
@@ -223,7 +229,7 @@ def transform(model: Model, core: Core) -> tuple[dict[str, object], str]:
 
 
 def _scalars(model: Model, core: Core) -> list[str]:
-    """The values that come to a core's T from other cores."""
+    """Return the values that a core's T receives from other cores."""
     lets = dict(model.lets)
     return [name for name in core.scalars if _cores_in(lets[name], len(model.cores))]
 
@@ -234,7 +240,7 @@ def _cores_in(value: Expr, count: int) -> list[int]:
 
 
 def _merged(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[ModelEdge], str]:
-    """Values as one vector, in this order, and the node that has it; S where there are none."""
+    """Merge values into one vector; return its node, or S without values."""
     nodes: list[ModelNode] = []
     edges: list[ModelEdge] = []
     last = ends[0] if ends else "s"
@@ -247,7 +253,7 @@ def _merged(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[Mod
 
 
 def named(name: str, number: int) -> str:
-    """The id of a node of a core."""
+    """Return the id of a core's node."""
     return name if number == 0 else f"{name}_{number}"
 
 

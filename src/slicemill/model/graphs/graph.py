@@ -1,8 +1,9 @@
-"""Graphs: operators are nodes, arrows are flows of vectors (C12). Plain data, checked, to and from JSON.
+"""Graphs of models (C12): operators are nodes, flows of vectors are edges.
 
-Letters are the paper's: S, F, M, T, A, Ac, P, W. Ours are: Z pairs two vectors (C23), a T with `gather` takes
-a whole vector, the values of several cores, as one element, and a T with `scalars` has an input more for each
-value of the whole window that its function names (`let`).
+A graph is plain data with validation and JSON conversion. The letters S, F, M, T, A, Ac, P, W are the
+paper's. Extensions are: Z pairs two vectors (C23). A T with `gather` takes a whole vector, the values of
+several cores, as one element. A T with `scalars` has an additional input for each `let` value that its
+function uses.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Op(StrEnum):
 
 
 class InstancePhase(StrEnum):
-    """When an arrow carries something: for the initial window, for later instances, or always."""
+    """Phase in which an edge is active: initial window or later instances."""
 
     INITIAL = "initial"
     SUCCESSIVE = "successive"
@@ -47,7 +48,7 @@ _INPUTS = {Op.S: 0, Op.F: 1, Op.M: 2, Op.T: 1, Op.A: 1, Op.AC: 1, Op.P: 1, Op.W:
 
 @dataclass(frozen=True)
 class ModelNode:
-    """`core` is the number of the model's core that the node computes, -1 where it serves all."""
+    """An operator; `core` is its core's number, -1 if shared."""
 
     id: str
     op: Op
@@ -57,7 +58,10 @@ class ModelNode:
 
     @property
     def outputs(self) -> int:
-        """W has a read port: what it held before this instance."""
+        """The number of outputs.
+
+        W has one output, its content before this instance.
+        """
         if self.op is Op.F:
             return len(self.params["where"]) if "where" in self.params else 2
         return 1
@@ -81,7 +85,7 @@ class ModelEdge:
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """`columns` name the components of elements, `result` the node whose output is the value."""
+    """A graph with the names of element components and its result node."""
 
     nodes: tuple[ModelNode, ...]
     edges: tuple[ModelEdge, ...]
@@ -99,14 +103,17 @@ class ModelGraph:
         return tuple(node for node in self.nodes if node.op is Op.W)
 
     def into(self, name: str, phase: InstancePhase) -> list[ModelEdge]:
-        """The arrows that bring something to a node in that phase, by port."""
+        """Return the edges into a node in a phase, by port."""
         found = [
             edge for edge in self.edges if edge.dst == name and edge.phase in (phase, InstancePhase.BOTH)
         ]
         return sorted(found, key=lambda edge: edge.dst_port)
 
     def order(self, phase: InstancePhase) -> list[ModelNode]:
-        """The nodes that fire in that phase, each after those it needs; reading a register needs nothing."""
+        """Return the nodes that fire in a phase, in topological order.
+
+        Reads from a register do not depend on other nodes.
+        """
         waiting, done, ordered = list(self.nodes), set[str](), list[ModelNode]()
         registers = {node.id for node in self.registers}
         while waiting:
@@ -124,7 +131,10 @@ class ModelGraph:
         return ordered
 
     def validate(self, *, fixed_size: bool = True) -> None:
-        """Raises ModelError where the graph is none, or a T has no meaning on windows of varying size."""
+        """Raise ModelError if the graph is invalid.
+
+        Without `fixed_size`, a T by position is invalid as well.
+        """
         ids = [node.id for node in self.nodes]
         twice = sorted({name for name in ids if ids.count(name) > 1})
         if twice:
@@ -148,7 +158,10 @@ class ModelGraph:
             raise ModelError(f"{edge}: {dst.op} takes {dst.inputs} input{'s' * (dst.inputs != 1)}")
 
     def _check_inputs(self, node: ModelNode) -> None:
-        """Every input has an arrow. M alone may lack one in one of the phases: what is not due is empty."""
+        """Check that every input has an edge.
+
+        Only inputs of M may lack one in one of the phases, and are then empty.
+        """
         wanted = set(range(node.inputs))
         given: set[int] = set()
         for phase in (InstancePhase.INITIAL, InstancePhase.SUCCESSIVE):
@@ -193,7 +206,10 @@ class ModelGraph:
 
 
 def _check_transform(node: ModelNode, fixed_size: bool) -> None:
-    """C6: by position only where the number of positions is fixed, or where the last function goes on."""
+    """Check that T uses positions only in windows of fixed size (C6).
+
+    A T whose last function applies to all further positions is always valid.
+    """
     positional = "fs" in node.params or node.params.get("positional", False)
     if positional and not fixed_size and not node.params.get("tail"):
         raise ModelError(

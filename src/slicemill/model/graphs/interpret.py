@@ -1,7 +1,7 @@
-"""Graphs, executed instance by instance as C12 says: slow, and the meaning of a graph.
+"""Interpreter of graphs, instance by instance (C12): the reference semantics.
 
-An instance is one slide. Each node fires at most once, after those it needs; reading a register gives what it
-held before this instance, and what is written to it counts from the next one on.
+An instance is one slide. Each node fires at most once, after its inputs. A read of a register returns its
+content before this instance; a write takes effect in the next instance.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from slicemill.model.terms import Expr, ModelError
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The elements that come, of several sources by the ids of their S, and how many of the oldest leave."""
+    """New elements, by S if several, and the number of expired ones."""
 
     new: Vector | Mapping[str, Vector]
     leaving: int = 0
 
     def of(self, source: str) -> Vector:
-        """What one source brings."""
+        """Return the new elements of one source."""
         if not isinstance(self.new, Mapping):
             return self.new
         if source not in self.new:
@@ -39,7 +39,10 @@ class Instance:
 
 @dataclass(slots=True)
 class Work:
-    """How often functions of T, operators of Ac and inverses have been applied, results left out."""
+    """Number of calls of T functions, of Ac operators and of inverses.
+
+    Calls for the final result are not counted.
+    """
 
     transforms: int = 0
     combinations: int = 0
@@ -59,7 +62,7 @@ class Work:
 
 
 def asynchronous(instances: Iterable[Instance]) -> Iterator[Instance]:
-    """Instances of several sources in which those that bring nothing bring again what they brought last."""
+    """Repeat the last vector of sources that have no new elements."""
     latest: dict[str, Vector] = {}
     for instance in instances:
         if isinstance(instance.new, Mapping):
@@ -68,7 +71,9 @@ def asynchronous(instances: Iterable[Instance]) -> Iterator[Instance]:
 
 
 def run(graph: ModelGraph, instances: Iterable[Instance], work: Work | None = None) -> Iterator[Any]:
-    """The value at each instance; the first brings the initial window. `work` is added to.
+    """Yield the value of each instance; the first has the initial window.
+
+    Calls are added to `work`.
 
     >>> from slicemill.model import expression
     >>> from slicemill.model.graphs.canonical import incremental_graph
@@ -82,7 +87,7 @@ def run(graph: ModelGraph, instances: Iterable[Instance], work: Work | None = No
 
 
 class RunningGraph:
-    """A graph between two instances: `registers` have what was written to them; None before the first."""
+    """A graph with its registers, which are None before the first instance."""
 
     def __init__(self, graph: ModelGraph) -> None:
         graph.validate()
@@ -90,7 +95,7 @@ class RunningGraph:
         self.registers: dict[str, Vector] | None = None
 
     def slide(self, instance: Instance, work: Work | None = None) -> Any:
-        """The value at the next instance."""
+        """Execute the next instance and return its value."""
         graph = self.graph
         first = self.registers is None
         registers = {node.id: () for node in graph.registers} if self.registers is None else self.registers
@@ -136,7 +141,7 @@ def _fire(
             return (_transformed(node, first, scalars, graph),)
         case Op.A if "search" in params:
             options = [Fraction(option) for option in params["options"]]
-            # What is not found keeps its place among the values of the cores.
+            # A search without result keeps its position among the values of the cores.
             nothing = () if params.get("optional") else (None,)
             return (vectors.search(first, params["search"], options) or nothing,)
         case Op.A:

@@ -1,12 +1,12 @@
-"""The graph of a model as it is run: each core in the way of its class (C14, C15, C17, C21).
+"""Graph of a model as executed, by core method (C14, C15, C17, C21).
 
-    INCREMENTAL         what leaves is undone, what comes is added to W(V)
-    SHIFT_INCREMENTAL   the same, and what W(V) holds is shifted first
-    TWO_STACK           W(V) has partial results: the oldest go, new ones come, Ac over all of them
-    AUX_MEMORY          W(V) has candidates: those that have left go, new ones come, A finds the best
+    INCREMENTAL         expired elements are subtracted from, new ones added to W(V)
+    SHIFT_INCREMENTAL   the same, after a shift of W(V)
+    TWO_STACK           W(V) has partial aggregates: the oldest expire, new ones arrive, Ac over all
+    AUX_MEMORY          W(V) has candidates: expired ones are removed, new ones arrive, A finds the best
     BLOCKING            T and Ac over the whole window
 
-Where all cores are INCREMENTAL this is the incremental graph of `canonical`.
+If all cores are INCREMENTAL, this is the incremental graph of `canonical`.
 """
 
 from __future__ import annotations

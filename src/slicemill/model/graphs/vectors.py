@@ -1,4 +1,4 @@
-"""A window as a vector, and the operators that change its dimension, its values or its order (C3-C9).
+"""Windows as vectors, and operators on vectors (C3-C9).
 
 Vectors are tuples, the oldest element first. An element is a value, or a tuple of values for several columns.
 """
@@ -17,7 +17,7 @@ Function: TypeAlias = Callable[[Any], Any]
 
 
 def filter_oldest(vector: Vector, count: int) -> tuple[Vector, Vector]:
-    """F[oldest d | rest].
+    """F[oldest d | rest]: split off the oldest elements.
 
     >>> filter_oldest((1, 2, 3), 1)
     ((1,), (2, 3))
@@ -28,12 +28,12 @@ def filter_oldest(vector: Vector, count: int) -> tuple[Vector, Vector]:
 
 
 def filter_where(vector: Vector, *selectors: Function) -> tuple[Vector, ...]:
-    """F by predicates: one sub-vector for each, in the order of the vector; they may overlap."""
+    """F by predicates: return one sub-vector per predicate; they may overlap."""
     return tuple(tuple(element for element in vector if selects(element)) for selects in selectors)
 
 
 def merge(first: Vector, second: Vector) -> Vector:
-    """M appends the second to the first.
+    """M: append the second vector to the first.
 
     >>> merge((2, 3), (1, 2))
     (2, 3, 1, 2)
@@ -42,7 +42,7 @@ def merge(first: Vector, second: Vector) -> Vector:
 
 
 def zipped(first: Vector, second: Vector) -> Vector:
-    """Z, an extension for two streams (C23): pairs of elements in the same place."""
+    """Z, an extension for two streams (C23): pair elements by position."""
     if len(first) != len(second):
         raise ModelError(
             f"Z pairs vectors of equal dimension, not {len(first)} and {len(second)}: align the streams first"
@@ -53,9 +53,9 @@ def zipped(first: Vector, second: Vector) -> Vector:
 def transform(
     vector: Vector, functions: Sequence[Function], *, tail: bool = False, lenient: bool = False
 ) -> Vector:
-    """T: each place has its function. With a constant tail the last one goes on for ever.
+    """T: apply a function per position; with `tail`, the last one repeats.
 
-    One function alone with a tail is a uniform transform.
+    A single function with a tail is a uniform transform.
 
     >>> transform((3, 4, 5), [lambda x: x * x, lambda x: x + 1], tail=True)
     (9, 5, 6)
@@ -74,18 +74,18 @@ def _nothing(element: Any) -> None:
 
 
 def uniform(vector: Vector, function: Function) -> Vector:
-    """T[f] with the same f everywhere."""
+    """T[f]: apply the same function to all elements."""
     return transform(vector, [function], tail=True)
 
 
 def search(vector: Vector, name: str, options: Sequence[Fraction] = ()) -> Vector:
-    """A: the element looked for, or the empty vector."""
+    """A: return the element found, or the empty vector."""
     found = SEARCHES[name].find(vector, *options)
     return () if found is None else (found,)
 
 
 def search_where(vector: Vector, condition: Function, *, first: bool = False) -> Vector:
-    """A: the elements that satisfy a condition, or the first of them.
+    """A: return the elements that satisfy a condition, or the first one.
 
     >>> search_where((3, 5, 8, 2), lambda x: x % 2 == 0, first=True)
     (8,)
@@ -95,12 +95,12 @@ def search_where(vector: Vector, condition: Function, *, first: bool = False) ->
 
 
 def positions_of_greatest(vector: Vector) -> Vector:
-    """A[argmax all]: every place of the greatest element, from 1 on."""
+    """A[argmax all]: return all positions of the maximum, from 1 on."""
     return tuple(i for i, element in enumerate(vector, start=1) if element == max(vector))
 
 
 def accumulate(vector: Vector, name: str) -> Vector:
-    """Ac: always exactly one value."""
+    """Ac: return exactly one value."""
     return (ACCUMULATORS[name].fold(vector),)
 
 
@@ -112,7 +112,7 @@ ORDERS: dict[str, Callable[[Vector], Vector]] = {
 
 
 def permute(vector: Vector, order: str | Sequence[int]) -> Vector:
-    """P, by name or by the places, from 1 on, that elements come from.
+    """P: permute by name, or by source positions from 1 on.
 
     >>> permute((1, 2, 3), "reverse"), permute((7, 8, 9), [2, 3, 1])
     ((3, 2, 1), (8, 9, 7))

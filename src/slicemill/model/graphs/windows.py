@@ -1,8 +1,8 @@
-"""Streams to instances of windows (C1, C2): what comes and what leaves at each slide.
+"""Windows over streams as instances: new and expired elements (C1, C2).
 
-A stream is a sequence of pairs ⟨x, t⟩. A data window holds n elements and slides once it is full; a time
-window holds the elements of an interval. Both slide (windows overlap), shift (they follow each other), or are
-agglomerative: the beginning stays and the end moves on.
+A stream is a sequence of pairs ⟨x, t⟩. A count window holds n elements and slides once it is full; a time
+window holds the elements of an interval. Windows are sliding (overlapping), tumbling (adjacent) or
+agglomerative (fixed begin, moving end).
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ Stream: TypeAlias = Iterable[tuple[Any, int]]
 
 @dataclass(frozen=True, slots=True)
 class SlidingCountWindow:
-    """The last `size` elements, or all; a slide at every `step`-th one. `partial`: also before it is full."""
+    """The last `size` elements, or all, with a slide every `step` elements.
+
+    With `partial`, slides start before the window is full.
+    """
 
     size: int | None
     step: int = 1
@@ -30,7 +33,8 @@ class SlidingCountWindow:
             raise ModelError("a data window and its slide have at least one element")
 
     def instances(self, stream: Stream) -> Iterator[Instance]:
-        """
+        """Yield the instances of a stream.
+
         >>> list(SlidingCountWindow(2).instances([(5, 0), (6, 1), (7, 2)]))
         [Instance(new=(5, 6), leaving=0), Instance(new=(7,), leaving=1)]
         """
@@ -49,7 +53,10 @@ class SlidingCountWindow:
 
 @dataclass(frozen=True, slots=True)
 class SlidingTimeWindow:
-    """The elements with t in (e - length, e] at each multiple e of `step`; without a length, all up to e."""
+    """Elements with t in (e - length, e] at multiples of `step`.
+
+    Without a length, all elements up to e.
+    """
 
     length: int | None
     step: int
@@ -59,7 +66,9 @@ class SlidingTimeWindow:
             raise ModelError("a time window and its slide last at least one unit of time")
 
     def instances(self, stream: Stream) -> Iterator[Instance]:
-        """Up to the first slide at or after the last element; some bring nothing, from some nothing leaves.
+        """Yield the instances up to the last element's slide.
+
+        Instances may have no new or no expired elements.
 
         >>> list(SlidingTimeWindow(length=2, step=1).instances([(5, 1), (6, 1), (7, 4)]))[:3]
         [Instance(new=(5, 6), leaving=0), Instance(new=(), leaving=0), Instance(new=(), leaving=2)]
@@ -86,5 +95,5 @@ def _next_multiple(time: int, step: int) -> int:
 
 
 def _until(stream: Sequence[tuple[Any, int]], end: int) -> int:
-    """How many of the elements are not later than `end`."""
+    """Return the number of elements with a time up to `end`."""
     return sum(time <= end for _, time in stream)

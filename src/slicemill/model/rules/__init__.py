@@ -1,7 +1,8 @@
-"""Rewrite rules of flows (C22), one per module: what a rule gives has the same value, or it gives None.
+"""Rewrite rules of flows (C22), one per module.
 
-R9, which merges equal parts, is about graphs, and about the cores of models (`model.collect`); the others are
-about flows.
+A rule returns a flow with the same value, or None if it does not apply. The first line of a rule's module is
+shown to users. R9, which merges equal parts, applies to graphs and to the cores of models (`model.collect`);
+the other rules apply to flows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Rule = Callable[[FlowStep], Flow | None]
 
 
 def rule_words(name: str) -> str:
-    """What a rule says, in one line."""
+    """Return the one-line description of a rule."""
     module = merge_equal.__name__ if name == "R9" else RULES[name].__module__
     words = str(sys.modules[module].__doc__).partition("\n")[0]
     return words.partition(": ")[2].strip()

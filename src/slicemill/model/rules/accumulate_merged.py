@@ -9,7 +9,7 @@ from __future__ import annotations
 from slicemill.model.flow import Flow, FlowStep, accumulates, step
 from slicemill.model.graphs.graph import Op
 
-# What these take is not what they give: a list of lists is no list of elements.
+# Their results have another type than their elements, e.g. a list of lists.
 _OTHER_DOMAIN = frozenset({"concat"})
 
 
@@ -20,6 +20,6 @@ def rewrite(of: FlowStep) -> Flow | None:
     if not of.accumulator.associative or of.text in _OTHER_DOMAIN:
         return None
     if all(map(accumulates, inner.inputs)):
-        return None  # done already
+        return None  # applied already
     left, right = (step(Op.AC, of.text, part) for part in inner.inputs)
     return step(Op.AC, of.text, step(Op.M, "", left, right))

@@ -14,5 +14,5 @@ def rewrite(of: FlowStep) -> Flow | None:
 
 
 def composed(outer: Expr, inner: Expr) -> Expr:
-    """outer(inner(x))"""
+    """Return outer(inner(x))."""
     return transformed(outer, lambda part: inner if part == Parameter("x") else None)

@@ -9,7 +9,7 @@ from slicemill.model.graphs.graph import ModelGraph, ModelNode, Op
 
 
 def rewrite(graph: ModelGraph) -> ModelGraph | None:
-    """The graph without doubles, or None if there are none. Sources and registers stay as they are."""
+    """Merge equal nodes except sources and registers; None if there are none."""
     kept: dict[object, str] = {}
     same: dict[str, str] = {}
     while True:

@@ -25,7 +25,7 @@ def rewrite(of: FlowStep) -> Flow | None:
 
 
 def _taken_apart(function: Expr) -> tuple[Fraction, Expr]:
-    """A factor and what it is of."""
+    """Split an expression into a constant factor and the rest."""
     match function:
         case Apply("neg", (rest,)):
             return Fraction(-1), rest

@@ -21,7 +21,7 @@ def rewrite(of: FlowStep) -> Flow | None:
 
 
 def direction(expr: Expr) -> int:
-    """1 where x ↦ expr is known to increase everywhere, -1 where it decreases, 0 otherwise."""
+    """Return 1 for increasing x ↦ expr, -1 for decreasing, else 0."""
     match expr:
         case Parameter("x"):
             return 1

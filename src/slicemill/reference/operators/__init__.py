@@ -1,1 +1,1 @@
-"""The operators of the reference engine, tuple at a time: the twins of those in `slicemill.operators`."""
+"""Operators of the reference engine: tuple-at-a-time versions of `slicemill.operators`."""

@@ -1,6 +1,6 @@
-"""Results that change, tuple at a time and as plainly as can be: everything is kept, and computed again.
+"""Changelog operators that store all rows and recompute their results.
 
-A row of a changelog begins with what it does. An update is two rows, one right after the other.
+The first column of a changelog row is the operation. An update is two consecutive rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicemill.time import EARLIEST
 
 
 def difference(before: Row | None, now: Row | None) -> list[Row]:
-    """What it takes to make one row of another."""
+    """Return the changes that turn one row into another."""
     if before is not None and now is not None:
         if comparable(before) == comparable(now):
             return []
@@ -29,7 +29,7 @@ def difference(before: Row | None, now: Row | None) -> list[Row]:
 
 
 class Changes(ABC):
-    """Hands changes on as a row that leaves, a row that comes, or both."""
+    """Base class: receives changes as an old row, a new row, or both."""
 
     inputs = 1
     waits_for_time = False
@@ -53,7 +53,7 @@ class Changes(ABC):
 
     @abstractmethod
     def change(self, leaves: Row | None, comes: Row | None) -> Iterable[Row]:
-        """The rows that one change gives."""
+        """Return the output rows of a change."""
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
         return ()
@@ -63,7 +63,7 @@ class Changes(ABC):
 
 
 class SelectChanges(Changes):
-    """The changes of the rows on which a condition holds."""
+    """Filters a changelog."""
 
     def __init__(self, predicate: Callable[[Row], bool]) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class SelectChanges(Changes):
 
 
 class ProjectChanges(Changes):
-    """Changes of other columns; what stays the same in them is no change."""
+    """Projects a changelog; changes of dropped columns are not emitted."""
 
     def __init__(self, projection: Callable[[Row], Row]) -> None:
         super().__init__()
@@ -91,7 +91,10 @@ class ProjectChanges(Changes):
 
 
 class GroupChangesOperator(Changes):
-    """GROUP BY over all rows that are there; `group` and the calls read rows of the input's schema."""
+    """GROUP BY over a changelog or stream.
+
+    `group` and the calls read rows of the input's schema.
+    """
 
     def __init__(
         self, calls: Sequence[RowCall], group: Callable[[Row], Row], grouped: bool, changes: bool
@@ -145,7 +148,7 @@ class GroupChangesOperator(Changes):
 
 
 class DistinctOperator(Changes):
-    """The first of equal rows."""
+    """Emits the first of equal rows."""
 
     def __init__(self) -> None:
         super().__init__(changes=False)
@@ -159,7 +162,7 @@ class DistinctOperator(Changes):
 
 
 class TopOperator(Changes):
-    """The first rows of each partition: all are kept, sorted and ranked again at each change."""
+    """Top-N per partition; sorts and ranks all rows at each change."""
 
     def __init__(self, top: TopN, partition: Callable[[Row], Row], order: Callable[[Row], Row]) -> None:
         super().__init__(top.retracts)
@@ -185,7 +188,10 @@ class TopOperator(Changes):
             yield from self._told(before[key], self._visible(key), follows)
 
     def _visible(self, key: Row) -> dict[int, Row]:
-        """The first rows of a partition in order, by arrival, with their rank if it is shown."""
+        """Return a partition's first rows in order, by arrival number.
+
+        Rows include their rank if it is an output column.
+        """
         by = self._top.by
         falls = [descending for _, descending in by.order_by]
         rows = [
@@ -231,7 +237,10 @@ class TopOperator(Changes):
 
 
 class EmitOperator:
-    """Net changes at the end of each interval, or the table at the end; rows are known by their `key`."""
+    """Emits net changes per interval, or the table at the end.
+
+    `key` identifies rows.
+    """
 
     inputs = 1
 
@@ -267,7 +276,7 @@ class EmitOperator:
         if self._every is None or not self._waiting:
             return None
         if self._waiting[0].ts == EARLIEST:
-            return EARLIEST + 1  # what holds before the first tuple has an interval of its own
+            return EARLIEST + 1  # Rows from before the first tuple have an interval of their own.
         return (self._waiting[0].ts // self._every + 1) * self._every
 
     def _interval(self, end: int) -> list[Timed]:
@@ -276,9 +285,9 @@ class EmitOperator:
         return [Timed(EARLIEST if end == EARLIEST + 1 else end, row) for row in self._net(now)]
 
     def _net(self, changes: Sequence[Timed]) -> list[Row]:
-        """What the changes come to, rows in the order in which they first changed.
+        """Return the net effect of changes, ordered by first change of a row.
 
-        Without a key a row that is back as it was has not changed yet.
+        Without a key, a row that has returned to its previous state counts as unchanged.
         """
         before = list(self._table)
         touched: dict[Row, Row] = {}
@@ -308,13 +317,13 @@ class EmitOperator:
         return next((row for row in table if self._identity(row) == key), None)
 
     def _more(self, key: Row, before: list[Row]) -> int:
-        """How many more such rows there are than before."""
+        """Return by how much the number of such rows has increased."""
         now, then = (sum(self._identity(row) == key for row in table) for table in (self._table, before))
         return now - then
 
 
 class WindowTopOperator:
-    """Rows of one timestamp, partition by partition, in order; none whose rank is above the limit."""
+    """Top-N per window: ranks the rows of each timestamp by partition."""
 
     inputs = 1
     waits_for_time = True
@@ -372,7 +381,7 @@ class WindowTopOperator:
 
 
 class JoinChangesOperator:
-    """A join of tables that change: all rows are kept, and with each change all are joined again."""
+    """Join of changelogs; recomputes the whole join at each change."""
 
     inputs = 2
     waits_for_time = True
@@ -429,7 +438,7 @@ class JoinChangesOperator:
 
 
 class WindowChangesOperator:
-    """Windows that tell early and late results: all tuples are kept, and windows computed anew of them."""
+    """Windows with early and late results, recomputed from all tuples."""
 
     inputs = 1
     waits_for_time = True
@@ -444,7 +453,7 @@ class WindowChangesOperator:
         self._windows, self._calls, self._group, self._time = windows, calls, group, time
         self._held: dict[int, dict[Row, list[Row]]] = {}
         self._told: dict[tuple[int, Row], Row] = {}
-        self._waiting: list[tuple[int, int, Row]] = []  # when it came, its window and group
+        self._waiting: list[tuple[int, int, Row]] = []  # time of arrival, window and group
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         windows, now = self._windows, tuple_.ts

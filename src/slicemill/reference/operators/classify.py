@@ -1,8 +1,7 @@
-"""A classifier as an operator: what arrives in a time unit is decided on when the unit is over (M49, M53).
+"""Classifier operator: decides at the end of each time unit (M49, M53).
 
-Time units are cut at multiples of their length. The last value of each feature in a unit is the one that can
-be looked at. The first unit is that of the first tuple; from then on each unit gives a row per task, also one
-in which nothing arrived.
+Time units are aligned to multiples of their length. A unit uses the last value of each feature. From the unit
+of the first tuple on, each unit emits a row per task, even if no tuple arrived.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from slicemill.rows import Timed
 
 
 class ClassifyOperator:
-    """The operator of the reference engine."""
+    """Classifies the tuples of each time unit."""
 
     waits_for_time = True
 
@@ -29,7 +28,7 @@ class ClassifyOperator:
         self._every = definition.every_us
         self._trained = trained
         self._features = len(definition.features)
-        # Per input: where the key is, and for each column the number of its feature.
+        # by input: the key's index, and the number of each column's feature
         self._keys = [None if definition.key is None else place_of(s, definition.key) for s in schemas]
         self._places = placed(definition, schemas)
         self._values = trained.nothing(self._features)
@@ -37,7 +36,7 @@ class ClassifyOperator:
         self._observer = Observer(definition, schemas, trained) if observes else None
         self._payloads: list[object] = []
         self._end: int | None = None
-        self._used = False  # has anything arrived in this unit?
+        self._used = False  # has a tuple arrived in this unit?
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
         if self._end is None:
@@ -54,7 +53,10 @@ class ClassifyOperator:
         return rows
 
     def _value(self, given: object) -> float:
-        """A number; where a function makes it, the place of what it is made from."""
+        """Return a value as a number.
+
+        With an observation function, the number is the index of the stored value.
+        """
         if self._observer is None:
             return as_number(given)
         if given is None:

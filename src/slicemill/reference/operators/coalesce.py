@@ -1,8 +1,8 @@
-"""Temporal queries, lazily: coalesce the window's tuples anew at each slide (L3-L8).
+"""Temporal coalescing, recomputed from the window's tuples at each slide (L3-L8).
 
-A tuple holds from its own timestamp to that of the next tuple of its partition; the newest one is open and is
-shown as holding until the slide. Neighbours with equal values whose periods meet become one run. Equal means
-what it means to GROUP BY: NULL equals NULL, NaN equals NaN, and there is one zero.
+A tuple is valid from its timestamp until that of the next tuple of its partition. The newest tuple is open
+and is shown as valid until the slide. Adjacent tuples with equal values become one run. Equality is that of
+GROUP BY: NULL equals NULL, NaN equals NaN, and 0 equals -0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ Period = tuple[int, int]
 
 
 def coalesce(tuples: Sequence[tuple[Row, int, int]]) -> list[tuple[Row, Period]]:
-    """Maximal runs of (values, begin, end), given in order of begin; empty periods are dropped (L4).
+    """Return maximal runs of (values, begin, end), without empty periods (L4).
+
+    Tuples must be in order of begin.
 
     >>> coalesce([((1,), 0, 3), ((1,), 3, 5), ((2,), 5, 9)])
     [((1,), (0, 5)), ((2,), (5, 9))]
@@ -40,9 +42,9 @@ def coalesce(tuples: Sequence[tuple[Row, int, int]]) -> list[tuple[Row, Period]]
 @stored_as("coalesce.partition", version=1)
 @dataclass(slots=True)
 class _Partition:
-    """The tuples of one partition that may still be in a window, each with its number there and among all.
+    """Tuples of a partition, with their numbers there and overall.
 
-    `head` is what the rows of its runs begin with.
+    `head` are the first columns of the rows of its runs.
     """
 
     head: Row
@@ -52,16 +54,16 @@ class _Partition:
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """Tuples come late, at the time of their arrival: each holds from its own time on (L5)."""
+    """Late tuples are timestamped on arrival, but valid from `begin` on (L5)."""
 
     begin: Callable[[Row], int]
     within: int
 
 
 class CoalesceOperator(SlidingPartitions[_Partition]):
-    """Output row: `head` of the partition, the run's values, the run's period; timestamp: the slide's.
+    """Emits `head`, values and period of each run at each slide.
 
-    Of several partitions that report, those come first that show the earlier first tuple.
+    Partitions are ordered by their first visible tuple.
     """
 
     def __init__(self, temporal: Temporal, late: LateRows | None = None) -> None:
@@ -113,7 +115,7 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
         return [row for _, rows in sorted(reports, key=lambda report: report[0]) for row in rows]
 
     def _runs(self, partition: _Partition, now: int) -> tuple[int, list[Timed]]:
-        """The number of the first tuple that is shown, and the runs."""
+        """Return the number of the first visible tuple, and the runs."""
         tuples = [tuple_ for _, tuple_, _ in partition.content]
         ends = [tuple_.ts for tuple_ in tuples[1:]] + [now]
         closed = []
@@ -130,5 +132,5 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
         return shown_first[0] if shown_first else self._taken, rows
 
     def _goes_on_at(self, period: Period, now: int) -> tuple[bool, ...]:
-        """Windows of time report before a tuple of that time is taken: whatever holds until then is open."""
+        """Return if a run is still open; windows are reported before tuples of that time."""
         return (period[1] == now,) if self._temporal.tells_open else ()

@@ -1,7 +1,7 @@
-"""Base aggregates with GROUP BY (M30): groups in a hash table, so nothing waits for a sort.
+"""Base aggregates with GROUP BY (M30), using a hash table.
 
-On a stream, a call gives what INITIALIZE or ITERATE returned for the tuple at hand. At the end of a finite
-input, TERMINATE adds the results of the blocking aggregates.
+On a stream, a call emits what INITIALIZE or ITERATE returns for the current tuple. At the end of a finite
+input, TERMINATE emits the results of blocking aggregates.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from slicemill.rows import Row, Timed
 
 @dataclass(frozen=True, slots=True)
 class RunningGroup:
-    """The values that a group is shown by, and its calls in progress."""
+    """The grouping values and running calls of a group."""
 
     values: Row
     running: list[tuple[BaseAccumulator, Stepper]]
 
 
 class GroupAggregateOperator:
-    """Output row: the group's values, then the columns of each call.
+    """Emits the group's values, then the columns of each call.
 
-    `group` gives the GROUP BY values of a row; without it there is one group, which exists even over an empty
-    input, as in SQL.
+    `group` returns the GROUP BY values of a row. Without GROUP BY there is a single group, which exists even
+    for empty input, as in SQL.
     """
 
     inputs = 1
@@ -65,7 +65,10 @@ class GroupAggregateOperator:
         return ()
 
     def finish(self) -> Sequence[Timed]:
-        """The TERMINATE results, groups in order of first appearance, at the time of the last tuple."""
+        """Return the TERMINATE results, at the time of the last tuple.
+
+        Groups are in order of first appearance.
+        """
         if self._group is None and not self._groups:
             self._groups[()] = self._fresh(())
         return [

@@ -1,4 +1,4 @@
-"""Tuples of several inputs in one order, for operators whose results depend on it."""
+"""Deterministic order of tuples from several inputs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from slicemill.time import END
 
 
 class InTurn:
-    """Hands tuples of one time over by input, then in the order in which they came.
+    """Orders tuples of equal time by input, then by arrival.
 
-    So they wait until time has passed: the registers let a tuple in before others of its time that are still
-    under way (M21).
+    Tuples are held until time has passed, since the registers admit a tuple before all tuples of its time
+    have arrived (M21).
     """
 
     waits_for_time = True

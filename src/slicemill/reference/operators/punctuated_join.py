@@ -1,4 +1,4 @@
-"""A join over punctuation windows, tuple at a time: every tuple is kept, with the number of its window."""
+"""Join over punctuation windows that stores every tuple with its window's number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicemill.time import END
 class _Tuple:
     port: int
     timed: Timed
-    window: tuple[Row, int]  # a key, and how many windows of it were closed before
+    window: tuple[Row, int]  # a key, and the number of its windows closed before
     matched: bool = False
     gone: bool = False
 
@@ -36,7 +36,7 @@ class PunctuatedJoinOperator:
         self._join, self._keys, self._closes = join, keys, closes
         self._matches, self._widths = matches, widths
         self._tuples: list[_Tuple] = []
-        self._closed: list[Row] = []  # a key for each of its windows
+        self._closed: list[Row] = []  # the keys of closed windows
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
         told = list(self.advance(tuple_.ts))

@@ -1,4 +1,4 @@
-"""Rows in the order of a column, tuple at a time: `CREATE STREAM … AS SELECT … ORDER BY column SLACK d`."""
+"""Reordering by a column: `CREATE STREAM … AS SELECT … ORDER BY column SLACK d`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slicemill.time import BEGINNING
 
 
 class ReorderOperator:
-    """Row `place` says the new time; a row that lies more than `slack_us` before its own time is left out."""
+    """Restamps rows by column `place`; drops rows more than `slack_us` late."""
 
     inputs = 1
     waits_for_time = True
@@ -35,7 +35,7 @@ class ReorderOperator:
         return self._released(None)
 
     def held_from(self) -> int | None:
-        """A row to come may lie as far back as SLACK says, also if none waits."""
+        """Return the earliest timestamp of future rows, as SLACK allows."""
         return None if self._now is None else max(BEGINNING, self._now - self._slack_us)
 
     def due(self) -> int | None:

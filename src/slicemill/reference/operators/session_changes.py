@@ -1,4 +1,4 @@
-"""Sessions that are told early, tuple at a time: all tuples are kept, and sessions made anew of them."""
+"""Session windows with early results, recomputed from all tuples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill.time import END
 @dataclass
 class _Found:
     key: Row
-    number: int  # among those of its group
+    number: int  # number within its group
     start: int
     end: int | None
     closed: bool = False

@@ -1,4 +1,4 @@
-"""GROUP BY over sessions, tuple at a time: `FROM S [SESSION gap] GROUP BY k`."""
+"""GROUP BY over session windows: `FROM S [SESSION gap] GROUP BY k`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from slicemill.rows import Row, Timed
 class _Session:
     key: Row
     start: int
-    end: int | None  # None: no time ends it
+    end: int | None  # None: not ended by time
     closed: bool = False
     rows: list[Row] = field(default_factory=list)
 
 
 class Sessions:
-    """Output row: the group's values, the columns of each call, the session's start and end.
+    """Emits the group's values, the columns of each call, and session bounds.
 
-    Its timestamp is the end. `end_of` gives up to when a tuple holds its session open, None for ever;
-    `closes` tells the tuple that is the last of its session.
+    The timestamp is the end. `end_of` returns until when a tuple keeps its session open, None for no limit.
+    `closes` returns True for the last tuple of a session.
     """
 
     inputs = 1
@@ -78,7 +78,7 @@ class Sessions:
         self._sessions = state["sessions"]
 
     def _close_before(self, ts: int | None) -> list[Timed]:
-        """Sessions whose end has passed: a tuple may still come at the very end, and belongs to them."""
+        """Emit sessions that ended before `ts`; tuples at the end still belong to them."""
         over = [s for s in self._sessions if s.end is not None and (ts is None or s.end < ts)]
         if not over:
             return []

@@ -1,7 +1,7 @@
 """Selection, projection, union and sink (M14).
 
-Predicates and projections are functions of a row. A union of ordered inputs is a sort-merge by timestamp, and
-all of the merging is the cycle's: it hands over the tuples of all inputs in order.
+Predicates and projections are functions of a row. A union of ordered inputs is a sort-merge by timestamp,
+where the cycle does the merging: it passes the tuples of all inputs in order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from slicemill.rows import Row, Timed
 
 
 class Select:
-    """Keeps the tuples on which the predicate holds."""
+    """Keeps the tuples that satisfy a predicate."""
 
     __slots__ = ("_predicate",)
 
@@ -33,7 +33,7 @@ class Select:
 
 
 class ProjectOperator:
-    """Gives each tuple a new row, at the same timestamp."""
+    """Replaces each tuple's row, keeping the timestamp."""
 
     __slots__ = ("_projection",)
 
@@ -74,7 +74,7 @@ class Union:
 
 
 class SinkOperator:
-    """Collects what reaches it, in order."""
+    """Collects its input in order."""
 
     __slots__ = ("rows",)
 

@@ -1,4 +1,4 @@
-"""Rows of a function beside a stream (M40): each tuple with every row that the function gives for it."""
+"""Lateral join with a table function (M40)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slicemill.rows import Row, Timed
 
 
 class TableCallOperator:
-    """Output row: the tuple's row, then one of `rows_for` it."""
+    """Emits the tuple's row, followed by each row of `rows_for`."""
 
     inputs = 1
     waits_for_time = False

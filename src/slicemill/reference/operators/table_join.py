@@ -1,4 +1,4 @@
-"""Join of a stream with a stored table (M40): each tuple meets every row that the table has when it comes."""
+"""Join of a stream with a table's current rows (M40)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from slicemill.rows import Row, Timed
 
 
 class TableJoin:
-    """Output row: the tuple's row, then the table's, for every one of its `rows` on which `condition` holds.
+    """Emits the tuple's row with each matching row of the table.
 
-    A left join keeps a tuple without a match, with `columns` NULLs in place of the table's row.
+    A left join emits a tuple without a match once, with `columns` NULLs.
     """
 
     inputs = 1

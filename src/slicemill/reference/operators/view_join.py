@@ -1,6 +1,6 @@
-"""Joins each tuple of a stream with what a window of another stream holds at that time (M40, S4).
+"""Join of a stream with the window of another stream (M40, S4).
 
-This is one half of a window join: tuples of the view's stream are only stored, never probe.
+It is one half of a window join: tuples of the view's stream are stored, but never probe.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from typing import Any
 from slicemill.operators.join.rows import CountWindow, JoinWindow, TimeWindow
 from slicemill.rows import Row, Timed
 
-# At equal timestamps the view comes first, so that a tuple meets those of its own time (0 <= age).
+# At equal timestamps, the view is read first, so that ages of 0 match.
 VIEW, STREAM = 0, 1
 
 
 class ViewJoin:
-    """Output row: the stream tuple's row, then the view's; a left join keeps a tuple without a match."""
+    """Emits the tuple's row with each matching row of the view.
+
+    A left join emits a tuple without a match once, with NULLs.
+    """
 
     inputs = 2
     waits_for_time = True

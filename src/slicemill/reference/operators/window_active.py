@@ -1,7 +1,7 @@
-"""ACTIVE EXPIRATION: a tuple gives a result when it arrives and another when it leaves the window (M36).
+"""ACTIVE EXPIRATION: emits results on arrival and on expiry of a tuple (M36).
 
-Every tuple leaves a negative tuple behind, due at its expiry time; merged with the arrivals by timestamp, the
-negative runs EXPIRE. RANGE is inclusive, so at a tie arrivals come first (X14):
+Every tuple adds a negative tuple, due at its expiry time. Negatives are merged with arrivals by timestamp and
+run EXPIRE. RANGE is inclusive, so arrivals precede negatives of the same time (X14):
 
     RANGE 5      a (0)         b (5) meets a       a leaves (5)       b leaves (10)
     time     ----0-------------5-------------------5------------------10---->
@@ -31,7 +31,7 @@ class ActivePartition:
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """Stands for a tuple that will expire."""
+    """The future expiry of a tuple."""
 
     ts: int
     number: int
@@ -41,7 +41,7 @@ class Negative:
 
 
 class ActiveCall:
-    """A window call with ACTIVE EXPIRATION. Positions are arrival numbers: the negatives know the times."""
+    """A window call with ACTIVE EXPIRATION; positions are arrival numbers."""
 
     __slots__ = ("_call", "_extent_us", "_frame", "_negatives", "_partitions", "_window")
 
@@ -73,14 +73,14 @@ class ActiveCall:
             negative = self._negatives.popleft()
             partition = negative.partition
             if partition.inwindow.oldest_position() != negative.number:
-                continue  # the aggregate has deleted it: no EXPIRE
+                continue  # the aggregate has deleted the tuple: no EXPIRE
             returned = partition.instance.expire(negative.args)
             partition.inwindow.remove_oldest(negative.number)
             expiries.append(Expiry(negative.ts, negative.number, negative.row, returned))
         return expiries
 
     def due(self) -> int | None:
-        """One past the next expiry: a tuple that arrives at the expiry time itself comes before it."""
+        """Return the next expiry plus 1, since arrivals at that time precede it."""
         return self._negatives[0].ts + 1 if self._negatives else None
 
     def state(self) -> Any:

@@ -1,8 +1,8 @@
-"""Window aggregates, `agg(args) OVER (…)`: one or more calls over one stream (M31-M37).
+"""Window aggregates, `agg(args) OVER (…)`, with several calls per stream (M31-M37).
 
-Each call has its own frame and answers on its own; the operator puts the answers for a tuple side by side. A
-call with a time slide answers only when the slot ends, and rows leave in timestamp order, so a row waits for
-the answers to all rows before it.
+Each call has its own frame and its own answers, which the operator combines per tuple. A call with a time
+slide answers at the end of the slot. Rows are emitted in timestamp order, so a row waits for the answers to
+all earlier rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FramedCall:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An arrival or an expiry, with the answers of all calls to it."""
+    """An arrival or expiry, with the answers of all calls."""
 
     ts: int
     row: Row
@@ -38,10 +38,10 @@ class Waiting:
 
 
 class WindowAggregateOperator:
-    """Output row: the input row, then the columns of each call; none for a tuple to which no call returned.
+    """Emits the input row, then the columns of each call.
 
-    A tuple that expires actively gives a row of its own at its expiry time, in which the calls that had
-    nothing to expire are NULL.
+    A tuple without results from all calls emits no row. Active expiry of a tuple emits a separate row at the
+    expiry time, with NULLs for calls without expiry.
     """
 
     inputs = 1
@@ -76,7 +76,7 @@ class WindowAggregateOperator:
         return min((due for running in self._running if (due := running.due()) is not None), default=None)
 
     def held_from(self) -> int | None:
-        """The oldest row that waits, or else the next expiry; slots hold only rows that wait."""
+        """Return the time of the oldest waiting row, else of the next expiry."""
         if self._waiting:
             return self._waiting[0].ts
         due = self.due()
@@ -94,7 +94,7 @@ class WindowAggregateOperator:
             running.restore(kept)
 
     def _pass_time(self, ts: float) -> None:
-        """Close slots, and queue expiries: everything that came before `ts` is queued already."""
+        """Close slots and queue expiries; arrivals before `ts` are already queued."""
         expired: dict[tuple[int, int], Waiting] = {}
         for column, running in enumerate(self._running):
             for expiry in running.pass_time(ts):

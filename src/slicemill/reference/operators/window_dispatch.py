@@ -1,4 +1,4 @@
-"""Which evaluation a window call gets in the reference engine, by its strategy (M37)."""
+"""Dispatch of window calls to evaluations, by strategy (M37)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from slicemill.reference.operators.window_slide import (
 
 
 def running_call(call: RowCall, frame: WindowFrame) -> RunningCall:
-    """The state machine for a window call, by its strategy."""
+    """Return the state machine for a window call."""
     if frame.active:
         definition = call.definition
-        # That a built-in forgets is its own affair: a user is told of every tuple that leaves, as with avg.
+        # EXPIRE must run for every tuple that expires, even for built-ins with their own deletion.
         shown = replace(definition, window=None) if definition.forgets else definition
         return ActiveCall(call, frame, window_version(shown))
     partitions = Partitions(call, frame, _evaluation(call.definition, frame))

@@ -1,8 +1,8 @@
-"""How one partition of a window call is evaluated: a class for each strategy of the dispatch table (M31-M35).
+"""Evaluation of a window call in one partition, by strategy (M31-M35).
 
-An evaluation takes the partition's tuples in order and hands back, for each, a question: what does this tuple
-yield? It may be asked until the partition's next tuple comes, and is asked of yield tuples only, which is
-what suppresses the results of the others.
+An evaluation takes the tuples of a partition in order and returns a question for each: a function that
+computes the tuple's results. The function is valid until the partition's next tuple and is called only for
+yield tuples.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Question = Callable[[], Returned]
 
 
 class Evaluation(Protocol):
-    """The running state of a window call in one partition."""
+    """Running state of a window call in one partition."""
 
     def arrive(self, position: int, args: Args) -> Question: ...
 
     def question(self) -> Question:
-        """What the latest tuple yields, asked again by one who goes on from what was stored."""
+        """Return the question of the latest tuple, used after a restore."""
         ...
 
     def state(self) -> object: ...
@@ -42,7 +42,7 @@ class Evaluation(Protocol):
 
 
 class Unbounded:
-    """UNBOUNDED: the base aggregate, with TERMINATE after the tuple (M31)."""
+    """UNBOUNDED: the base aggregate, with TERMINATE after each tuple (M31)."""
 
     __slots__ = ("_run",)
 
@@ -102,7 +102,10 @@ class Windowed:
 
 
 class Tumble:
-    """TUMBLE: the base aggregate restarted in every slot, over the slot's last `length` positions (M34)."""
+    """TUMBLE: restarts the base aggregate in every slot (M34).
+
+    It covers the last `length` positions of a slot.
+    """
 
     __slots__ = ("_base", "_end", "_frame", "_run")
 
@@ -134,7 +137,7 @@ class Tumble:
 
 
 class Paned:
-    """PANES: a tumble over panes of gcd(window, slide), whose results go through the window version (M35)."""
+    """PANES: pane aggregates of gcd(window, slide), combined by the window version (M35)."""
 
     __slots__ = ("_arguments_of", "_combine", "_number", "_pane", "_pane_base", "_pane_length")
 
@@ -172,7 +175,7 @@ class Paned:
             self._pane.restore(state["pane"])
 
     def _close_pane(self) -> Returned:
-        """Send the pane's values on; the last one sees them all."""
+        """Close the pane and emit its values; the last emission covers all."""
         if self._pane is None:
             return []
         values, self._pane = self._pane.value(), None

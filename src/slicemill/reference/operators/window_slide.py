@@ -1,7 +1,7 @@
-"""Which tuples of a window call yield a result, and when that is known (M34).
+"""SLIDE of window calls: selection of yield tuples (M34).
 
-A ROWS slot ends with its yield tuple, so the result comes at once. A time slot ends when time passes its end:
-until then its latest tuple may still be overtaken by another one of the same partition.
+A ROWS slot ends with its yield tuple, so the result is emitted immediately. A time slot ends when time passes
+its end. Until then, a later tuple of the same partition may replace its latest tuple.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from slicemill.storage.codec import stored_as
 @stored_as("window.answer", version=1)
 @dataclass(slots=True)
 class Answer:
-    """What a call returned for one tuple; None as long as the tuple's slot is open."""
+    """Results of a call for one tuple; None while its slot is open."""
 
     returned: Returned | None
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What a call returned when the tuple with this arrival number left its window."""
+    """Results of a call when a tuple expired."""
 
     ts: int
     number: int
@@ -39,19 +39,19 @@ class RunningCall(Protocol):
     """A window call over all its partitions."""
 
     def arrive(self, number: int, tuple_: Timed) -> Answer:
-        """Take the next tuple; `number` counts the operator's arrivals."""
+        """Process a tuple; `number` counts the operator's arrivals."""
         ...
 
     def pass_time(self, ts: float) -> list[Expiry]:
-        """Every later tuple has this timestamp or a greater one: answer what waited for that."""
+        """Advance time: all later tuples have timestamps of at least `ts`."""
         ...
 
     def due(self) -> int | None:
-        """The time at which `pass_time` has something to do; None when nothing waits for time."""
+        """Return the next time that `pass_time` must handle, or None."""
         ...
 
     def state(self) -> Any:
-        """What is stored: plain values, and the answers that are still open."""
+        """Return the state to store, including open answers."""
         ...
 
     def restore(self, state: Any) -> None: ...
@@ -64,7 +64,7 @@ class CallPartition:
 
 
 class Partitions:
-    """The partitions of a call, made when their first tuple comes."""
+    """Partitions of a call, created on their first tuple."""
 
     __slots__ = ("_call", "_frame", "_make", "_partitions")
 
@@ -75,7 +75,7 @@ class Partitions:
         self._partitions: dict[Hashable, CallPartition] = {}
 
     def arrive(self, key: Hashable, tuple_: Timed) -> tuple[Question, int]:
-        """The question of the tuple, and how many tuples its partition has had."""
+        """Return the tuple's question, and the partition's number of tuples."""
         if key not in self._partitions:
             self._partitions[key] = CallPartition(self._make())
         partition = self._partitions[key]
@@ -88,7 +88,7 @@ class Partitions:
         return question, partition.arrivals
 
     def question(self, key: Hashable) -> Question:
-        """That of the latest tuple of a partition."""
+        """Return the question of a partition's latest tuple."""
         return self._partitions[key].evaluation.question()
 
     def state(self) -> dict[Hashable, tuple[int, object]]:
@@ -128,7 +128,10 @@ class AnsweredAtOnce:
 
 
 class AnsweredAtSlotEnd:
-    """A call with SLIDE in time. All open answers belong to one slot, the latest."""
+    """A call with SLIDE in time.
+
+    All open answers belong to one slot, the latest.
+    """
 
     __slots__ = ("_end", "_frame", "_open", "_partitions")
 

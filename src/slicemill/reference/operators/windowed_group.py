@@ -1,7 +1,7 @@
 """GROUP BY over a windowed stream, `FROM S [RANGE w SLIDE s] GROUP BY k` (P4, P5).
 
-At every multiple e of the slide the window [e - w, e) is a finite table, and the query is evaluated on it.
-Windows are driven by time, not by arrivals: when time jumps over several ends, each of them gives its result.
+At every multiple e of the slide, the query is evaluated over the window [e - w, e) as a finite table. Windows
+are driven by time, not by arrivals: if time passes several ends at once, each window emits its result.
 
     tuples   a     b           c
     time  ---0-----1-----2-----3-----4----->      RANGE 2 SLIDE 1
@@ -26,11 +26,11 @@ from slicemill.rows import Row, Timed
 
 
 class SlidingGroups:
-    """Output row: the group's values, the columns of each call, window_start and window_end.
+    """Emits the group's values, call results, window_start and window_end.
 
-    Its timestamp is window_end. Only groups with a tuple in the window give rows, by first appearance in it.
-    A tuple of a join has `members`, places in its row where their timestamps stand, each with the length of
-    its own window: it counts while all of them are in theirs. `range_us` is then the longest of these.
+    The timestamp is window_end. Groups with tuples in the window emit rows, in order of first appearance.
+    `members` of a joined tuple are the columns with its members' timestamps and the lengths of their windows:
+    a tuple counts while all members are in their windows. `range_us` is the longest of these windows.
     """
 
     inputs = 1
@@ -82,7 +82,7 @@ class SlidingGroups:
         self._content, self._next_end = state["content"], state["next_end"]
 
     def _close_until(self, ts: int | None) -> list[Timed]:
-        """Evaluate every window that has ended; once the content is gone the rest are empty."""
+        """Evaluate every window that has ended, until no tuple is left."""
         out: list[Timed] = []
         while self._content and (ts is None or self._next_end <= ts):
             out += self._result(self._next_end)
@@ -91,13 +91,13 @@ class SlidingGroups:
         return out
 
     def _is_in(self, tuple_: Timed, end: int) -> bool:
-        """Has the tuple not yet left the window that ends at `end`?"""
+        """Return True if the tuple has not expired from the window ending at `end`."""
         if not self._members:
             return tuple_.ts >= self._start(end)
         return all(cast(int, tuple_.row[place]) >= end - length for place, length in self._members)
 
     def _start(self, end: int) -> int:
-        """Where the window begins that ends there; one that grows begins at a multiple of its range."""
+        """Return the start of a window; growing windows start at multiples of `range_us`."""
         return (end - 1) // self._range_us * self._range_us if self._grows else end - self._range_us
 
     def _result(self, end: int) -> list[Timed]:
@@ -117,11 +117,11 @@ class SlidingGroups:
 
 
 class ArrivalGroups:
-    """Output row: the group's values and the columns of each call; with a slide, also the window's bounds.
+    """Emits the group's values and call results, with SLIDE also window bounds.
 
-    `rows` is the length of a ROWS window; else a tuple counts while each of its `members` (places of their
-    timestamps in the row, None for the tuple's own) is younger than its window. `where` selects from what the
-    window holds.
+    `rows` is the length of a ROWS window. Otherwise a tuple counts while each of its `members` is younger
+    than its window; a member is a timestamp column, or None for the tuple's own timestamp. `where` filters
+    the window.
     """
 
     inputs = 1
@@ -197,7 +197,7 @@ class ArrivalGroups:
 def group_rows(
     aggregate: RelationAggregate, calls: Sequence[RowCall], schema: Schema
 ) -> SlidingGroups | ArrivalGroups:
-    """The row form; `calls` are those of the aggregate, as functions of rows."""
+    """Return the row operator of an aggregate over windows in FROM."""
     group, first = row_of_items(aggregate.group_by, schema), aggregate.windows[0][1]
     if first.frame is FrameUnit.ROWS:
         where = predicate(aggregate.where, schema)

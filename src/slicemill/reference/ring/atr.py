@@ -1,8 +1,8 @@
-"""Aligned tuple routing, a published rival of the ring: segments of one stream, dealt to nodes (S42).
+"""Aligned tuple routing, a published alternative: segments of one stream (S42).
 
-One stream is the master. Its time is cut into segments, and a node gets all of a segment, with every tuple of
-the other streams that can meet one of it: those of the segment and of a window before and after it. Nodes do
-not talk to each other; a node keeps what it has until its next segment begins.
+One stream is the master. Its time is cut into segments, each of which is assigned to a node. The node
+receives all tuples of other streams that can match the segment: those of the segment and of one window before
+and after it. Nodes do not communicate. A node keeps a segment's state until its next segment begins.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from slicemill.rows import Timed
 
 @dataclass(slots=True)
 class AlignedSegment:
-    """A join of its own over one segment of the master stream."""
+    """State of a join over one segment of the master stream."""
 
     number: int
     states: list[list[Item]] = field(default_factory=list)
 
 
 class AlignedRouting:
-    """Segments of `segment` microseconds of the first stream, one node after the other."""
+    """Assigns segments of `segment` microseconds to nodes in turn."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class AlignedRouting:
 
     @property
     def size(self) -> int:
-        """Stored tuples, copies included."""
+        """The number of stored tuples, including copies."""
         return sum(len(state) for held in self._held for one in held.values() for state in one.states)
 
     def run(self, arrivals: Iterable[tuple[int, Timed]]) -> list[RingResult]:
-        """Take tuples of streams, in the order of time, and work until nothing is left to do."""
+        """Process tuples in time order until no message is left."""
         self._results = []
         for stream, tuple_ in arrivals:
             item = self.join.item(self._number, stream, tuple_)
@@ -70,7 +70,10 @@ class AlignedRouting:
         return self._results
 
     def _segments(self, item: Item) -> range:
-        """The segments that must see a tuple: its own, for the others' also those within a window."""
+        """Return the segments that need a tuple.
+
+        For tuples of other streams, these include the segments within a window.
+        """
         margin = 0 if item.side == 0 else self._margin
         first = (item.ts - margin) // self._segment
         last = (item.ts + margin) // self._segment
@@ -91,7 +94,7 @@ class AlignedRouting:
     def _on(self, node: int, number: int) -> AlignedSegment:
         held = self._held[node]
         if number not in held:
-            # The node's segment before, if no tuple can reach it any more.
+            # Drop the node's earlier segments that no tuple can match any more.
             over = number * self._segment - self._margin
             for old in [one for one in held if (one + 1) * self._segment + self._margin <= over]:
                 del held[old]

@@ -1,9 +1,9 @@
-"""Coordinated tuple routing, a published rival of the ring: copies on several nodes, hop by hop (S43).
+"""Coordinated tuple routing, a published alternative: copies on several nodes (S43).
 
-Each stream's time is cut into segments, and every tuple of a segment is stored on the same `copies` nodes,
-drawn at random. For each stream that a tuple probes, a router picks few nodes that together have all segments
-of the window; the partial results go to all of them, and each answers for segments that are its own in this
-cover, so that no pair is found twice. Hops are synchronised: the next begins when all nodes have answered.
+Each stream's time is cut into segments. All tuples of a segment are stored on the same `copies` random nodes.
+For each stream to probe, a router picks a small set of nodes that together store all segments of the window.
+Partial results are sent to all of these nodes. Each node handles its own segments of the cover, so no pair is
+found twice. Hops are synchronized: the next one begins when all nodes have answered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Found = list[tuple[tuple[Item, ...], int]]
 
 
 class CoordinatedRouting:
-    """Every segment on `copies` of the nodes; one tuple at a time."""
+    """Stores every segment on `copies` nodes; processes one tuple at a time."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class CoordinatedRouting:
 
     @property
     def size(self) -> int:
-        """Stored tuples, copies included."""
+        """The number of stored tuples, including copies."""
         return self._copies * sum(len(items) for stream in self._segments for items in stream.values())
 
     def run(self, arrivals: Iterable[tuple[int, Timed]]) -> list[RingResult]:
-        """Take tuples of streams, in the order of time, one after the other."""
+        """Process tuples in time order, one after the other."""
         results: list[RingResult] = []
         for stream, tuple_ in arrivals:
             item = self.join.item(self._number, stream, tuple_)
@@ -63,7 +63,7 @@ class CoordinatedRouting:
         return results
 
     def homes(self, stream: int, segment: int) -> frozenset[int]:
-        """The nodes that have a segment of a stream."""
+        """Return the nodes that store a segment."""
         known = self._homes.get((stream, segment))
         if known is None:
             known = frozenset(self._random.sample(range(self.nodes), self._copies))
@@ -71,7 +71,7 @@ class CoordinatedRouting:
         return known
 
     def cover(self, stream: int, segments: Sequence[int]) -> dict[int, list[int]]:
-        """Nodes that together have the segments, and which each answers for: greedily, the most first."""
+        """Return nodes that cover the segments, chosen greedily, with their segments."""
         left = set(segments)
         chosen: dict[int, list[int]] = {}
         while left:
@@ -96,7 +96,7 @@ class CoordinatedRouting:
         return [RingResult(items, queries, self._now) for items, queries in partials]
 
     def _hop(self, partials: Found) -> Found:
-        """Send partial results to a cover of the state they probe, and wait for the slowest node."""
+        """Send partial results to a cover and wait for the slowest node."""
         stream = self.join.probes(partials[0][0])
         now, window = partials[0][0][0].ts, self.join.windows[stream]
         longer: Found = []
@@ -118,7 +118,7 @@ class CoordinatedRouting:
         return longer
 
     def _purge(self, now: int) -> None:
-        """Drop segments that are past their window as a whole."""
+        """Drop segments that are completely outside their window."""
         for stream, segments in enumerate(self._segments):
             for one in [
                 one for one in segments if now - (one + 1) * self._segment >= self.join.windows[stream]

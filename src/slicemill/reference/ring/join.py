@@ -1,4 +1,4 @@
-"""What is joined on a ring: the shared join of many queries, by masks (S25, S45-S50)."""
+"""Shared join of many queries on a ring, by masks (S25, S45-S50)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicemill.rows import Row, Timed
 
 @dataclass(frozen=True, slots=True)
 class RingResult:
-    """A complete combination, for the queries of its mask, and when the ring had it."""
+    """A complete combination with its queries and time of completion."""
 
     items: tuple[Item, ...]
     queries: int
@@ -22,20 +22,19 @@ class RingResult:
 
     @property
     def newest(self) -> Item:
-        """The tuple whose arrival made it; the result has its timestamp."""
+        """The member that arrived last; the result has its timestamp."""
         return self.items[0]
 
     def in_stream_order(self) -> Row:
-        """The members' values, first stream first."""
+        """Return the members' values, first stream first."""
         by_stream = sorted(self.items, key=lambda item: item.side)
         return tuple(value for item in by_stream for value in item.row)
 
 
 class RingJoin:
-    """Queries over the same streams: which tuples, ages and pairs are of use, and to whom.
+    """Queries over the same streams: filters, windows and join conditions.
 
-    `orders[i]` lists the streams that a tuple of stream i probes, one after the other; by default the others
-    as they are numbered.
+    `orders[i]` lists the streams that a tuple of stream i probes in turn, by default all others in order.
     """
 
     def __init__(
@@ -56,22 +55,22 @@ class RingJoin:
         self._reach: dict[tuple[int, float], int] = {}
 
     def item(self, number: int, stream: int, tuple_: Timed) -> Item:
-        """The tuple as it enters, with the queries whose selection it passes; mask 0 is of no use."""
+        """Return an arriving tuple with its mask; drop it if that is 0."""
         return Item(stream, number, tuple_.ts, tuple_.row, self._selections[stream].mask(tuple_.row))
 
     def probes(self, items: Sequence[Item]) -> int:
-        """The stream whose state a partial result probes next: the active state of its schema (S29)."""
+        """Return the stream to probe next: the active state of the schema (S29)."""
         return self._orders[items[0].side][len(items) - 1]
 
     def reach(self, stream: int, age: float) -> int:
-        """The queries whose window on a stream goes beyond an age (S46)."""
+        """Return the queries whose window on a stream exceeds an age (S46)."""
         known = self._reach.get((stream, age))
         if known is None:
             known = self._reach[stream, age] = reaching(self.members, stream, age)
         return known
 
     def match(self, items: Sequence[Item], queries: int, found: Item) -> int:
-        """The queries that a partial result still serves with one more member: 0 when they do not match."""
+        """Return the mask after adding a member, 0 if it does not match."""
         left = queries & found.mask & self.reach(found.side, items[0].ts - found.ts)
         if left and all(self._matches(one.side, one.row, found.side, found.row) for one in items):
             return left

@@ -1,4 +1,4 @@
-"""Machines that work off their inboxes: in virtual time, or in any order that a seed makes (S35)."""
+"""Machines with inboxes, in virtual time or in random order (S35)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ Message = TypeVar("Message")
 
 @dataclass(frozen=True, slots=True)
 class RingCosts:
-    """Seconds: to compare a pair, to purge, to insert, to handle a message, for a hop (T_j, T_p, T_i, T_s,
-    T_n)."""
+    """Costs in seconds (T_j, T_p, T_i, T_s, T_n).
+
+    Per pair compared, purge, insert, message handled, and hop.
+    """
 
     join: float = 0.0
     purge: float = 0.0
@@ -25,16 +27,16 @@ class RingCosts:
 
 
 class Machines(Generic[Message]):
-    """An inbox per machine, each in the order of sending; a machine does one message at a time.
+    """Machines with FIFO inboxes that handle one message at a time.
 
-    With `random` there is no time: any machine that has a message may be next. Otherwise it is the one that
-    can begin first, and sending takes `costs.hop`.
+    With `random` there is no time: any machine with a message may be next. Otherwise it is the machine that
+    can start first, and sending takes `costs.hop`.
     """
 
     def __init__(self, number: int, costs: RingCosts, random: Random | None = None) -> None:
         self.costs = costs
         self.now = 0.0
-        """When the machine that is at work has come so far."""
+        """The current time of the active machine."""
         self._random = random
         self._inboxes: list[list[tuple[float, int, Message]]] = [[] for _ in range(number)]
         self._free_at = [0.0] * number
@@ -44,29 +46,29 @@ class Machines(Generic[Message]):
         return len(self._inboxes)
 
     def grow(self, number: int) -> None:
-        """Have at least so many machines."""
+        """Grow to at least this number of machines."""
         while len(self._inboxes) < number:
             self._inboxes.append([])
             self._free_at.append(self.now)
 
     def send(self, machine: int, message: Message, at: float | None = None) -> None:
-        """Put a message into an inbox; by default it leaves now."""
+        """Send a message, by default at the current time."""
         ready = 0.0 if self._random else (self.now if at is None else at) + self.costs.hop
         heappush(self._inboxes[machine], (ready, next(self._sent), message))
 
     def spend(self, seconds: float) -> None:
-        """The machine at work takes so long for what it does before anything else."""
+        """Account for work of the active machine."""
         self.now += seconds
 
     @property
     def next_start(self) -> float:
-        """When the next message can be begun with; infinity when there is none."""
+        """The start time of the next message, infinity if there is none."""
         return min(
             (self._start(one) for one, inbox in enumerate(self._inboxes) if inbox), default=float("inf")
         )
 
     def step(self, handle: Callable[[int, Message], None]) -> bool:
-        """Let one machine handle one message; False when all inboxes are empty."""
+        """Let one machine handle a message; return False without messages."""
         waiting = [one for one, inbox in enumerate(self._inboxes) if inbox]
         if not waiting:
             return False

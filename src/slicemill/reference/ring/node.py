@@ -1,9 +1,9 @@
-"""One machine of a ring: what it does with builds, probes and partial results (S28-S32).
+"""One machine of a ring: handling of builds, probes and partial results (S28-S32).
 
-A probe that arrives first sends on what its age pushes out of the slice, then itself, then compares; so the
-builds that it purged are ahead of it everywhere (Lemma 7). Tuples that an older probe in flight may still
-need stay here until it has ended, though a newer one has sent them on: each probe sees a tuple on exactly
-one node, by its age (S32). With one tuple in flight nothing stays.
+An arriving probe first sends on tuples that are now too old for the slice, then itself, then compares. So the
+builds that it purged precede it on every node (Lemma 7). Tuples that an older probe in flight may still need
+stay here until that probe has ended, even if a newer probe has sent them on. Each probe sees a tuple on
+exactly one node, chosen by age (S32). With a single tuple in flight, no tuple stays.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from slicemill.reference.slices.items import Item
 
 
 class Build(NamedTuple):
-    """A tuple that is to be stored: new, or pushed out of the slice before."""
+    """A tuple to store: a new one, or one from the previous slice."""
 
     item: Item
 
 
 class Probe(NamedTuple):
-    """A new tuple on its way round; it begins and ends its round at `start`.
+    """A new tuple on its way round the ring, from and to `start`.
 
-    What is too old for `horizon`, no probe that is under way can see.
+    Tuples too old for `horizon` are not visible to any probe in flight.
     """
 
     item: Item
@@ -34,10 +34,10 @@ class Probe(NamedTuple):
 
 
 class Intermediate(NamedTuple):
-    """A partial result on its one round; the last of its schema at the start node says so (END, S30).
+    """A partial result on its round; END marks its schema's last one (S30).
 
-    Without members it is only the mark, where the start node found nothing to carry it. `length` is that of
-    its schema: how many streams it has.
+    Without members it is only the END mark, used if the start node found no match. `length` is the number of
+    streams in the schema.
     """
 
     items: tuple[Item, ...]
@@ -49,30 +49,33 @@ class Intermediate(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The last END of a tuple on its round: all that it led to is done where this has passed."""
+    """The last END of a tuple on its round: all of its work is complete."""
 
     probe: Probe
 
 
 @dataclass(slots=True)
 class StreamState:
-    """The stored tuples of one stream, oldest first; the first `sent` of them live on the next node too."""
+    """Stored tuples of one stream, oldest first.
+
+    The first `sent` of them are also on the next node.
+    """
 
     items: deque[Item] = field(default_factory=deque)
     sent: int = 0
 
     def expire(self, now: int, end: float) -> Iterator[Item]:
-        """Those that the slice's end has passed, each once, to be sent on."""
+        """Yield tuples older than the slice, once each, to be sent on."""
         while self.sent < len(self.items) and now - self.items[self.sent].ts >= end:
             self.sent += 1
             yield self.items[self.sent - 1]
 
     def oldest(self) -> Item | None:
-        """The oldest tuple that lives here alone."""
+        """Return the oldest tuple that is only stored here."""
         return self.items[self.sent] if self.sent < len(self.items) else None
 
     def delete(self, in_flight: dict[int, Item], end: float) -> None:
-        """Forget what was sent on and no probe in flight here can still see."""
+        """Delete tuples that were sent on and that no probe here needs."""
         while self.sent and not any(
             self.items[0].number < probe.number and probe.ts - self.items[0].ts < end
             for probe in in_flight.values()
@@ -82,7 +85,7 @@ class StreamState:
 
 
 class RingNode:
-    """The states of one machine and the probes that are in flight here."""
+    """States of a machine and its probes in flight."""
 
     def __init__(self, streams: int) -> None:
         self.states = [StreamState() for _ in range(streams)]
@@ -90,11 +93,11 @@ class RingNode:
 
     @property
     def size(self) -> int:
-        """Stored tuples, of all streams."""
+        """The number of stored tuples of all streams."""
         return sum(len(state.items) for state in self.states)
 
     def visible(self, stream: int, probe: Item, low: float, high: float) -> list[Item]:
-        """The stored tuples that came before a probe and are of an age between `low` and `high`."""
+        """Return tuples older than a probe with ages in [`low`, `high`)."""
         return [
             item
             for item in self.states[stream].items

@@ -1,8 +1,8 @@
-"""Where a ring stores a tuple (S27, S33, S39, S40).
+"""Placement of tuples on a ring (S27, S33, S39, S40).
 
-`Slices`: a new tuple enters at the first node and is pushed on as it ages. `Roles`: a new tuple stays on the
-node that is the head when it comes, and the head's role goes round, against the direction of the probes, onto
-the node whose tuples are the oldest.
+`Slices`: a new tuple enters at the first node and is passed on as it ages. `Roles`: a new tuple stays on the
+current head. The role of the head moves on to the node with the oldest tuples, against the direction of
+probes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from slicemill.reference.slices.items import Item
 
 
 class Slices:
-    """PSP: node i has the ages from ends[i - 1] to ends[i] of each stream (S27).
+    """PSP: node i has ages ends[i - 1] to ends[i] of each stream (S27).
 
-    `ends` has a list per stream; by default all nodes have equal parts of the window. `capacity` bounds every
-    node but the last one (S39).
+    `ends` has a list per stream; by default, windows are divided equally. `capacity` bounds every node but
+    the last (S39).
     """
 
     in_order = True
-    """Tuples begin at one node, so that they come to every other in the order of their arrival."""
+    """All tuples start at one node, so they reach all others in order."""
 
     def __init__(
         self,
@@ -38,38 +38,38 @@ class Slices:
         self._ends = [list(one) for one in ends] if ends else self._equal(nodes)
 
     def start(self, _item: Item) -> int:
-        """The node at which a new tuple is stored and begins its round."""
+        """Return the node that stores a new tuple and starts its probe."""
         return 0
 
     def ages(self, node: int, stream: int) -> tuple[float, float]:
-        """From which age on a node has tuples of a stream, and from which on not any more."""
+        """Return the range of ages that a node has of a stream."""
         ends = self._ends[stream]
         return (ends[node - 1] if node else 0.0), ends[node]
 
     def next_holder(self, node: int, stream: int) -> int | None:
-        """The node to which a tuple goes that has become too old for this one."""
+        """Return the node that receives tuples too old for this one."""
         ends = self._ends[stream]
         return next((later for later in range(node + 1, self.nodes) if ends[later] > ends[later - 1]), None)
 
     def capacity(self, node: int, stream: int) -> float:
-        """How many tuples a node may have before the oldest must go on, whatever their age."""
+        """Return the maximal number of tuples of a node, regardless of age."""
         return self._capacity if self.next_holder(node, stream) is not None else float("inf")
 
     def spread_over(self, nodes: int) -> None:
-        """Passive adjustment: new ends; tuples follow as they age (S40).
+        """Passive adjustment: set new ends; tuples follow as they age (S40).
 
-        Nodes that go get an empty slice: they keep what they have until it has expired.
+        Removed nodes get an empty slice and keep their tuples until these expire.
         """
         self.nodes = max(self.nodes, nodes)
         self._ends = [[*ends, *[ends[-1]] * (self.nodes - nodes)] for ends in self._equal(nodes)]
 
     def relocate(self, nodes: int, _now: int) -> None:
-        """Equal slices on so many nodes at once (S41)."""
+        """Divide slices equally over `nodes` nodes, immediately (S41)."""
         self.nodes = nodes
         self._ends = self._equal(nodes)
 
     def node_of(self, age: float, stream: int) -> int:
-        """The node that has tuples of an age within the window."""
+        """Return the node that stores tuples of an age."""
         return bisect_right(self._ends[stream], age)
 
     def _equal(self, nodes: int) -> list[list[float]]:
@@ -79,8 +79,8 @@ class Slices:
 class Roles:
     """PSP-D: tuples stay, and the role of the head moves (S33).
 
-    `lengths` says how much time a node takes as the head, for each node; by default equal parts of a stream's
-    window. `capacity` lets the head move on by count (S39).
+    `lengths` are the times for which each node is the head, by default equal parts of a stream's window. With
+    `capacity`, the head also moves by count (S39).
     """
 
     in_order = False
@@ -106,7 +106,8 @@ class Roles:
         if since is None:
             since = float(item.ts)
         while item.ts - since >= (length := self._length(stream)):
-            # Exactly by the head's own length, also over gaps: then the node that is next has just expired.
+            # Advance by the head's exact length, even over gaps, so that the next head's tuples have just
+            # expired.
             since += length
             self._move(stream)
         if self._taken[stream] >= self._capacity:
@@ -126,15 +127,18 @@ class Roles:
         return float("inf")
 
     def spread_over(self, nodes: int) -> None:
-        """Passive adjustment: the head goes over so many nodes from its next move on (S40).
+        """Passive adjustment: use `nodes` nodes from the head's next move on (S40).
 
-        Nodes that go keep what they have until it has expired.
+        Removed nodes keep their tuples until these expire.
         """
         self.nodes = max(self.nodes, nodes)
         self._shares = [1 / nodes] * nodes
 
     def relocate(self, nodes: int, now: int) -> None:
-        """Equal lengths on so many nodes at once (S41): the node with the oldest tuples is the next head."""
+        """Use `nodes` nodes with equal lengths, immediately (S41).
+
+        The node with the oldest tuples is the next head.
+        """
         self.nodes = nodes
         self._shares = [1 / nodes] * nodes
         self._heads = [nodes - 1] * len(self._windows)
@@ -142,7 +146,7 @@ class Roles:
         self._taken = [0] * len(self._windows)
 
     def node_of(self, age: float, stream: int) -> int:
-        """The node that has tuples of an age within the window, right after a relocation."""
+        """Return the node with tuples of an age, after a relocation."""
         return int(age * self.nodes // self._windows[stream])
 
     def _length(self, stream: int) -> float:
@@ -156,9 +160,10 @@ class Roles:
 
 
 def even_ends(sizes: Sequence[Sequence[float]], nodes: int) -> list[list[int]]:
-    """Deal slices of expected sizes, stream by stream, to nodes with equal totals (S38, S51).
+    """Assign slices to nodes with equal total sizes (S38, S51).
 
-    Gives the node of each slice. Probing costs what a node has stored, and the slowest node governs.
+    Return the node of each slice, by stream. Probing costs grow with stored tuples, and the slowest node
+    decides.
     """
     flat = [size for stream in sizes for size in stream]
     whole = sum(flat) or 1.0

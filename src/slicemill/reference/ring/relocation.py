@@ -1,6 +1,6 @@
-"""From N nodes to N + M: who hands how much on, and where new nodes stand (S41).
+"""Growth from N to N + M nodes: amounts to move, new positions (S41).
 
-All amounts are in slices as they will be, 1 / (N + M) of the window each.
+Amounts are in units of new slices, each 1 / (N + M) of the window.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from math import ceil, floor
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """What the i-th old node hands on, and behind which old node each new one stands, counted from 1."""
+    """Amounts that old nodes pass on, and predecessors of new nodes (from 1)."""
 
     handed_on: tuple[Fraction, ...]
     new_behind: tuple[int, ...]
 
 
 def growth(nodes: int, more: int) -> Relocation:
-    """How a ring of equal slices grows by `more` nodes.
+    """Return how a ring of equal slices grows by `more` nodes.
 
-    A node hands on what of its old slice lies beyond its new one, less what new nodes right behind it keep.
+    A node passes on the part of its old slice beyond its new one, less what the new nodes right after it
+    keep.
     """
     ratio = Fraction(more, nodes)
     beyond = [ratio * i for i in range(1, nodes + 1)]
@@ -32,7 +33,7 @@ def growth(nodes: int, more: int) -> Relocation:
 
 
 def after(nodes: int, relocation: Relocation) -> list[tuple[Fraction, Fraction]]:
-    """The window each node has when all have handed on, head first, by carrying it out node by node."""
+    """Return each node's window after the relocation, head first, by simulation."""
     size = Fraction(nodes + len(relocation.new_behind), nodes)
     received = Fraction(0)
     begin = Fraction(0)

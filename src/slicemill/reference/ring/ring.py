@@ -1,15 +1,15 @@
-"""A multi-way join on a ring of nodes, and how a tuple's work ends (S27-S34).
+"""Multi-way join on a ring of nodes, with detection of completion (S27-S34).
 
     at the start node        build, then probe                    at every node
     ─────────────────        ─────────────────                    ─────────────
-    store the tuple          push out what has become too old     a partial result goes on at once,
-    send it round            send the probe on                    then compares; what it finds is sent
-    compare                  compare; results go round            round, complete results are given out
+    store the tuple          push out tuples that are too old     pass the partial result on, then
+    send it round            send the probe on                    compare; send new partial results
+    compare                  compare; results go round            round, emit complete results
 
-A partial result dies where it was born, after one round. The last one that the start node makes of each
-schema is its END; when END number m - 1 of a tuple is born, everything else that the tuple led to is ahead of
-it on every link, and the next tuple may enter (Theorem 7). `in_flight` tuples may be under way at once: one
-is PSP, more are PSP-I; on `Roles` it is PSP-D.
+A partial result ends where it was created, after one round. The last partial result of each schema that the
+start node creates is its END. When END number m - 1 of a tuple is created, all other messages of that tuple
+precede it on every link, so the next tuple may enter (Theorem 7). `in_flight` is the number of tuples in
+flight: 1 is PSP, more is PSP-I; with `Roles` it is PSP-D.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ MICROSECONDS = 1_000_000
 
 
 class Ring:
-    """Nodes that hold the states of one shared join between them.
+    """Nodes that together store the state of one shared join.
 
-    Arrivals are in the order of their timestamps. Without `random`, time is virtual and a tuple arrives at
-    its timestamp, in microseconds; with it, any order of work that FIFO links allow may happen.
+    Arrivals are in timestamp order. Without `random`, time is virtual and a tuple arrives at its timestamp,
+    in microseconds. With `random`, work is done in any order that FIFO links allow.
     """
 
     def __init__(
@@ -53,25 +53,25 @@ class Ring:
         """Pairs compared so far, by node."""
         self.messages = 0
         self.largest = 0
-        """The most tuples that were stored at once, copies included."""
+        """The maximal number of stored tuples, including copies."""
         self.machines: Machines[RingMessage] = Machines(placement.nodes, costs or RingCosts(), random)
         self._random = random
         self._interleaved = in_flight > 1
         self._slots = [0.0] * in_flight
-        """When each place for a tuple under way was, or is, free."""
+        """The time from which each slot for a tuple in flight is free."""
         self._under_way: dict[int, int] = {}
-        """The timestamps of tuples whose last END has not gone all round."""
+        """The timestamps of tuples whose last END has not completed its round."""
         self._number = 0
         self._latest = 0
         self._results: list[RingResult] = []
 
     @property
     def size(self) -> int:
-        """Stored tuples, copies included."""
+        """The number of stored tuples, including copies."""
         return sum(node.size for node in self.nodes)
 
     def run(self, arrivals: Iterable[tuple[int, Timed]]) -> list[RingResult]:
-        """Take tuples of streams, in the order of time, and work until nothing is left to do."""
+        """Process tuples in time order until no message is left."""
         self._results = []
         waiting = deque(arrivals)
         while True:
@@ -81,13 +81,16 @@ class Ring:
                 return self._results
 
     def spread_over(self, nodes: int) -> None:
-        """Change the number of nodes that take new tuples; what is stored stays and runs out (S40)."""
+        """Change the number of nodes for new tuples; stored ones stay (S40)."""
         self._only_one_in_flight()
         self.placement.spread_over(nodes)
         self._have_nodes()
 
     def relocate(self, nodes: int) -> int:
-        """Change the number of nodes and move what is stored at once (S41); gives how many tuples moved."""
+        """Change the number of nodes and move stored tuples immediately (S41).
+
+        Return the number of moved tuples.
+        """
         self._only_one_in_flight()
         self.placement.relocate(nodes, self._latest)
         before = self.nodes
@@ -117,7 +120,7 @@ class Ring:
         self.machines.grow(len(self.nodes))
 
     def _is_next(self, tuple_: Timed) -> bool:
-        """Whether the tuple may enter before any machine does something."""
+        """Return True if the tuple may enter before the next message is handled."""
         if self._random:
             return self.machines.next_start == float("inf") or self._random.random() < 0.5
         return max(tuple_.ts / MICROSECONDS, self._slots[0]) <= self.machines.next_start
@@ -166,7 +169,7 @@ class Ring:
         here = self.nodes[node]
         here.in_flight[probe.item.number] = probe.item
         self.machines.spend(self.machines.costs.purge)
-        # Where a newer tuple may come before an older one, it must not take away what that still needs.
+        # If tuples arrive out of order, a newer one must not purge what an older one still needs.
         now = probe.item.ts if self.placement.in_order else probe.horizon
         for stream, state in enumerate(here.states):
             end = self.placement.ages(node, stream)[1]
@@ -178,7 +181,7 @@ class Ring:
         self._find(node, (probe.item,), probe.item.mask, probe, end=node == probe.start)
 
     def _push_out(self, node: int, item: Item) -> None:
-        """Hand a build on to the next slice, if a query reaches so far (S47)."""
+        """Send a build to the next slice if a query reaches that far (S47)."""
         holder = self.placement.next_holder(node, item.side)
         if holder is not None and item.mask & self.join.reach(
             item.side, self.placement.ages(holder, item.side)[0]
@@ -195,7 +198,7 @@ class Ring:
     def _find(
         self, node: int, items: tuple[Item, ...], queries: int, probe: Probe, end: bool, length: int = 1
     ) -> None:
-        """Compare with the active state; send what was found, the last of it with END if `end`."""
+        """Compare with the active state and send partial results, with END if `end`."""
         found = self._compare(node, items, queries, probe) if items else []
         complete = length + 1 == self.join.streams
         if complete:
@@ -215,14 +218,14 @@ class Ring:
     ) -> list[tuple[tuple[Item, ...], int]]:
         stream = self.join.probes(items)
         seen = self.nodes[node].visible(stream, probe.item, *self._sees(node, stream))
-        # A slice that no query of the partial result reaches is not compared with (S48).
+        # Slices that no query of the partial result reaches are skipped (S48).
         useful = [item for item in seen if queries & self.join.reach(stream, probe.item.ts - item.ts)]
         self.compared[node] += len(useful)
         self.machines.spend(len(useful) * self.machines.costs.join)
         return [((*items, item), left) for item in useful if (left := self.join.match(items, queries, item))]
 
     def _sees(self, node: int, stream: int) -> tuple[float, float]:
-        """Ages that a probe may see here: all that are stored or, where copies may be, those of the slice."""
+        """Return the visible ages: all, or the slice's if copies may exist."""
         return self.placement.ages(node, stream) if self._interleaved else (0.0, self.join.windows[stream])
 
     def _end(self, node: int, finished: Finished) -> None:
@@ -237,5 +240,5 @@ class Ring:
 
 
 def responses(results: Sequence[RingResult]) -> list[float]:
-    """Seconds from the arrival of its newest member to each result."""
+    """Return seconds from the arrival of its newest member to each result."""
     return [result.at - result.newest.ts / MICROSECONDS for result in results]

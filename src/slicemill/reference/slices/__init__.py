@@ -1,8 +1,8 @@
-"""Window joins over sliced state, tuple at a time, exactly by the published rules, counting comparisons.
+"""Window joins over sliced state that follow the published rules and count comparisons.
 
-`chain` is the heart: slices (`time_slice`, `count_slice`) joined by queues, with `selection` in front and an
-ordered `union` per query behind, any operator run at any moment; `changing` adds and removes queries and cuts
-while it runs. `unshared` has the ways without slices to compare with. `multiway` shares joins of more than
-two streams, `semi_ordered` and `symmetric_hash` take inputs that are in order each but not together.
-`operator` makes any of the two-stream joins an operator of the reference engine.
+The central module is `chain`: slices (`time_slice`, `count_slice`) connected by queues, with `selection`
+before and an ordered `union` per query after them. Operators may run in any order. `changing` adds and
+removes queries and cuts at run time. `unshared` has the alternatives without slices. `multiway` shares joins
+of more than two streams. `semi_ordered` and `symmetric_hash` join inputs that are ordered individually but
+not mutually. `operator` makes two-stream joins operators of the reference engine.
 """

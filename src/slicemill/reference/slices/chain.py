@@ -1,15 +1,15 @@
-"""A chain of sliced joins: together they are one join with the longest windows, cut by age (S10, S12, S14).
+"""Chain of sliced joins, equivalent to a join with the longest windows (S10, S12, S14).
 
 ```
   arrivals ─► [0, w1) ──queue──► [w1, w2) ──queue──► [w2, w3)
-                 │                  │                   │          results, and each probe that is through
-              U1 ▼               U2 ▼                U3 ▼          as punctuation
+                 │                  │                   │          results, and a punctuation for each
+              U1 ▼               U2 ▼                U3 ▼          completed probe
 ```
 
-Each arriving tuple sends two references down the chain, in this order: one probes the other stream's state in
-every slice, one is stored and moves on slice by slice as it ages. A slice sends what it purges ahead of the
-probe that purged it, in one first-in first-out queue, so the next slice has it in time. That is all the
-synchronisation there is: slices may run in any order and at any speed.
+Each arriving tuple sends two references down the chain. The first probes the other stream's state in every
+slice. The second is stored and moves on to the next slice as it ages. A slice sends purged tuples ahead of
+the probe that purged them, in one FIFO queue, so the next slice receives them in time. No other
+synchronization is needed: slices may run in any order and at any speed.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ from slicemill.rows import Timed
 class Chain:
     """A running chain.
 
-    `ends` are where the slices end on the left and on the right stream, as in a planned chain. `one_way`
-    stores left tuples only and probes with right ones only. With `pulled_up` selections stay above the join:
-    everything is stored, and results are selected. Count windows always are: a rank counts also what a query
-    does not want.
+    `ends` are the ends of the slices on the left and right stream. `one_way` stores only left tuples and
+    probes only with right ones. With `pulled_up`, everything is stored and filters apply to join results.
+    This always holds for count windows, since a rank also counts tuples that a query filters out.
     """
 
     def __init__(
@@ -70,7 +69,10 @@ class Chain:
     # ----- running
 
     def arrive(self, side: int, tuple_: Timed) -> None:
-        """Queue a tuple before the first slice; tuples of both streams come in timestamp order (S5)."""
+        """Queue a tuple before the first slice.
+
+        Tuples of both streams must arrive in timestamp order (S5).
+        """
         if self.last_ts is not None and tuple_.ts < self.last_ts:
             late = f"a tuple at {tuple_.ts} came after one at {self.last_ts}"
             raise SlicemillError(f"{late}: a chain needs its input in order")
@@ -89,11 +91,11 @@ class Chain:
             self.queues[0].append(Reference(item, probes=False))
 
     def ready(self) -> list[int]:
-        """The slices that have something to do."""
+        """Return the slices with waiting references."""
         return [number for number, queue in enumerate(self.queues) if queue]
 
     def run(self, number: int) -> None:
-        """Slice `number` consumes one reference."""
+        """Process one reference in slice `number`."""
         item, probes = self.queues[number].popleft()
         here = self.slices[number]
         if not probes:
@@ -109,7 +111,7 @@ class Chain:
         self._punctuate(number, item)
 
     def drain(self) -> None:
-        """Run until nothing is under way; then everything that was found is complete."""
+        """Run until all queues are empty, then release all results."""
         for number, queue in enumerate(self.queues):
             while queue:
                 self.run(number)
@@ -117,23 +119,23 @@ class Chain:
             self._release(query, union.close(self._number))
 
     def process(self, side: int, tuple_: Timed) -> list[SliceDelivery]:
-        """Take a tuple through the whole chain; gives the results."""
+        """Process a tuple through the whole chain and return the results."""
         self.arrive(side, tuple_)
         self.drain()
         return self.take()
 
     def take(self) -> list[SliceDelivery]:
-        """The results since the last time."""
+        """Return the results since the last call."""
         delivered, self._delivered = self._delivered, []
         return delivered
 
     @property
     def state_size(self) -> int:
-        """Stored tuples: what the cost model calls state memory."""
+        """The number of stored tuples, the state memory of the cost model."""
         return sum(len(state) for one in self.slices for state in one.states)
 
     def stored(self) -> Iterator[tuple[int, Item]]:
-        """Every stored tuple with the slice it is in."""
+        """Yield every stored tuple with its slice."""
         for number, one in enumerate(self.slices):
             for state in one.states:
                 yield from ((number, item) for item in state)
@@ -141,9 +143,9 @@ class Chain:
     # ----- changing, see `changing`
 
     def share(self, members: Sequence[Member]) -> None:
-        """Serve these queries from now on; to be called when nothing is under way.
+        """Set the queries of the chain; all queues must be empty.
 
-        Stored tuples are judged anew, and those that no query wants any more are dropped.
+        Masks of stored tuples are recomputed, and tuples that no query needs are dropped.
         """
         for side in (0, 1):
             if (longest := windows(members, side)[-1]) > self.cuts[-1][side]:
@@ -161,7 +163,7 @@ class Chain:
                 state.extend(kept)
 
     def refresh(self) -> None:
-        """Work out anew who needs which slice, after the cuts or the queries have changed."""
+        """Recompute which query needs which slice, after changes of cuts or queries."""
         for number, one in enumerate(self.slices):
             for side in (0, 1):
                 one.spans[side] = span(self.members, side, self.start(number)[side], self.cuts[number][side])
@@ -169,18 +171,18 @@ class Chain:
         self._looks_of: dict[tuple[int, int], int] = {}
 
     def new_slice(self) -> TimeSlice:
-        """An empty slice; `refresh` tells it its place."""
+        """Return an empty slice; `refresh` sets its bounds."""
         nowhere = AgeSpan(0, 0, 0)
         return self._slice_type(nowhere, nowhere)
 
     def start(self, number: int) -> Cut:
-        """Where slice `number` begins on both streams."""
+        """Return the start of slice `number` on both streams."""
         return self.cuts[number - 1] if number else (0, 0)
 
     # ----- what follows a probe
 
     def _give(self, number: int, probe: Item, found: list[tuple[Item, float]]) -> None:
-        """Pairs go to the queries whose windows hold them and whose predicates both tuples satisfy."""
+        """Route pairs to the queries whose windows and predicates they satisfy."""
         here = self.slices[number].spans[1 - probe.side]
         reaching = here.mask
         self.counters.route += len(here.inside) * len(found)
@@ -194,7 +196,7 @@ class Chain:
                     self.unions[self.members[bit].query].add(probe.number, result)
 
     def _looks(self, reaching: int, takers: int) -> int:
-        """Predicates to look at on a result: those that the way to this slice has not proved."""
+        """Return the number of predicates that must still be tested on a result."""
         looks = self._looks_of.get((reaching, takers))
         if looks is None:
             looks = unproved(self.members, 0 if self._pulled_up else reaching, takers)
@@ -202,25 +204,32 @@ class Chain:
         return looks
 
     def _last_slice(self, one: Member) -> int:
-        """The slice in which the longer of a query's windows ends."""
+        """Return the slice in which the longer of a query's windows ends."""
         return max(
             next(number for number, cut in enumerate(self.cuts) if cut[side] >= one.sides[side].window)
             for side in (0, 1)
         )
 
     def _pass_on(self, number: int, items: list[Item], probes: bool) -> None:
-        """Hand references to the next slice, without those that it and its successors have no use for."""
+        """Pass references to the next slice if any later slice needs them."""
         if number + 1 < len(self.queues):
             queue = self.queues[number + 1]
             queue.extend(Reference(item, probes) for item in items if self._wanted(number + 1, item, probes))
 
     def _wanted(self, number: int, item: Item, probes: bool) -> bool:
-        """Stored, a tuple serves queries that reach into its own stream's span; probing, into the other's."""
+        """Return True if a slice needs a tuple.
+
+        Stored tuples are needed by queries that reach into the span of their own stream, probes into that of
+        the other.
+        """
         needed = self.slices[number].spans[1 - item.side if probes else item.side].mask
         return bool(needed if self._pulled_up else needed & item.mask)
 
     def _punctuate(self, number: int, probe: Item) -> None:
-        """Tell the queries whose last slice this is that the probe is through; one slice needs no union."""
+        """Close the probe for queries whose last slice this is.
+
+        With a single slice, no union is counted.
+        """
         for one, last in zip(self.members, self._last, strict=True):
             if last == number:
                 self.counters.union += number > 0

@@ -1,7 +1,7 @@
-"""Changing a chain while it runs: cuts come and go, queries come and go (S21-S23).
+"""Changes of a running chain: cuts and queries are added and removed (S21-S23).
 
-No tuple is moved to split a slice, and merging only puts two states end to end. A query that joins late finds
-what is stored already; `complete_from` says from when on nothing older can be missing.
+Splitting a slice moves no tuples, and merging concatenates two states. A new query finds the stored tuples,
+and `complete_from` is the time after which its results are complete.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slicemill.reference.slices.chain import Chain
 
 
 def split(chain: Chain, number: int, at: Cut) -> None:
-    """Cut a slice in two (S21): the new one is empty, and the next probes push into it what belongs there."""
+    """Split a slice (S21); probes then move older tuples into the new slice."""
     start, end = chain.start(number), chain.cuts[number]
     if at in (start, end) or any(not a <= c <= b for a, c, b in zip(start, at, end, strict=True)):
         raise SlicemillError(f"slice {number} goes from {start} to {end}: it cannot be cut at {at}")
@@ -26,7 +26,7 @@ def split(chain: Chain, number: int, at: Cut) -> None:
 
 
 def merge(chain: Chain, number: int) -> None:
-    """Make a slice and the one behind it one (S22); the queue between them must have been emptied."""
+    """Merge a slice with the next (S22); the queue between must be empty."""
     if chain.queues[number + 1]:
         raise SlicemillError(f"slice {number + 1} must run until its queue is empty before it is merged")
     behind = chain.slices.pop(number + 1)
@@ -38,7 +38,7 @@ def merge(chain: Chain, number: int) -> None:
 
 
 def reshape(chain: Chain, cuts: Sequence[Cut]) -> None:
-    """Lead the chain to other cuts, when statistics or prices have changed; the last one stays the same."""
+    """Change the cuts of a chain; the last one stays."""
     for step in changes(chain.cuts, cuts):
         match step:
             case MergeSlices(number):
@@ -50,10 +50,10 @@ def reshape(chain: Chain, cuts: Sequence[Cut]) -> None:
 
 
 def add_query(chain: Chain, member: Member, cut: bool = True) -> float:
-    """Serve one more query; gives the time from which on its results are complete.
+    """Add a query; return the time from which its results are complete.
 
-    With `cut` there is a slice end at its windows (Mem-Opt); without, a router behind the slice in which they
-    end. Windows longer than all others get a slice of their own.
+    With `cut`, slices end at its windows (Mem-Opt). Otherwise a router follows the slice in which they end.
+    Windows longer than all others always get a slice of their own.
     """
     if member.query in chain.unions:
         raise SlicemillError(f"the chain serves a query {member.query!r} already")
@@ -71,7 +71,7 @@ def add_query(chain: Chain, member: Member, cut: bool = True) -> float:
 
 
 def remove_query(chain: Chain, query: str) -> None:
-    """Serve a query no longer. What only it needed goes; its cuts stay until the chain is reshaped."""
+    """Remove a query and its state; cuts stay until the chain is reshaped."""
     left = [one for one in chain.members if one.query != query]
     if len(left) == len(chain.members):
         raise SlicemillError(f"the chain serves no query {query!r}")
@@ -91,7 +91,7 @@ def _insert(chain: Chain, place: int) -> None:
 
 
 def _missing(chain: Chain, member: Member, side: int) -> float:
-    """By how much a window reaches beyond the ages of which everything the query wants is surely stored."""
+    """Return by how much a window exceeds the ages that are fully stored."""
     wanted = member.sides[side]
     kept = [
         one.sides[side].window
@@ -102,7 +102,7 @@ def _missing(chain: Chain, member: Member, side: int) -> float:
 
 
 def _cut_at(chain: Chain, side: int, age: float) -> None:
-    """Have a slice end at this age of one stream; a symmetric slice is cut at the same age on both."""
+    """Cut at this age of one stream, and of the other where possible."""
     if any(cut[side] == age for cut in chain.cuts):
         return
     number = next(n for n, cut in enumerate(chain.cuts) if cut[side] > age)

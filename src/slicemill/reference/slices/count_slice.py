@@ -1,8 +1,7 @@
-"""A slice of count windows: tuples with start <= rank < end, the rank being how many newer ones there are
-(S24).
+"""Slice of count windows: tuples with start <= rank < end (S24).
 
-Ranks change when tuples of the same stream arrive, so a slice that grows too long hands on its oldest at
-once, in the queue ahead of any probe that comes after.
+The rank of a tuple is the number of newer tuples of its stream, so it changes when such tuples arrive. A
+slice that is too long passes its oldest tuples on immediately, ahead of all later probes.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from slicemill.reference.slices.time_slice import Condition, TimeSlice
 
 
 class CountSlice(TimeSlice):
-    """State of both streams, oldest first; spans are in tuples."""
+    """State of both streams, oldest first; spans are numbers of tuples."""
 
     counts_tuples = True
 
@@ -21,7 +20,7 @@ class CountSlice(TimeSlice):
         return self._overflow(item.side)
 
     def purge(self, probe: Item) -> list[Item]:
-        """Nothing is too long, except after a split has moved the slice's end."""
+        """Return excess tuples, which exist only after a split."""
         return self._overflow(1 - probe.side)
 
     def partners(self, probe: Item, condition: Condition) -> list[tuple[Item, float]]:

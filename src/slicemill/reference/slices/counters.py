@@ -1,4 +1,4 @@
-"""Comparisons as they are made, under the names of the cost model (`plan.slices.costs`)."""
+"""Counters of comparisons, named as in the cost model (`plan.slices.costs`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import astuple, dataclass
 
 @dataclass(slots=True)
 class Counters:
-    """What has been compared so far, by purpose.
+    """Numbers of comparisons by purpose.
 
-    As in the cost model, a probing tuple purges a slice at a cost of 1 however many tuples leave, and closes
-    its results in a union at a cost of 1 however many there are. `visits` counts probing tuples handed to a
-    join: what an engine's own overhead per tuple and operator multiplies.
+    As in the cost model, a probing tuple costs 1 per slice for purging, regardless of the number of expired
+    tuples, and 1 for closing its results in a union. `visits` counts probing tuples per join, to account for
+    an engine's overhead per tuple and operator.
     """
 
     probe: int = 0
@@ -23,7 +23,7 @@ class Counters:
     visits: int = 0
 
     def cost(self, overhead: float = 0.0) -> float:
-        """All comparisons, and `overhead` for each visit."""
+        """Return all comparisons, plus `overhead` for each visit."""
         return float(sum(astuple(self)[:-1])) + overhead * self.visits
 
     def __add__(self, other: Counters) -> Counters:

@@ -1,4 +1,4 @@
-"""Tuples inside a sliced join, and the two references that travel for each (S1, S11)."""
+"""Tuples inside a sliced join, and the two references per tuple (S1, S11)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from slicemill.rows import Row, Timed
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """A tuple that arrived: its stream, its place in the total order of arrivals, and the queries that want
-    it.
+    """A tuple with its stream, arrival number and mask of queries.
 
-    Two items are the same only if they are one object: it is stored once, whoever refers to it.
+    Items are compared by identity: an item is stored once and shared by all references.
     """
 
     side: int
@@ -24,7 +23,7 @@ class Item:
 
 
 class Reference(NamedTuple):
-    """An item on its way through a chain: to `probe` the other stream's states, or to be stored for later."""
+    """A reference to an item that probes, or that is to be stored."""
 
     item: Item
     probes: bool
@@ -38,6 +37,6 @@ class SliceDelivery(NamedTuple):
 
 
 def joined(one: Item, other: Item) -> Timed:
-    """The result of two tuples, left one first, at the time of the later (S1)."""
+    """Join two tuples, the left one first, at the later timestamp (S1)."""
     left, right = (one, other) if one.side == 0 else (other, one)
     return Timed(max(one.ts, other.ts), left.row + right.row)

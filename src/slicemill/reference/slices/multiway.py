@@ -1,10 +1,9 @@
-"""Joins of several streams shared by queries: slices per stream, routing by bitmaps (S45-S50).
+"""Shared joins of several streams: slices per stream, routing by bitmaps (S45-S50).
 
-Every stream is sliced by its own order of windows. A slice has the mask of the queries that reach into it, a
-tuple the mask of those whose selection it passes; a partial result carries the AND of what it consists of.
-While a bit is left it serves a query and is probed on, into slices that still leave it a bit; at the end the
-bits name the queries. So selections, windows and routing are one operation, and nothing is probed that no
-query can use.
+Every stream is sliced by its own windows. A slice has the mask of the queries that reach into it, a tuple the
+mask of those whose filter it passes, and a partial result the AND of its members' masks. A partial result
+with a nonzero mask probes further slices with common bits. The bits of a complete result are its queries. So
+filters, windows and routing are one operation, and no query-less partial result is probed.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ from slicemill.reference.slices.selection import Evaluate, SliceSelection, calle
 from slicemill.rows import Row, Timed
 
 Matches = Callable[[int, Row, int, Row], bool]
-"""Whether a row of one stream and a row of another match: (stream, row, stream, row)."""
+"""Returns if rows of two streams match: (stream, row, stream, row)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartialMatch:
-    """A partial or complete result: items in the order they were found, where, and the queries it serves."""
+    """Partial or complete result: items in order of discovery, slices, and queries."""
 
     items: tuple[Item, ...]
     found_in: tuple[int, ...]
     queries: int
 
     def in_stream_order(self) -> Row:
-        """The members' values, first stream first."""
+        """Return the members' values, first stream first."""
         by_stream = sorted(self.items, key=lambda item: item.side)
         return tuple(value for item in by_stream for value in item.row)
 
 
 class MultiwayJoin:
-    """A shared join of two or more streams, in timestamp order over all of them.
+    """A shared join of streams, whose tuples arrive in timestamp order.
 
-    `orders[i]` lists the streams that a tuple of stream i probes, one after the other; by default the others
-    as they are numbered. `ends` cuts streams otherwise than at every window.
+    `orders[i]` lists the streams that a tuple of stream i probes in turn, by default all others in order.
+    `ends` sets cuts other than at every window.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class MultiwayJoin:
         return sum(len(state) for stream in self.states for state in stream)
 
     def process(self, stream: int, tuple_: Timed) -> list[PartialMatch]:
-        """Consume one tuple; gives the complete results with the queries they are for."""
+        """Process a tuple; return complete results with their queries."""
         selection = self._selections[stream]
         self.counters.select += selection.tests
         item = Item(stream, self._number, tuple_.ts, tuple_.row, selection.mask(tuple_.row))
@@ -86,7 +85,7 @@ class MultiwayJoin:
         return partials
 
     def _extend(self, partials: Sequence[PartialMatch], stream: int) -> list[PartialMatch]:
-        """Probe every slice of a stream with every partial result that it can serve (S48)."""
+        """Probe the slices of a stream with all partial results (S48)."""
         longer = []
         for number, (piece, state) in enumerate(zip(self.spans[stream], self.states[stream], strict=True)):
             for partial in partials:
@@ -108,7 +107,7 @@ class MultiwayJoin:
         return piece.takers(partial.items[0].ts - item.ts)
 
     def _purge(self, stream: int, now: int) -> None:
-        """Move tuples on as they age; those that no longer window needs go (S47)."""
+        """Move tuples to later slices by age; drop unneeded ones (S47)."""
         self.counters.purge += 1
         cut, states = self.spans[stream], self.states[stream]
         for number, (piece, state) in enumerate(zip(cut, states, strict=True)):

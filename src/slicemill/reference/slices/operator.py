@@ -1,4 +1,4 @@
-"""A join for several queries as one operator of the reference engine."""
+"""Shared window join as an operator of the reference engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from slicemill.rows import Timed
 
 
 class SlicedJoinOperator:
-    """Rows are left values, right values, then the name of the query: a selection per query follows."""
+    """Emits left values, right values, and the name of the query.
+
+    A filter per query follows.
+    """
 
     inputs = 2
     waits_for_time = True

@@ -1,7 +1,7 @@
-"""Selections inside a chain: each tuple is judged once, at the entrance (S14, S19).
+"""Filters of a chain: each tuple is tested once, on arrival (S14, S19).
 
-Its mask has the bit of every query whose predicate it satisfies. A slice needs it while a query of the mask
-reaches that far: the disjunction that stands before a slice is one AND of two masks.
+A tuple's mask has the bits of the queries whose predicate it satisfies. A slice needs the tuple if one of
+these queries reaches into the slice. So the disjunction before a slice is an AND of two masks.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from slicemill.operators.join.slices.members import Member
 from slicemill.rows import Row
 
 Evaluate = Callable[[Hashable, Row], bool]
-"""Whether a predicate, whatever object that is, holds on a row."""
+"""Evaluates a predicate of any type on a row."""
 
 
 def called(predicate: Hashable, row: Row) -> bool:
-    """The predicate is a function of the row."""
+    """Evaluate a predicate that is a function of the row."""
     if not callable(predicate):
         raise TypeError(f"{predicate!r} is not a function: say how to evaluate it")
     return bool(predicate(row))
 
 
 class SliceSelection:
-    """The masks of one stream's tuples."""
+    """Computes the masks of one stream's tuples."""
 
     def __init__(self, members: Sequence[Member], side: int, evaluate: Evaluate) -> None:
         self._evaluate = evaluate
@@ -38,11 +38,11 @@ class SliceSelection:
 
     @property
     def tests(self) -> int:
-        """Comparisons per tuple: the different predicates."""
+        """The number of distinct predicates, i.e. comparisons per tuple."""
         return len(self._queries)
 
     def mask(self, row: Row) -> int:
-        """The queries that want this row."""
+        """Return the mask of the queries that need this row."""
         mask = self._always
         for predicate, queries in self._queries.items():
             if self._evaluate(predicate, row):

@@ -1,9 +1,8 @@
-"""Joins whose inputs are in order each, but come in any order together: lazy purge (S5, S44).
+"""Joins of individually ordered inputs without mutual order, by lazy purge (S5, S44).
 
-A probe may now meet newer tuples as well as older ones, so ages are compared on both sides. Each stream has a
-mark: its latest tuple. A stored tuple goes only when it is too old for the marks of all other streams; so
-nothing that still finds a partner is missing, and each combination comes out once, with the last of its
-tuples.
+A probe may match newer and older tuples, so ages are compared on both sides. The mark of a stream is its
+latest timestamp. A stored tuple is purged when it is too old for the marks of all other streams. So no result
+is missed, and each combination is emitted once, with the last of its tuples.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from slicemill.rows import Row, Timed
 
 
 class Combined(NamedTuple):
-    """A result with the timestamps of its members, in stream order (S1), and the queries that take it."""
+    """A result with its members' timestamps in stream order (S1), and its queries."""
 
     times: tuple[int, ...]
     row: Row
@@ -34,7 +33,7 @@ class Combined(NamedTuple):
 
 
 class SemiOrderedJoin:
-    """A shared join of two or more streams. `condition` sees the members' rows, one after the other."""
+    """A shared join; `condition` reads the concatenated rows of all members."""
 
     def __init__(
         self, members: Sequence[Member], condition: Callable[[Row], bool], evaluate: Evaluate = called
@@ -48,7 +47,7 @@ class SemiOrderedJoin:
         self.states: list[list[Item]] = [[] for _ in streams]
 
     def process(self, stream: int, tuple_: Timed) -> list[Combined]:
-        """Consume the next tuple of a stream; gives every combination that it completes."""
+        """Process a tuple; return all combinations that it completes."""
         mark = self._marks[stream]
         if mark is not None and tuple_.ts < mark:
             raise SlicemillError(f"stream {stream} is not in order: {tuple_.ts} after {mark}")
@@ -85,15 +84,15 @@ class SemiOrderedJoin:
                 state[:] = [item for item in state if past - item.ts < self._retention(item)]
 
     def _retention(self, item: Item) -> float:
-        """The longest window among the queries that want the tuple."""
+        """Return the longest window among the queries that need the tuple."""
         return max(self._members[bit].sides[item.side].window for bit in bits(item.mask))
 
 
 class Reordering:
-    """Brings the results of a semi-ordered join into the order of their timestamps.
+    """Sorts the results of a semi-ordered join by timestamp.
 
-    Of two results the later one has some later member, so whatever comes after a result is no earlier than
-    the earliest of its members: what lies before that may go (Lemma 15.2).
+    Of two results, the later one has a later member. So no result can follow that is earlier than the
+    earliest member of the current result, and all results before that time are released (Lemma 15.2).
     """
 
     def __init__(self) -> None:
@@ -102,18 +101,18 @@ class Reordering:
 
     @property
     def held(self) -> int:
-        """How many results wait."""
+        """The number of waiting results."""
         return len(self._waiting)
 
     def add(self, result: Combined) -> list[Combined]:
-        """Take a result; gives those that nothing can precede any more."""
+        """Add a result; return results that no later one can precede."""
         released = self._before(min(result.times))
         self._number += 1
         heappush(self._waiting, (result.ts, self._number, result))
         return released
 
     def finish(self) -> list[Combined]:
-        """No result follows: gives the rest."""
+        """Return the remaining results."""
         return [heappop(self._waiting)[2] for _ in range(len(self._waiting))]
 
     def _before(self, ts: int) -> list[Combined]:

@@ -1,7 +1,8 @@
-"""The sliding-window symmetric hash join of the scheduling experiments (metrics and schedulers, P3).
+"""Symmetric hash join over a sliding window, for scheduling experiments (P3).
 
-A scheduler may run the two sides in any order, so a tuple may also meet partners newer than itself; the
-window is closed: |difference of timestamps| <= V. Each side alone must be in timestamp order.
+It is that of the experiments on metrics and schedulers. Schedulers may run the two sides in any order, so a
+tuple may match newer partners. The window is closed: |difference of timestamps| <= V. Each side alone must be
+in timestamp order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Key = Callable[[Row], Hashable]
 
 
 class SymmetricHashJoin:
-    """Rows are left values, then right values, where keys are equal and timestamps within `window_us`."""
+    """Joins rows with equal keys and timestamps within `window_us`."""
 
     inputs = 2
     waits_for_time = False
@@ -57,7 +58,7 @@ class SymmetricHashJoin:
         return ()
 
     def _expire(self, port: int, before: int) -> None:
-        """The other side is in order too, so it will not ask for anything earlier again."""
+        """Remove tuples that the other side, being ordered, can no longer match."""
         stored, buckets = self._stored[port], self._buckets[port]
         while stored and stored[0].ts < before:
             key = self._keys[port](stored.popleft().row)

@@ -1,10 +1,9 @@
-"""One slice of a binary window join: `A[WsA, WeA) |x| B[WsB, WeB)` (S9, S11).
+"""Slice of a binary window join: `A[WsA, WeA) |x| B[WsB, WeB)` (S9, S11).
 
-A slice checks only where its ages end, when a probing tuple comes: what is too old leaves, ahead of the
-probe. Where they begin is enforced by the slice before it, which sends nothing younger. So probing compares
-no times.
+A slice checks only the end of its ages, when a probe arrives: older tuples leave ahead of the probe. The
+previous slice ensures the start, since it passes on no younger tuples. So probing compares no times.
 
-With only left tuples stored and only right ones probing it is the one-way join `A[Ws, We) x B`.
+If only left tuples are stored and only right ones probe, it is the one-way join `A[Ws, We) x B`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from slicemill.reference.slices.items import Item
 from slicemill.rows import Row
 
 Condition = Callable[[Row, Row], bool]
-"""Whether a left and a right row match."""
+"""Returns if a left and a right row match."""
 
 
 class TimeSlice:
@@ -31,13 +30,15 @@ class TimeSlice:
         self.states: tuple[deque[Item], deque[Item]] = (deque(), deque())
 
     def insert(self, item: Item) -> list[Item]:
-        """Store a tuple; gives what has to leave for that: nothing, since only time makes tuples leave."""
+        """Store a tuple; return the tuples that must leave, here none."""
         self.states[item.side].append(item)
         return []
 
     def purge(self, probe: Item) -> list[Item]:
-        """Remove what is too old for this probe and, as probes come in order, for all later ones
-        (cross-purge)."""
+        """Remove and return tuples too old for this probe (cross-purge).
+
+        Probes arrive in order, so later probes cannot match these tuples either.
+        """
         state = self.states[1 - probe.side]
         end = self.spans[1 - probe.side].end
         leaving = []
@@ -49,7 +50,7 @@ class TimeSlice:
         return age >= end
 
     def partners(self, probe: Item, condition: Condition) -> list[tuple[Item, float]]:
-        """The stored tuples that match, each with its age: every one is compared (nested loops)."""
+        """Return matching stored tuples with their ages, by nested loops."""
         row, ts = probe.row, probe.ts
         if probe.side == 0:
             return [(item, ts - item.ts) for item in self.states[1] if condition(row, item.row)]
@@ -57,7 +58,10 @@ class TimeSlice:
 
 
 class ClosedTimeSlice(TimeSlice):
-    """Keeps tuples up to and including age `end`, as the published trace does; definitions are half-open."""
+    """Keeps tuples up to age `end` inclusive, as the published trace does.
+
+    The published definitions are half-open.
+    """
 
     def is_past(self, age: float, end: float) -> bool:
         return age > end

@@ -1,8 +1,8 @@
-"""The order-preserving union behind a chain: punctuation instead of comparisons (S13).
+"""Order-preserving union after a chain, by punctuation instead of comparisons (S13).
 
-All results of one probing tuple carry its timestamp, and probes go through the chain in order. So results
-wait in one bucket per probe. When a probe leaves the last slice that a query needs, its bucket is complete
-and comes out as it is: first what the first slice found, then the second, and so on.
+All results of a probing tuple have its timestamp, and probes pass the chain in order. So results are
+collected in one bucket per probe. When a probe leaves the last slice that a query needs, its bucket is
+complete and is emitted in slice order.
 """
 
 from __future__ import annotations
@@ -13,25 +13,28 @@ from slicemill.rows import Timed
 
 
 class OrderedUnion:
-    """The results of one query, released in the order of the probes that made them."""
+    """Releases the results of one query in probe order."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[int, list[Timed]] = OrderedDict()
 
     @property
     def held(self) -> int:
-        """How many results wait."""
+        """The number of waiting results."""
         return sum(len(bucket) for bucket in self._buckets.values())
 
     def open(self, probe: int) -> None:
-        """A probe enters the chain; probes are numbered in their order."""
+        """Open a probe; probes are numbered in order."""
         self._buckets[probe] = []
 
     def add(self, probe: int, result: Timed) -> None:
         self._buckets[probe].append(result)
 
     def close(self, probe: int) -> list[Timed]:
-        """This probe is through, and so is every earlier one: a selection may have removed it on the way."""
+        """Release the results of this and all earlier probes.
+
+        A filter may have removed an earlier probe from the chain.
+        """
         released: list[Timed] = []
         while self._buckets and next(iter(self._buckets)) <= probe:
             released += self._buckets.popitem(last=False)[1]

@@ -1,6 +1,6 @@
-"""The ways to run several window joins without slices: isolated, selections pulled up, pushed down (S6-S8).
+"""Window joins of several queries without slices: isolated, pull-up, push-down (S6-S8).
 
-All count the same comparisons and deliver the same results as a chain, so that the three can be compared.
+All alternatives count the same comparisons and emit the same results as a chain.
 """
 
 from __future__ import annotations
@@ -27,25 +27,28 @@ class QueriesJoin(Protocol):
     def state_size(self) -> int: ...
 
     def process(self, side: int, tuple_: Timed) -> list[SliceDelivery]:
-        """Consume one tuple; gives the results with the queries they are for."""
+        """Process a tuple; return results with their queries."""
         ...
 
 
 def one_join(
     members: Sequence[Member], condition: Condition, evaluate: Evaluate = called, pulled_up: bool = False
 ) -> Chain:
-    """A regular window join is a chain of one slice, with a router where windows differ (S3, S9)."""
+    """Return a chain of one slice, i.e. a regular window join.
+
+    A router follows where windows differ (S3, S9).
+    """
     ends = windows(members, 0)[-1:], windows(members, 1)[-1:]
     return Chain(members, ends, condition, evaluate=evaluate, pulled_up=pulled_up)
 
 
 def pull_up(members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> Chain:
-    """One join with the longest windows, then routing by age, then selections (S7)."""
+    """Return one join with the longest windows, followed by routing and filters (S7)."""
     return one_join(members, condition, evaluate, pulled_up=True)
 
 
 class Isolated:
-    """Every query has its own selection and join (S6)."""
+    """Every query has its own filter and join (S6)."""
 
     def __init__(self, members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> None:
         self.joins = [one_join([one], condition, evaluate) for one in members]
@@ -63,7 +66,10 @@ class Isolated:
 
 
 class PushDown:
-    """Streams are split by predicates, each pair of parts has a join, unions merge by timestamp (S8)."""
+    """Splits streams by predicates and joins each pair of parts (S8).
+
+    Unions merge the results by timestamp.
+    """
 
     def __init__(self, members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> None:
         self._selections = [SliceSelection(members, side, evaluate) for side in (0, 1)]
@@ -95,6 +101,6 @@ class PushDown:
             if parts_[side] == mask
             for delivery in join.process(side, tuple_)
         ]
-        # A step of the merge per result of a query that several joins serve.
+        # one merge step per result of a query that several joins serve
         self._own.union += sum(delivery.query in self._merged for delivery in deliveries)
         return deliveries
