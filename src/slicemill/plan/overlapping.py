@@ -185,7 +185,7 @@ def gathered(
 def _parted(
     graph: QueryGraph, units: tuple[Unit, ...], placed: PlacedQueries
 ) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """Split units in which only some of the two-way joins live elsewhere."""
+    """Split units in which only some of the two-way joins move away."""
     found: list[Unit] = []
     for unit in units:
         away = _living_elsewhere(graph, unit, placed)

@@ -1,8 +1,8 @@
 """Planner: merges the plans of single statements into one shared plan.
 
 The plan of a statement does not depend on other statements (`rules.name_by_content`). The plan of a set of
-queries is the union of their plans, where a shared node has the members of all of them. So each statement is
-planned once and its plan is cached. Only joins over overlapping sets of streams depend on each other; they
+queries is the union of their plans, where a shared node serves all queries that contain it. So each statement
+is planned once and its plan is cached. Only joins over overlapping sets of streams depend on each other; they
 are combined in the last step (`overlapping`).
 """
 
@@ -148,7 +148,7 @@ def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
 def together(plans: Iterable[Plan]) -> Plan:
     """Merge plans: equal nodes and units are merged.
 
-    A shared node gets the members of all plans.
+    A shared node serves the queries of all plans.
     """
     nodes: dict[str, Node] = {}
     members: dict[str, dict[str, Any]] = {}

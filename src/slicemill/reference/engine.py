@@ -10,8 +10,8 @@
     engine.run()
     engine.results("out")
 
-All randomness comes from the seed, so equal seeds give equal runs. Graph, break points and strategies may be
-changed between two runs, or during a run by an action (`at`).
+All random numbers depend on the seed, so equal seeds give equal runs. Graph, break points and strategies may
+be changed between two runs, or during a run by an action (`at`).
 """
 
 from __future__ import annotations

@@ -185,7 +185,10 @@ Rule = Callable[[State], State | None]
 
 
 def forward(state: State) -> State | None:
-    """Return the successor if a tuple waits there, else by written register."""
+    """Return the operator to run after an output, if any.
+
+    It is the successor if a tuple waits there, else the operator whose register was just written.
+    """
     succ = state.succ
     readers = state.succ_readers
     for reader in readers:

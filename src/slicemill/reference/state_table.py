@@ -58,7 +58,7 @@ def branches(topology: Topology, strategy_of: StrategyOf, producer: str) -> list
 
 
 def fork_names(topology: Topology, strategy_of: StrategyOf) -> dict[str, str]:
-    """Name the forks behind shared nodes: fork, fork2, fork3 …"""
+    """Name the forks behind nodes with several readers: fork, fork2, fork3."""
     producers = [*topology.sources, *topology.operators]
     forked = [name for name in producers if len(branches(topology, strategy_of, name)) > 1]
     return {name: "fork" if not index else f"fork{index + 1}" for index, name in enumerate(forked)}

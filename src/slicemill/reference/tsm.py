@@ -50,7 +50,7 @@ class Registers:
         self.active[port] = True
 
     def must_pass(self) -> bool:
-        """Return True if an active value is minimal and can be passed on."""
+        """Return True if an active value is minimal, to be passed on."""
         low = min(self.values)
         return any(on and value <= low for on, value in zip(self.active, self.values, strict=True))
 
@@ -117,7 +117,10 @@ class UnorderedGate:
 
 
 class RelaxedGate:
-    """`more` is true iff a head is at τ, the least register (M21)."""
+    """Gate whose `more` test requires a head at τ (M21).
+
+    τ is the least register. `port` returns the input of that head.
+    """
 
     __slots__ = ("_random", "_readers", "registers")
 

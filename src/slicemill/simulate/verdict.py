@@ -17,7 +17,7 @@ _BUSY = 0.9
 def verdict(
     costs: Costs, rates: Mapping[str, float], cores: int, outcomes: Mapping[str, Outcome]
 ) -> Iterator[str]:
-    """Yield sentences that say how many cores keep up."""
+    """Yield sentences on the load, and on the required number of cores."""
     load = costs.utilisation(rates, cores)
     have = f"{cores} core{'' if cores == 1 else 's'}"
     if load < 1:

@@ -1,4 +1,4 @@
-"""Graph of a model as executed, by core method (C14, C15, C17, C21).
+"""Graph of a model as executed: one method per core (C14, C15, C17, C21).
 
     INCREMENTAL         expired elements are subtracted from, new ones added to W(V)
     SHIFT_INCREMENTAL   the same, after a shift of W(V)

@@ -1,6 +1,6 @@
 """R10: Ac[+] · T[c·f] = T[c·] · Ac[+] · T[f]: multiples of one sum are one sum.
 
-What is written as a multiple keeps its form: (x - 1)^2 multiplied out would cancel (C24).
+Only explicit factors are moved: expanding (x - 1)^2 would cause cancellation (C24).
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def difference(before: Row | None, now: Row | None) -> list[Row]:
 
 
 class Changes(ABC):
-    """Base class: receives changes as an old row, a new row, or both."""
+    """Base class: receives a change as old row, new row, or both."""
 
     inputs = 1
     waits_for_time = False
@@ -285,7 +285,7 @@ class EmitOperator:
         return [Timed(EARLIEST if end == EARLIEST + 1 else end, row) for row in self._net(now)]
 
     def _net(self, changes: Sequence[Timed]) -> list[Row]:
-        """Return the net effect of changes, ordered by first change of a row.
+        """Return the net effect of changes, in order of first change.
 
         Without a key, a row that has returned to its previous state counts as unchanged.
         """

@@ -132,5 +132,9 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
         return shown_first[0] if shown_first else self._taken, rows
 
     def _goes_on_at(self, period: Period, now: int) -> tuple[bool, ...]:
-        """Return if a run is still open; windows are reported before tuples of that time."""
+        """Return the output column that marks an open run, if requested.
+
+        Windows by time are reported before the tuples of that time arrive, so a run that ends at `now` is
+        still open.
+        """
         return (period[1] == now,) if self._temporal.tells_open else ()

@@ -1,4 +1,4 @@
-"""Reordering by a column: `CREATE STREAM … AS SELECT … ORDER BY column SLACK d`."""
+"""Reordering by a column: `CREATE STREAM … ORDER BY column SLACK d`."""
 
 from __future__ import annotations
 

@@ -78,7 +78,10 @@ class Sessions:
         self._sessions = state["sessions"]
 
     def _close_before(self, ts: int | None) -> list[Timed]:
-        """Emit sessions that ended before `ts`; tuples at the end still belong to them."""
+        """Emit sessions that ended before `ts`.
+
+        A tuple at the end of a session still belongs to the session.
+        """
         over = [s for s in self._sessions if s.end is not None and (ts is None or s.end < ts)]
         if not over:
             return []

@@ -1,4 +1,4 @@
-"""ACTIVE EXPIRATION: emits results on arrival and on expiry of a tuple (M36).
+"""ACTIVE EXPIRATION: results on arrival and on expiry of a tuple (M36).
 
 Every tuple adds a negative tuple, due at its expiry time. Negatives are merged with arrivals by timestamp and
 run EXPIRE. RANGE is inclusive, so arrivals precede negatives of the same time (X14):
@@ -80,7 +80,7 @@ class ActiveCall:
         return expiries
 
     def due(self) -> int | None:
-        """Return the next expiry plus 1, since arrivals at that time precede it."""
+        """Return the next expiry plus 1: arrivals at its time precede it."""
         return self._negatives[0].ts + 1 if self._negatives else None
 
     def state(self) -> Any:

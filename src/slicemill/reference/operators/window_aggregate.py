@@ -76,7 +76,7 @@ class WindowAggregateOperator:
         return min((due for running in self._running if (due := running.due()) is not None), default=None)
 
     def held_from(self) -> int | None:
-        """Return the time of the oldest waiting row, else of the next expiry."""
+        """Return the time of the oldest waiting row, else next expiry."""
         if self._waiting:
             return self._waiting[0].ts
         due = self.due()

@@ -20,7 +20,7 @@ from slicemill.storage.codec import stored_as
 @stored_as("window.answer", version=1)
 @dataclass(slots=True)
 class Answer:
-    """Results of a call for one tuple; None while its slot is open."""
+    """Results of a call for one tuple; None for an open slot."""
 
     returned: Returned | None
 

@@ -1,4 +1,6 @@
-"""GROUP BY over a windowed stream, `FROM S [RANGE w SLIDE s] GROUP BY k` (P4, P5).
+"""GROUP BY over a stream with a window in FROM (P4, P5).
+
+    FROM S [RANGE w SLIDE s] GROUP BY k
 
 At every multiple e of the slide, the query is evaluated over the window [e - w, e) as a finite table. Windows
 are driven by time, not by arrivals: if time passes several ends at once, each window emits its result.
@@ -91,13 +93,16 @@ class SlidingGroups:
         return out
 
     def _is_in(self, tuple_: Timed, end: int) -> bool:
-        """Return True if the tuple has not expired from the window ending at `end`."""
+        """Return True if the tuple belongs to the window ending at `end`."""
         if not self._members:
             return tuple_.ts >= self._start(end)
         return all(cast(int, tuple_.row[place]) >= end - length for place, length in self._members)
 
     def _start(self, end: int) -> int:
-        """Return the start of a window; growing windows start at multiples of `range_us`."""
+        """Return the start of a window.
+
+        Growing windows start at multiples of `range_us`.
+        """
         return (end - 1) // self._range_us * self._range_us if self._grows else end - self._range_us
 
     def _result(self, end: int) -> list[Timed]:

@@ -1,4 +1,4 @@
-"""Multi-way join on many machines: slices of all streams on a ring (S25-S43).
+"""Multi-way join on a ring of machines with sliced state (S25-S43).
 
     arrivals ──► start node ──► node ──► node ──► … ──► back to the start node
                  inserts the tuple, probes; partial results go once round and grow at every node

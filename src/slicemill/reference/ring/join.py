@@ -55,11 +55,11 @@ class RingJoin:
         self._reach: dict[tuple[int, float], int] = {}
 
     def item(self, number: int, stream: int, tuple_: Timed) -> Item:
-        """Return an arriving tuple with its mask; drop it if that is 0."""
+        """Return an arriving tuple with its mask, 0 if not needed."""
         return Item(stream, number, tuple_.ts, tuple_.row, self._selections[stream].mask(tuple_.row))
 
     def probes(self, items: Sequence[Item]) -> int:
-        """Return the stream to probe next: the active state of the schema (S29)."""
+        """Return the stream to probe next, the schema's active state (S29)."""
         return self._orders[items[0].side][len(items) - 1]
 
     def reach(self, stream: int, age: float) -> int:
@@ -70,7 +70,7 @@ class RingJoin:
         return known
 
     def match(self, items: Sequence[Item], queries: int, found: Item) -> int:
-        """Return the mask after adding a member, 0 if it does not match."""
+        """Return the mask after adding a member, 0 without a match."""
         left = queries & found.mask & self.reach(found.side, items[0].ts - found.ts)
         if left and all(self._matches(one.side, one.row, found.side, found.row) for one in items):
             return left

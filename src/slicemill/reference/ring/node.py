@@ -1,4 +1,4 @@
-"""One machine of a ring: handling of builds, probes and partial results (S28-S32).
+"""One machine of a ring: builds, probes and partial results (S28-S32).
 
 An arriving probe first sends on tuples that are now too old for the slice, then itself, then compares. So the
 builds that it purged precede it on every node (Lemma 7). Tuples that an older probe in flight may still need
@@ -17,13 +17,13 @@ from slicemill.reference.slices.items import Item
 
 
 class Build(NamedTuple):
-    """A tuple to store: a new one, or one from the previous slice."""
+    """A tuple to store, new or from the previous slice."""
 
     item: Item
 
 
 class Probe(NamedTuple):
-    """A new tuple on its way round the ring, from and to `start`.
+    """A new tuple on its way round the ring, starting at `start`.
 
     Tuples too old for `horizon` are not visible to any probe in flight.
     """
@@ -34,7 +34,7 @@ class Probe(NamedTuple):
 
 
 class Intermediate(NamedTuple):
-    """A partial result on its round; END marks its schema's last one (S30).
+    """A partial result on its round, possibly its schema's END (S30).
 
     Without members it is only the END mark, used if the start node found no match. `length` is the number of
     streams in the schema.
@@ -49,7 +49,7 @@ class Intermediate(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """The last END of a tuple on its round: all of its work is complete."""
+    """The last END of a tuple: all its work is complete."""
 
     probe: Probe
 

@@ -16,7 +16,7 @@ from slicemill.reference.slices.items import Item
 
 
 class Slices:
-    """PSP: node i has ages ends[i - 1] to ends[i] of each stream (S27).
+    """PSP: node i stores ages ends[i - 1] to ends[i] (S27).
 
     `ends` has a list per stream; by default, windows are divided equally. `capacity` bounds every node but
     the last (S39).

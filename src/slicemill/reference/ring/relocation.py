@@ -1,4 +1,4 @@
-"""Growth from N to N + M nodes: amounts to move, new positions (S41).
+"""Growth of a ring from N to N + M nodes (S41).
 
 Amounts are in units of new slices, each 1 / (N + M) of the window.
 """
@@ -12,7 +12,10 @@ from math import ceil, floor
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """Amounts that old nodes pass on, and predecessors of new nodes (from 1)."""
+    """Amounts that old nodes pass on, and predecessors of new nodes.
+
+    Nodes are counted from 1.
+    """
 
     handed_on: tuple[Fraction, ...]
     new_behind: tuple[int, ...]

@@ -120,7 +120,7 @@ class Ring:
         self.machines.grow(len(self.nodes))
 
     def _is_next(self, tuple_: Timed) -> bool:
-        """Return True if the tuple may enter before the next message is handled."""
+        """Return True if the tuple enters before the next message."""
         if self._random:
             return self.machines.next_start == float("inf") or self._random.random() < 0.5
         return max(tuple_.ts / MICROSECONDS, self._slots[0]) <= self.machines.next_start
@@ -181,7 +181,7 @@ class Ring:
         self._find(node, (probe.item,), probe.item.mask, probe, end=node == probe.start)
 
     def _push_out(self, node: int, item: Item) -> None:
-        """Send a build to the next slice if a query reaches that far (S47)."""
+        """Send a build to the next slice if a query needs it (S47)."""
         holder = self.placement.next_holder(node, item.side)
         if holder is not None and item.mask & self.join.reach(
             item.side, self.placement.ages(holder, item.side)[0]
@@ -198,7 +198,10 @@ class Ring:
     def _find(
         self, node: int, items: tuple[Item, ...], queries: int, probe: Probe, end: bool, length: int = 1
     ) -> None:
-        """Compare with the active state and send partial results, with END if `end`."""
+        """Compare with the active state and send partial results.
+
+        With `end`, the last one is an END.
+        """
         found = self._compare(node, items, queries, probe) if items else []
         complete = length + 1 == self.join.streams
         if complete:

@@ -1,4 +1,6 @@
-"""Window joins over sliced state that follow the published rules and count comparisons.
+"""Window joins over sliced state, with counted comparisons.
+
+They follow the published rules exactly.
 
 The central module is `chain`: slices (`time_slice`, `count_slice`) connected by queues, with `selection`
 before and an ordered `union` per query after them. Operators may run in any order. `changing` adds and

@@ -1,4 +1,6 @@
-"""Chain of sliced joins, equivalent to a join with the longest windows (S10, S12, S14).
+"""Chain of sliced joins, equivalent to one join (S10, S12, S14).
+
+Its window is the longest of all queries.
 
 ```
   arrivals ─► [0, w1) ──queue──► [w1, w2) ──queue──► [w2, w3)
@@ -196,7 +198,7 @@ class Chain:
                     self.unions[self.members[bit].query].add(probe.number, result)
 
     def _looks(self, reaching: int, takers: int) -> int:
-        """Return the number of predicates that must still be tested on a result."""
+        """Return the number of predicates still to test on a result."""
         looks = self._looks_of.get((reaching, takers))
         if looks is None:
             looks = unproved(self.members, 0 if self._pulled_up else reaching, takers)

@@ -1,4 +1,4 @@
-"""Changes of a running chain: cuts and queries are added and removed (S21-S23).
+"""Changes of cuts and queries in a running chain (S21-S23).
 
 Splitting a slice moves no tuples, and merging concatenates two states. A new query finds the stored tuples,
 and `complete_from` is the time after which its results are complete.
@@ -16,7 +16,7 @@ from slicemill.reference.slices.chain import Chain
 
 
 def split(chain: Chain, number: int, at: Cut) -> None:
-    """Split a slice (S21); probes then move older tuples into the new slice."""
+    """Split a slice (S21); probes later move older tuples over."""
     start, end = chain.start(number), chain.cuts[number]
     if at in (start, end) or any(not a <= c <= b for a, c, b in zip(start, at, end, strict=True)):
         raise SlicemillError(f"slice {number} goes from {start} to {end}: it cannot be cut at {at}")
@@ -26,7 +26,7 @@ def split(chain: Chain, number: int, at: Cut) -> None:
 
 
 def merge(chain: Chain, number: int) -> None:
-    """Merge a slice with the next (S22); the queue between must be empty."""
+    """Merge a slice with the next one, without waiting references (S22)."""
     if chain.queues[number + 1]:
         raise SlicemillError(f"slice {number + 1} must run until its queue is empty before it is merged")
     behind = chain.slices.pop(number + 1)
@@ -71,7 +71,10 @@ def add_query(chain: Chain, member: Member, cut: bool = True) -> float:
 
 
 def remove_query(chain: Chain, query: str) -> None:
-    """Remove a query and its state; cuts stay until the chain is reshaped."""
+    """Remove a query and its state.
+
+    Its cuts stay until the chain is reshaped.
+    """
     left = [one for one in chain.members if one.query != query]
     if len(left) == len(chain.members):
         raise SlicemillError(f"the chain serves no query {query!r}")
@@ -91,7 +94,7 @@ def _insert(chain: Chain, place: int) -> None:
 
 
 def _missing(chain: Chain, member: Member, side: int) -> float:
-    """Return by how much a window exceeds the ages that are fully stored."""
+    """Return by how much a window exceeds the fully stored ages."""
     wanted = member.sides[side]
     kept = [
         one.sides[side].window
@@ -102,7 +105,7 @@ def _missing(chain: Chain, member: Member, side: int) -> float:
 
 
 def _cut_at(chain: Chain, side: int, age: float) -> None:
-    """Cut at this age of one stream, and of the other where possible."""
+    """Cut at this age of one stream, if possible of both."""
     if any(cut[side] == age for cut in chain.cuts):
         return
     number = next(n for n, cut in enumerate(chain.cuts) if cut[side] > age)

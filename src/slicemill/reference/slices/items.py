@@ -1,4 +1,4 @@
-"""Tuples inside a sliced join, and the two references per tuple (S1, S11)."""
+"""Tuples in a sliced join, and their two references (S1, S11)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Item:
 
 
 class Reference(NamedTuple):
-    """A reference to an item that probes, or that is to be stored."""
+    """A reference to an item, either to probe or to store."""
 
     item: Item
     probes: bool

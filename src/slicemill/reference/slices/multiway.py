@@ -1,9 +1,10 @@
 """Shared joins of several streams: slices per stream, routing by bitmaps (S45-S50).
 
 Every stream is sliced by its own windows. A slice has the mask of the queries that reach into it, a tuple the
-mask of those whose filter it passes, and a partial result the AND of its members' masks. A partial result
-with a nonzero mask probes further slices with common bits. The bits of a complete result are its queries. So
-filters, windows and routing are one operation, and no query-less partial result is probed.
+mask of the queries whose filter it passes, and a partial result the AND of its members' masks. A partial
+result with a nonzero mask probes further slices with common bits. The bits of a complete result are its
+queries. So filters, windows and routing are one operation, and a partial result that no query needs is never
+probed further.
 """
 
 from __future__ import annotations

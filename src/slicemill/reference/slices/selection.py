@@ -1,4 +1,4 @@
-"""Filters of a chain: each tuple is tested once, on arrival (S14, S19).
+"""Filters of a chain: each tuple is tested on arrival (S14, S19).
 
 A tuple's mask has the bits of the queries whose predicate it satisfies. A slice needs the tuple if one of
 these queries reaches into the slice. So the disjunction before a slice is an AND of two masks.

@@ -1,4 +1,6 @@
-"""Joins of individually ordered inputs without mutual order, by lazy purge (S5, S44).
+"""Joins of individually ordered inputs, by lazy purge (S5, S44).
+
+There is no order between tuples of different inputs.
 
 A probe may match newer and older tuples, so ages are compared on both sides. The mark of a stream is its
 latest timestamp. A stored tuple is purged when it is too old for the marks of all other streams. So no result
@@ -21,7 +23,10 @@ from slicemill.rows import Row, Timed
 
 
 class Combined(NamedTuple):
-    """A result with its members' timestamps in stream order (S1), and its queries."""
+    """A result with its members' timestamps (S1), and its queries.
+
+    Timestamps are in stream order.
+    """
 
     times: tuple[int, ...]
     row: Row

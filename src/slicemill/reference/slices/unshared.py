@@ -43,7 +43,7 @@ def one_join(
 
 
 def pull_up(members: Sequence[Member], condition: Condition, evaluate: Evaluate = called) -> Chain:
-    """Return one join with the longest windows, followed by routing and filters (S7)."""
+    """One join with the longest windows, then routing and filters (S7)."""
     return one_join(members, condition, evaluate, pulled_up=True)
 
 
