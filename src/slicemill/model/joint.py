@@ -75,7 +75,7 @@ class JointModels:
 
     @property
     def vectors(self) -> tuple[frozenset[Condition], ...]:
-        """Return the distinct conditions for being an element."""
+        """Return the distinct element conditions of the models."""
         return tuple(dict.fromkeys(self.conditions))
 
     def users(self, place: int) -> list[int]:

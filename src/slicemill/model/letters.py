@@ -187,7 +187,7 @@ def _search(of: FlowStep, inner: Flow) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """Image of an element, its inclusion condition, and if order changed."""
+    """Image and inclusion condition of an element; `permuted` after P."""
 
     image: Expr
     condition: Expr | None = None

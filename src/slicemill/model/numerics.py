@@ -233,7 +233,7 @@ def scaled_product(
 
 @kernel
 def unscaled(h: float, low: float, scale: int) -> tuple[float, float]:
-    """Return the product of a scaled number."""
+    """Return (h + low)·2^scale as a double-double number."""
     if h == 0.0:
         return 1.0, 0.0
     exponent = math.frexp(h)[1] + scale

@@ -6,7 +6,7 @@
 
 Which rows match depends only on the timestamps of the members: any two streams of a result are in each
 other's windows, as in a single n-way join. So the order in which joined rows arrive does not matter. An
-unmatched row is emitted late, at the end of its window; later joins keep their rows so much longer.
+unmatched row is emitted late, at the end of its window, so later joins keep their rows for that delay too.
 Inner joins at the beginning of FROM stay a single join of all their streams.
 """
 

@@ -102,7 +102,7 @@ class Planner:
             needs.append(needs_of_sources(own_graph, plan.needs))
             if apart[name].joins:
                 shared.append(Plan(*joining(left.graph, left.units, name)))
-            else:  # the streams that this query reads are computed for its unit apart as well
+            else:  # its upstream units run for the shared plan in any case
                 shared.append(without_query(left, name))
         plan = together(shared)
         graph, units = gathered(plan.graph, plan.units, placed)

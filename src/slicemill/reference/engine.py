@@ -1,7 +1,7 @@
 """Reference engine: a graph, a clock and the execution cycle.
 
     engine = Engine([
-        SourceSpec("S1"), SourceSpec("S2"),
+        ScheduledSource("S1"), ScheduledSource("S2"),
         OperatorSpec("σ", Select(lambda row: row[0] > 1), ("S1",), fixed(10)),
         OperatorSpec("U", Union(), ("σ", "S2"), fixed(10)),
         SinkSpec("out", "U"),

@@ -74,7 +74,7 @@ def alone(
 
 
 def between_logs(graph: QueryGraph, node: Node) -> bool:
-    """Return True if no other stateful operator shares the node's unit.
+    """Return True if only stateless operators connect a node with logs.
 
     Then the unit of a shared node in its place does not depend on other queries.
     """

@@ -57,7 +57,7 @@ class Machines(Generic[Message]):
         heappush(self._inboxes[machine], (ready, next(self._sent), message))
 
     def spend(self, seconds: float) -> None:
-        """Account for work of the active machine."""
+        """Advance time by the work of the active machine."""
         self.now += seconds
 
     @property

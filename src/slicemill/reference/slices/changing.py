@@ -1,7 +1,7 @@
 """Changes of cuts and queries in a running chain (S21-S23).
 
 Splitting a slice moves no tuples, and merging concatenates two states. A new query finds the stored tuples,
-and `complete_from` is the time after which its results are complete.
+and `add_query` returns the time after which its results are complete.
 """
 
 from __future__ import annotations

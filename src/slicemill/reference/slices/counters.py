@@ -1,4 +1,4 @@
-"""Counters of comparisons, named as in the cost model (`plan.slices.costs`)."""
+"""Counters of comparisons, named as in the cost model (`operators.join.slices.costs`)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from slicemill.rows import Timed
 class SlicedJoinOperator:
     """Emits left values, right values, and the name of the query.
 
-    A filter per query follows.
+    Downstream, one filter per query selects the rows of that query.
     """
 
     inputs = 2
