@@ -80,7 +80,10 @@ class JoinedInputs:
 
     @property
     def counts_rows(self) -> bool:
-        """Return True if some window is a ROWS window without partitioning."""
+        """Return True if some window is a ROWS window.
+
+        Such a window counts the rows of all keys, so a grid of cells cannot hold it.
+        """
         return any(joined.window.frame is FrameUnit.ROWS for joined in self.inputs)
 
 

@@ -72,7 +72,7 @@ class Exchange:
 
     @property
     def id(self) -> str:
-        """Return a digest shared by exchanges that divide the rows equally."""
+        """Return a digest, equal for exchanges that divide the rows alike."""
         return digest(self.spread)
 
 

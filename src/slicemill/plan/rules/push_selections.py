@@ -1,6 +1,7 @@
 """push_selections: push conditions on a single stream below the join.
 
-Conditions are pushed only below RANGE windows. A filter below a ROWS window would change its contents.
+Conditions are pushed only below RANGE windows. A filter below a ROWS window would change the contents of the
+window.
 """
 
 from __future__ import annotations
