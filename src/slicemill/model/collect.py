@@ -181,8 +181,7 @@ def _terms(argument: Expr) -> list[tuple[Monomial, Fraction]]:
     for monomial, factor in separated.terms:
         if _grows(monomial):
             # Growing weights become decaying weights if counted from the newest element. Decaying weights
-            # neither
-            # overflow nor magnify rounding errors.
+            # neither overflow nor magnify rounding errors.
             turned = transformed(monomial_expression(monomial, factor), _from_newest)
             terms += polynomial(transformed(canonical(turned), _addition_formula)).terms
         else:

@@ -194,8 +194,7 @@ def forward(state: State) -> State | None:
     for reader in readers:
         if reader.unread and succ is not None:
             # A successor that is not ready is entered to backtrack to its other inputs. If all these are our
-            # outputs,
-            # backtracking would return here.
+            # outputs, backtracking would return here.
             if succ.ready() or len(readers) == 1:
                 return succ
             break

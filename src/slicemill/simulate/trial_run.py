@@ -31,8 +31,7 @@ _UNCOUNTED = 4
 _PATIENCE_S = 300.0
 # Before a turn, event time leaps ahead, and a few uncounted rows close the windows of the previous turn. A
 # second leap is longer than these rows take to run. So no row is late when the watermark of a stream with
-# SKEW
-# has followed the clock meanwhile.
+# SKEW has followed the clock meanwhile.
 _LEAP_US, _SMALL_LEAP_US = 3600 * US, 120 * US
 _FEW_ROWS = 10
 
