@@ -1,1 +1,1 @@
-"""What changes between two runs: statements, queries of units, rows of tables."""
+"""Lifecycle changes between two runs: statements, queries of units, rows of tables."""

@@ -1,9 +1,9 @@
-"""ALTER STREAM … ADD COLUMN: logs that get wider, and what the texts of queries say from then on.
+"""ALTER STREAM … ADD COLUMN: widen logs, keep the columns of queries.
 
     CREATE QUERY q AS SELECT * FROM bid              CREATE QUERY q AS SELECT item, price FROM bid
 
-A query keeps the columns that it has, also after a restart, when its text is bound again. So a * that was
-bound before the column came is written out in the journal.
+A query keeps its columns, also when its text is bound again after a restart. So each * that was bound before
+the column was added is expanded in the journal.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from slicemill.storage.home import Home
 def with_added_columns(
     catalog: Catalog, bound: Bound, entries: Sequence[dict[str, Any]], home: Home
 ) -> tuple[Catalog, Replacement]:
-    """The catalog in which all that reads altered streams is what it was, and what is to be committed.
+    """Bind readers of altered streams again; return catalog and change.
 
-    `entries` are those of the script that alters them. Raises EslError where a query would be another one.
+    `entries` are the new entries of the script. Raises EslError if a query would change.
     """
     known, again = in_force([*home.statements, *entries]), list[dict[str, Any]]()
     widened: dict[str, pa.Schema] = {}
@@ -71,7 +71,10 @@ def with_added_columns(
 def _restated(
     user: Statement, entry: Entry, one: AlteredStream, catalog: Catalog, span: TextSpan
 ) -> tuple[Catalog, str] | Diagnostic | None:
-    """The catalog with a query in words that mean what they meant, and these; None where its own do."""
+    """Return catalog and text that keep a query's meaning.
+
+    Return None if the query's own text keeps its meaning.
+    """
     without = without_statement(user, catalog)
     before = without.copy()
     before.add(one.before)
@@ -95,7 +98,7 @@ def _restated(
 
 
 def _written_out(bound: Bound) -> str:
-    """A text with all columns in place of each *."""
+    """Return a text with each * expanded."""
     text = bound.source.text
     for span, columns in sorted(bound.stars.items(), key=lambda star: -star[0].start):
         text = text[: span.start] + ", ".join(map(to_esl, columns)) + text[span.end :]
@@ -105,7 +108,7 @@ def _written_out(bound: Bound) -> str:
 def _widened(
     one: AlteredStream, home: Home, before: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[str, pa.Schema]]:
-    """The logs of a stream that have its new columns from now on, and how."""
+    """Yield the logs that get a stream's new columns, with schemas."""
     declared = {role: name for role, (name, _) in logs_of(one.after).items() if role != "errors"}
     defaults = dict(one.defaults)
     given = Schema(tuple(column for column in one.added if column.name in defaults))
@@ -118,10 +121,11 @@ def _widened(
 
 
 def refuse_lost_state(before: Plan, after: Plan) -> None:
-    """Raise if a query that stays would begin anew, or could not read what it has kept.
+    """Raise if a query would lose its state, or its state is unreadable.
 
-    State has names by its content: a query inside another one that selects all columns is no operator, and
-    one that leaves some out is. What keeps rows by the positions of their columns does not know new ones.
+    State is named by its content. A subquery that selects all columns is no operator, and a subquery that
+    leaves some out is one. So expanding a * may rename the state behind it. State that addresses columns by
+    position cannot add a column.
     """
     known = dict(_state(after))
     for log, names in _state(before):
@@ -150,7 +154,10 @@ def _state(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 
 
 def always_stored(needs: Mapping[str, Need], home: Home, widened: Mapping[str, pa.Schema]) -> dict[str, Need]:
-    """Columns that have a default are stored, whoever reads them: one that is missing is from before."""
+    """Require columns with a default for all logs.
+
+    A missing value would mean an older row.
+    """
     found = {}
     for name, need in needs.items():
         log = home.logs.get(name)

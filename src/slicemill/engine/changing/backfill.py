@@ -1,30 +1,30 @@
-"""Queries that begin in the past: they read what is retained beside the others, and then join them.
+"""Backfill: a query reads retained rows, then joins the shared plan.
 
-    backfilling   its unit is apart and behind; it gets what live queries leave, and a little in any case
-    caught up     its unit is where the streams are, and runs like any other
-    joining       it is planned with the others as well, and what it gives there goes nowhere so far
-    joined        that one knows all it would know had it always been there: it goes on, the unit apart goes
+    backfilling   its own unit reads the past, with the time that live queries leave, and a minimum share
+    caught up     its own unit has reached the head of the streams, and runs like any other unit
+    joining       the shared plan also computes the query, from new rows only; that output is discarded
+    joined        the state in the shared plan is complete: the shared plan continues, its own unit is dropped
 
-All of it stands in the journal. The unit apart has a field, and the unit that is joined has an output that no
-log has the name of (`plan.apart`):
+All steps are in the journal. The query's own unit has the field `backfill`. The shared unit has an extra
+output whose name is no log (`plan.apart`):
 
     backfill  {query, from, goal, rows, again, arrivals, newest, alone, after, done, joins}
-              `from`: rows before that time do not count. `goal`: by input, the last epoch that was there when
-              it began, and `rows` how many there were up to that. `done`: when it had caught up. `joins`: it
-              is planned with the others as well. `again`: streams whose source is read again, and derived
-              streams that are computed again. `after`: results up to that time came from a definition
-              that was replaced. By stream, `arrivals` are how many rows it had read when the
-              query began, and `newest` is their greatest timestamp
+              `from`: rows before that time are ignored. `goal`: by input, the head of the log when the
+              backfill started, and `rows` the number of rows up to there. `done`: when the unit caught up.
+              `joins`: the shared plan computes the query too. `again`: streams whose source is read a
+              second time, and derived streams that are computed a second time. `after`: results up to that
+              time were emitted by a definition that was replaced. `arrivals` and `newest`: by stream,
+              number and greatest timestamp of the rows that were read before the query was created
 
-Where a source is read again, the unit reads a log of its own (`plan.apart`). Once both readings are at the
-same offsets and watermark, and the unit has processed all of it, one record lets the unit read the stream
-itself, and the second reading ends.
+A source that is read a second time has a log of its own (`plan.apart`). Once both reads have the same offsets
+and watermark, and the unit has processed all rows, one record switches the unit to the stream's own log and
+ends the second read.
 
-Who joins reads from then on what comes, like any new query. When the watermark has passed the time from which
-on it is complete by as long as its history is, no row that is still to come depends on what it has missed.
-Both units are then brought to the same epochs and watermarks, and one record does the rest: what came up to
-there the unit apart has given, and what comes later the other one gives. A query without such a time (windows
-that count rows, or never end) stays apart.
+In the shared plan the query starts with new rows, like any new query. Its results are complete once the
+watermark is past the start by the length of its windows: no later row depends on rows that it missed. The
+driver then brings both units to the same epochs and watermarks. One journal record hands over: earlier
+results are those of the query's own unit, later results are those of the shared unit. A query whose history
+is unbounded (windows that count rows, or never end) keeps its own unit.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from slicemill.time import BEGINNING, END, US
 
 _LOGGER = logging.getLogger("slicemill")
 
-# A unit is where its streams are if what it still has to read came no longer ago than this.
+# A unit has caught up if its oldest unread row arrived at most this long ago.
 _CAUGHT_UP_US = US
-# Over how long a rate is measured, and how often.
+# Window over which a rate is measured, and the interval between samples.
 _RATE_US, _SAMPLES_US = 10 * US, US // 2
-# How long it takes between two tries to let a unit read a stream in place of its second reading.
+# Interval between attempts to switch a unit from a second read to the stream.
 _AGAIN_US = US // 2
 
 
@@ -73,10 +73,10 @@ def fields_from_the_past(
     catalog: Catalog,
     given_us: int | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a new unit that starts in the past for a query.
+    """Return the fields of a new unit that reads the past.
 
-    Beside the query's own unit these are units that compute derived streams again for it. Results up to
-    `given_us` have come from another definition, and are not given again.
+    The unit is the query's own, or one that computes a derived stream again for the query. Results up to
+    `given_us` were emitted by an earlier definition, and are not emitted again.
     """
     begins_us = BEGINNING if apart.begins_us is None else apart.begins_us
     fields = new_fields(plan, home)
@@ -84,7 +84,7 @@ def fields_from_the_past(
     reach: dict[str, int | None] = {}
     for log in plan.unit.inputs:
         if AGAIN in log:
-            continue  # all that will be in it is still to come
+            continue  # the log of a second read is read from its first row
         if log in apart.kept:
             first, reach[log] = retained_from(log, home, catalog)
             before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1
@@ -123,7 +123,7 @@ def fields_from_the_past(
 
 
 def starts_in_words(running: RunningUnits, graph: QueryGraph, name: str) -> str:
-    """Return where a query or derived stream starts, and from when on its windows are complete."""
+    """Return where a query starts and when its windows are complete."""
     unit = running.writers.get(name)
     if unit is None or name not in unit.since:
         return ""
@@ -145,11 +145,15 @@ def starts_in_words(running: RunningUnits, graph: QueryGraph, name: str) -> str:
 
 
 def retained_from(log: str, home: Home, catalog: Catalog) -> tuple[int, int | None]:
-    """The last epoch before those of a log that are whole; and the time after which all its rows are there,
-    None for all times."""
+    """Return a log's last incomplete epoch, and the time of its gap.
+
+    All rows after that time are kept. The time is None if the log has had all rows from the beginning.
+
+    The time is None if the log has had all rows from the beginning.
+    """
     opened, relation = home.logs[log], catalog.relation(log)
     if opened.changes:
-        return -1, None  # it begins with the table that its first changes came to
+        return -1, None  # it begins with the table that its oldest changes were folded into
     first, reach = opened.first - 1, None
     if isinstance(relation, Stream):
         owner = catalog.declared_stream(log).name
@@ -161,7 +165,7 @@ def retained_from(log: str, home: Home, catalog: Catalog) -> tuple[int, int | No
         reach = written[0] if written else None
         missing = opened.freed >= 0
     if missing:
-        # Rows of the same time may be among those that are gone.
+        # Freed rows may have had the same timestamp.
         left = [epoch.min_ts for epoch in opened.epochs(after=first)[:1] if epoch.min_ts is not None]
         known = left[0] if left else opened.max_ts
         reach = max((ts for ts in (reach, known) if ts is not None), default=None)
@@ -181,8 +185,10 @@ def _warn(query: str, begins_us: int, reach: Mapping[str, int | None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """How far a query has read the past: rows of those that were there when it began, and what is left now,
-    with what has come since."""
+    """Progress of a backfill.
+
+    `rows` existed when it began, and `rows_done` of these are read. `rows_left` also counts later rows.
+    """
 
     rows_done: int
     rows: int
@@ -195,13 +201,12 @@ class BackfillProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long it will take at the rate of the last seconds; None while that is not known."""
+        """Return the remaining time at the current rate. None if unknown."""
         if not self.rows_left:
             return 0.0
         return self.rows_left / self.rows_per_s if self.rows_per_s else None
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "rows_done": self.rows_done,
             "rows": self.rows,
@@ -221,9 +226,9 @@ class BackfillProgress:
 
 @dataclass(slots=True)
 class Backfills:
-    """Watches the units apart of a mill, and lets their queries join the others.
+    """Backfills of a mill: monitors their units and merges them when complete.
 
-    `replan` runs the catalog as the journal says now, and `graph` is what runs.
+    `replan` runs the catalog as the journal describes it now. `graph` returns the graph that runs.
     """
 
     home: Home
@@ -233,10 +238,10 @@ class Backfills:
     graph: Callable[[], QueryGraph]
     _samples: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # by unit: time, rows read
     _histories: dict[str, int | None] = field(default_factory=dict)  # by unit
-    _tried_us: dict[str, int] = field(default_factory=dict)  # by unit, when it was tried to go over
+    _tried_us: dict[str, int] = field(default_factory=dict)  # by unit: last attempt to end a second read
 
     def advance(self) -> bool:
-        """Take the next steps of queries that can; False if there are none. Called often."""
+        """Take the next step of one backfill. False if none is possible."""
         for unit in self.dispatcher.running.apart:
             if unit.rests:
                 continue  # it is paused, or has failed
@@ -250,11 +255,11 @@ class Backfills:
         return False
 
     def look(self) -> None:
-        """The same, for who asks nothing."""
+        """Like `advance`, without a result."""
         self.advance()
 
     def progress_of(self, query: str) -> BackfillProgress | None:
-        """How far a query is that reads the past; None for one that is where its streams are."""
+        """Return the progress of a query's backfill. None without one."""
         unit = self.dispatcher.running.writers.get(query)
         if unit is None or not unit.catching_up:
             return None
@@ -275,12 +280,12 @@ class Backfills:
         return BackfillProgress(max(0, rows - (left - later) - unread), rows, left + unread, rate)
 
     def _read_again(self, stream: str, query: str) -> int:
-        """Return how many rows a second reading of a stream has brought so far."""
+        """Return how many rows a second read has delivered so far."""
         fields: Mapping[str, Any] = self.home.streams.get(log_again(stream, query), {})
         return int(fields.get(NEXT_ARRIVAL, 0))
 
     def in_words(self, query: str) -> str:
-        """A line on a query that has a unit apart, for explain; nothing of others."""
+        """Return a line for EXPLAIN on a query's backfill, or ""."""
         unit = self.dispatcher.running.writers.get(query)
         if unit is None or BACKFILL not in unit.fields:
             return ""
@@ -294,7 +299,7 @@ class Backfills:
         return f"\n{query} {words}"
 
     def state_of(self, query: str) -> str | None:
-        """`backfilling`, `joining` or `apart` for a query with a unit apart, else None."""
+        """Return `backfilling`, `joining` or `apart`. None for the shared plan."""
         unit = self.dispatcher.running.writers.get(query)
         if unit is None or BACKFILL not in unit.fields:
             return None
@@ -303,7 +308,7 @@ class Backfills:
         return "joining" if self.why_apart(unit) is None else "apart"
 
     def why_apart(self, unit: RunningUnit) -> str | None:
-        """Why a query that has caught up stays in a unit of its own; None where it joins others."""
+        """Return why a query keeps its own unit. None if it joins."""
         backfill = unit.fields[BACKFILL]
         query = backfill["query"]
         if unit.id == quoted(query) or "alone" in backfill:
@@ -329,13 +334,16 @@ class Backfills:
                 samples.pop(0)
 
     def _second_readings(self, unit: RunningUnit) -> list[tuple[RunningStream, RunningStream]]:
-        """Return the streams that are read again for a unit, each with its second reading."""
+        """Return the streams that are read again, with their second reads."""
         backfill, streams = unit.fields[BACKFILL], self.dispatcher.streams
         names = [(name, log_again(name, backfill["query"])) for name in backfill.get("again", ())]
         return [(streams[name], streams[again]) for name, again in names if again in streams]
 
     def _go_over(self, unit: RunningUnit, readings: list[tuple[RunningStream, RunningStream]]) -> bool:
-        """Let units read the stream itself if the second reading is at the same place; False if it is not."""
+        """Switch units to the stream if its second read has caught up.
+
+        Return False if it has not.
+        """
         now = self.clock()
         for stream, again in readings:
             if not again.asked or again.behind or stream.behind or again.ended or again.error is not None:
@@ -363,7 +371,10 @@ class Backfills:
         readings: list[tuple[RunningStream, RunningStream]],
         renamed: Mapping[str, str],
     ) -> bool:
-        """Bring both readings to the same place, and let units read the stream itself; while paused."""
+        """Bring both reads to the same position, and switch to the stream.
+
+        Call while paused.
+        """
         self.dispatcher.read_now([one for pair in readings for one in pair])
         newest = unit.fields[BACKFILL]["newest"]
         if not all(_is_at_same_place(*pair, newest[pair[0].name]) for pair in readings):
@@ -404,7 +415,7 @@ class Backfills:
         for _, again in readings:
             del self.dispatcher.streams[again.name]
         ids = [one.id for one in units]
-        # They go on like after a restart, from the checkpoint that was just written.
+        # The units continue as after a restart, from the checkpoint that was just written.
         self.dispatcher.replace([one for one in self.dispatcher.running.units if one.id not in ids])
         self.dispatcher.forget(ids, [again.name for _, again in readings])
         self.replan()
@@ -437,18 +448,21 @@ class Backfills:
             return self._hand_over(query, unit, other)
 
     def _is_complete(self, query: str, other: RunningUnit) -> bool:
-        """Does nothing that is still to come depend on what the one among others has missed?"""
+        """Return True if no later row depends on missed rows."""
         graph, name = self.graph(), query + JOINING
         complete_us, history = complete_from_of(name, graph, [other]), history_us(graph, name)
         if complete_us is None or history is None:
             return False
         marks = other.input_watermarks()
         least = min((marks.get(log, BEGINNING) for log in other.reads(name)), default=BEGINNING)
-        # An input that has ended for this mill may go on in the next.
+        # An input that ended in this process may continue in the next one.
         return complete_us + history <= least < END
 
     def _hand_over(self, query: str, unit: RunningUnit, other: RunningUnit) -> bool:
-        """Bring both to the same epochs and watermarks, and let the other one go on; while paused."""
+        """Bring both units to the same position; continue in the shared unit.
+
+        Call while paused.
+        """
         with _time_held(self.dispatcher):
             catch_up_feeding(self.dispatcher, self.dispatcher.running.units, unit.plan.unit.inputs)
             for one in (unit, other):
@@ -460,7 +474,7 @@ class Backfills:
             for log in unit.plan.unit.inputs
         )
         if not same or query in unit.failed or name in other.failed:
-            return False  # a run could not be done; it is tried again, or told
+            return False  # a run failed; it is retried or reported
         renamed: dict[str, Any] = {
             "outputs": sorted(query if log == name else log for log in other.fields["outputs"]),
             "since": _renamed(other.fields["since"], name, query, unit.since[query]),
@@ -474,10 +488,12 @@ class Backfills:
 
 
 def _is_at_same_place(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
-    """Return True if two readings of a source have read the same rows, and hold back the same.
+    """Return True if two reads of a source have the same position.
 
-    Rows that the stream still holds from before the query was created may lack columns that it reads;
-    `newest` is the greatest timestamp of these.
+    Both have read the same rows and hold back the same rows.
+
+    Rows that the stream holds from before the query was created may lack columns that the query reads.
+    `newest` is the greatest timestamp of these rows.
     """
     one, other = stream.fields, again.fields
     if stream.error is not None or again.error is not None or not stream.is_where(again):
@@ -489,7 +505,7 @@ def _is_at_same_place(stream: RunningStream, again: RunningStream, newest: int |
 
 
 def _with_logs_renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a unit with other names for some of its inputs."""
+    """Return a unit's fields with some input logs renamed."""
 
     def renamed(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -505,7 +521,10 @@ def _renamed(by_log: Mapping[str, Any], before: str, after: str, value: Any) -> 
 
 
 def catch_up_feeding(dispatcher: Dispatcher, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
-    """Let all that has arrived get to some logs; while paused."""
+    """Run the units upstream of some logs on all pending input.
+
+    Call while paused.
+    """
     wanted, feeding = set(logs), []
     for unit in reversed(units):
         if any(log in wanted for _, log in unit.plan.unit.outputs):
@@ -516,7 +535,10 @@ def catch_up_feeding(dispatcher: Dispatcher, units: Sequence[RunningUnit], logs:
 
 
 def _bring_to_now(dispatcher: Dispatcher, unit: RunningUnit) -> None:
-    """Let a unit read all that is there, and know the watermarks of now; while paused."""
+    """Run a unit up to the heads and watermarks of its inputs.
+
+    Call while paused.
+    """
 
     def is_behind() -> bool:
         known = unit.input_watermarks()
@@ -528,7 +550,7 @@ def _bring_to_now(dispatcher: Dispatcher, unit: RunningUnit) -> None:
 
 @contextmanager
 def _time_held(dispatcher: Dispatcher) -> Iterator[None]:
-    """Let logs keep the watermarks at which they are first looked at: several units are given the same."""
+    """Freeze each log's watermark, so that several units get the same."""
     known: dict[str, int] = {}
     asked = dispatcher.watermark
 

@@ -1,4 +1,4 @@
-"""What changelogs come to, kept up from epoch to epoch."""
+"""Cache of the current tables of changelogs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _CACHED_BYTES = 256 << 20
 
 @dataclass(slots=True)
 class ChangelogTables:
-    """The tables that changelogs come to, kept up epoch by epoch; the least recently asked for go first."""
+    """Current tables of changelogs, updated incrementally; the least recently used are evicted."""
 
     most_bytes: int = _CACHED_BYTES
     _lock: Lock = field(default_factory=Lock)
     _known: OrderedDict[str, tuple[int, pa.Table]] = field(default_factory=OrderedDict)
 
     def now(self, log: Log, schema: Schema) -> pa.Table:
-        """What the changes of a log come to, as of its newest epoch: each change is read once.
+        """Return the current table of a changelog; each change is read once.
 
-        Of a log that is paused, what they came to then, by the definition of then; `schema` is that of now.
+        `schema` is the current schema. For a paused log the table and schema at the pause are returned.
         """
         key, schema = str(log.folder), log.schema_shown(schema)
         with self._lock:
@@ -51,7 +51,7 @@ class ChangelogTables:
 
 
 def _after(now: pa.Table, changes: pa.Table) -> pa.Table:
-    """Rows that are there, as inserts, and the changes that come after them."""
+    """Return the current rows as inserts, followed by changes."""
     place = changes.schema.get_field_index(OP)
     inserts = pa.repeat(pa.scalar(OPS[0]), now.num_rows)
     return pa.concat_tables([now.add_column(place, changes.schema.field(place), inserts), changes])

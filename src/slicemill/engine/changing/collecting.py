@@ -1,4 +1,4 @@
-"""Collecting: results and rows of streams that every unit has read and nobody will ask for again go."""
+"""Retention: free log epochs that all readers have consumed, and fold changelogs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from slicemill.storage.unit_fields import BEFORE
 
 
 class Collector:
-    """`keep_us` is how long results can be read after all who follow them have them."""
+    """Retention of a mill.
+
+    Results stay readable for `keep_us` after all readers have consumed them.
+    """
 
     def __init__(
         self,
@@ -36,14 +39,14 @@ class Collector:
         self._watermark = watermark
 
     def collect(self, catalog: Catalog, streams: Iterable[str], readers: Iterable[Mapping[str, int]]) -> None:
-        """Free what nobody needs, and of changelogs fold it: one record says both.
+        """Free epochs and fold changelogs in one record.
 
-        `readers` have their cursors, by log, beside the units.
+        `readers` are the cursors of readers other than units, by log.
         """
         home = self._home
         running = self._dispatcher.units
         needed = [*(unit.needed_from for unit in running.values()), *readers]
-        # Who is not declared now, and comes back, must not have missed a change.
+        # A unit that is not declared now must find all changes of a changelog when it is declared again.
         away = [
             fields[checkpoint]["cursors"]
             for unit, fields in home.units.items()
@@ -54,7 +57,7 @@ class Collector:
             {log: at for log, at in cursors.items() if log in home.logs and home.logs[log].changes}
             for cursors in away
         ]
-        # A stream says itself what it holds back, and a view what its window holds.
+        # Streams and views free their held-back rows and window contents themselves.
         views = {view.name: view for view in views_to_answer(catalog)}
         others = {name + HELD for name in streams} | views.keys()
         logs = [log for name, log in home.logs.items() if name not in others]
@@ -68,6 +71,6 @@ class Collector:
 
 
 def changelogs_of(catalog: Catalog) -> Mapping[str, Schema]:
-    """The queries and derived streams whose results change, by the names of their logs."""
+    """Return the schemas of changelogs, by log."""
     known = (*catalog.queries.values(), *catalog.relations.values())
     return {one.name: one.schema for one in known if one.schema.changelog}

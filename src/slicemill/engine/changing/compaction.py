@@ -1,11 +1,12 @@
-"""Compaction: the changes of a changelog that nobody reads any more become the table that they came to.
+"""Compaction: fold the oldest changes of a changelog into a table.
 
-    log of `popular`   … 3   5   8 │ 9   12          first epoch that somebody may still ask for: 9
+    log of `popular`   … 3   5   8 │ 9   12          first epoch that a reader may still need: 9
                        folded here │ kept            by cursors and `keep_s`, as for any log
 
-The table is written to a segment of its own, beside the dispatcher; then one journal record puts it in the
-place of the changes (`Change.based`). A process that dies before the record leaves a segment that nobody
-names, and the changes; one that dies after it leaves segments that nobody names, and the table.
+A thread beside the dispatcher writes the table to its own segment. Then one journal record replaces the
+changes by the table (`Change.based`). A crash before the record leaves an unreferenced segment, and the
+changes stay in force. A crash after the record leaves unreferenced segments of changes, and the table is in
+force.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from slicemill.storage.log import Log
 from slicemill.storage.order import time_range
 from slicemill.storage.segments import Extent, SegmentWriter
 
-# Fewer changes are not worth a file.
+# Minimum number of changes to fold.
 _LEAST_ROWS = 10_000
 
 _LOGGER = logging.getLogger("slicemill")
@@ -36,7 +37,7 @@ _LOGGER = logging.getLogger("slicemill")
 
 @dataclass(frozen=True, slots=True)
 class FoldedLog:
-    """The table that the changes of a log up to an epoch come to, as it was written."""
+    """Table that a log's changes up to epoch `upto` were folded into."""
 
     log: Log
     upto: int
@@ -44,10 +45,12 @@ class FoldedLog:
 
 
 class Compactor:
-    """Folds one log at a time, when its changes since the last time are as many as the rows of its base.
+    """Compaction of one log at a time.
 
-    So each change is read and written again about twice at most, and a log has no more changes that nobody
-    needs than rows. `least_rows` is how many changes are worth it.
+    A log is folded once its changes outnumber the rows of its base.
+
+    So each change is rewritten about twice at most, and a log has at most as many unneeded changes as rows.
+    `least_rows` is the minimum number of changes to fold.
     """
 
     def __init__(self, durable: bool, least_rows: int = _LEAST_ROWS) -> None:
@@ -57,22 +60,22 @@ class Compactor:
         self._folded: FoldedLog | None = None
 
     def wait(self) -> None:
-        """Until what is being written is there."""
+        """Wait until the current fold has been written."""
         if self._thread is not None:
             self._thread.join()
 
     def look(
         self, logs: Mapping[str, Log], changing: Mapping[str, Schema], freed: Mapping[str, int]
     ) -> dict[str, tuple[int, Appended]]:
-        """What is folded, for `Change.based`; what is worth it is folded from now on.
+        """Return a finished fold for `Change.based`, and start the next one.
 
-        `freed` has the first epoch that has to stay, of logs that could be freed now.
+        `freed` has the first needed epoch of each log that could be freed now.
         """
         if self._thread is not None and self._thread.is_alive():
             return {}
         done, self._folded, self._thread = self._folded, None, None
         based = {}
-        # Meanwhile the log may be gone, or somebody may have begun to read it.
+        # The log may have been dropped meanwhile, or got a new reader.
         if (
             done is not None
             and logs.get(done.log.name) is done.log
@@ -97,7 +100,7 @@ class Compactor:
         def fold() -> None:
             try:
                 self._folded = folded(log, schema, epochs, self._durable)
-            except Exception:  # the changes are all there: another try will do
+            except Exception:  # the changes are kept, so a later fold can retry
                 _LOGGER.exception("the changes of %s could not be folded; they stay", log.name)
 
         self._thread = threading.Thread(target=fold, name=f"slicemill-fold-{log.name}", daemon=True)
@@ -105,17 +108,20 @@ class Compactor:
 
 
 def folded(log: Log, schema: Schema, epochs: Sequence[Epoch], durable: bool = False) -> FoldedLog:
-    """Write the table that epochs of a log, the first ones, come to."""
+    """Write the table that the first epochs of a log result in."""
     rows = _now(log, schema, epochs)
     table = with_ops(rows, np.full(rows.num_rows, INSERT)).cast(with_system_columns(log.columns))
     extents = _written(log, "base", table, durable) if table.num_rows else []
-    # It is as old as the newest of what it stands for.
+    # It is as old as the newest folded change.
     arrival_us = max(epoch.arrival_us for epoch in epochs)
     return FoldedLog(log, epochs[-1].number, Appended(extents, *time_range(table), arrival_us))
 
 
 def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False) -> Appended | None:
-    """Write what takes back all rows of a table, at the time of its last change; None if it has none."""
+    """Write deletes of all rows of a table. None if it is empty.
+
+    The deletes have the table's last timestamp.
+    """
     rows = _now(log, schema, log.all_epochs())
     if not rows.num_rows:
         return None
@@ -130,7 +136,10 @@ def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False)
 
 
 def _now(log: Log, schema: Schema, epochs: Sequence[Epoch]) -> pa.Table:
-    """The table that the first epochs of a log come to; those of definitions before come to nothing."""
+    """Return the table that the first epochs of a log result in.
+
+    Epochs of earlier definitions cancel out and are skipped.
+    """
     empty = with_system_columns(log.columns).empty_table()
     found = [log.read(epoch) for epoch in epochs if epoch.number > log.begun_after]
     return table_of_now(pa.concat_tables([empty, *found]), schema)

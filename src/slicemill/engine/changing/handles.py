@@ -1,4 +1,4 @@
-"""The handles of a mill's queries."""
+"""Handles of running queries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle_of(mill: Mill, measuring: Measuring, query: QueryDefinition) -> Query:
-    """The handle of a continuous query, whose figures count from now on."""
+    """Return the handle of a continuous query; its metrics start now."""
     name, counted = query.name, measuring.begin(query)
 
     def explain() -> str:

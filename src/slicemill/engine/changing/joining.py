@@ -1,4 +1,4 @@
-"""Adding queries to a unit and removing them: the changes of its fields between two runs."""
+"""Changes of a unit's fields when queries are added or removed."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from slicemill.storage.home_state import merged
 from slicemill.storage.unit_fields import SINCE_CHECKPOINT
 from slicemill.time import BEGINNING, END
 
-# Of a unit: logs that it wrote for queries and streams which a start has not declared.
+# Field of a unit: logs of queries and streams that the current start has not declared.
 LEFT_OUT = "left_out"
-# Of a unit: what goes with its state when it begins anew.
+# Fields of a unit that are dropped with its state.
 _OF_STATE = frozenset(("begun", "due", "failed", "resumable", *SINCE_CHECKPOINT, "latest", "heavy"))
 
 
 def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
-    """The fields of a new unit: it reads epochs that come after those that are in the logs now.
+    """Return the fields of a new unit, which reads only new epochs.
 
-    Of a changelog it reads all: its base, which is the table as it was then, and the changes since.
+    A changelog is read from its base: the table that its oldest changes were folded into.
     """
     cursors = _beginnings(plan.unit.inputs, home)
     return {
@@ -54,14 +54,14 @@ def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
 
 
 def without_state(before: RunningUnit | None) -> dict[str, Any]:
-    """The fields that go when a unit begins anew."""
+    """Return the fields to remove when a unit restarts without state."""
     return {} if before is None else dict.fromkeys(before.fields.keys() & _OF_STATE)
 
 
 def keep_announced(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> None:
-    """The watermarks that a unit was given before a restart still hold.
+    """Keep watermarks at or above those announced before a restart.
 
-    That of a derived stream was not above those of the streams behind it.
+    The watermark of a derived stream was at most those of the streams that it reads.
     """
     graph, catalog = unit.plan.graph, unit.plan.catalog
     for log, ts in unit.input_watermarks().items():
@@ -73,7 +73,7 @@ def keep_announced(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> N
 
 
 def without_newcomers(plan: UnitPlan, known: Collection[str]) -> UnitPlan:
-    """The plan without the queries that have no state yet: they must not read older rows."""
+    """Return the plan without new queries, which must not read older rows."""
     new = [log for log in _written(plan) if log not in known]
     unit, graph = without_outputs(plan.unit, plan.graph, new)
     return replace(plan, unit=unit, graph=graph)
@@ -87,13 +87,13 @@ def joined(
     replaced: Collection[str] = (),
     passed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the changed fields of a unit when it gets the members of a plan.
+    """Return the changed fields of a unit with the queries of a plan.
 
-    The unit has read all epochs, or passes them by: `passed` are the fields that say so (`passed_by_all`).
-    Queries that come, or begin `anew`, count what comes from now on; joins among them also get what is stored
-    for others, where it serves them (S23). One that is `replaced` keeps the state that has the names of
-    before, and takes over the state that has all it needs; where no state is missing, it is as complete as
-    it was.
+    The unit has read all epochs, or `passed` has the fields that skip them (`passed_by_all`). New queries and
+    queries of `anew` read only rows that arrive from now on. New joins also get stored rows of other joins in
+    the unit, where these rows suffice (S23). A query of `replaced` keeps state under names that are still in
+    use, and takes over state that has all it needs. If no state is missing, its results stay as complete as
+    before.
     """
     graph, written, read = plan.graph, _written(plan), logs_read(plan.unit, plan.graph)
     fields = {**before.fields, **(passed or {})}
@@ -120,7 +120,7 @@ def joined(
     failed = {log: why for log, why in before.failed.items() if log in written and log not in anew}
     new = frozenset(written).difference(known)
     if new and reads_changes(plan, home):
-        # It is alone in its unit, and what it knew is of no use.
+        # The unit has no other query, and its old state is of no use.
         return {
             **without_state(before),
             **new_fields(plan, home),
@@ -136,7 +136,7 @@ def joined(
         members |= {log: list(members_behind(graph, roots[log])) for log in written if log not in new}
     served, since = admitted(members, new, {}, since)
     alone = {name: (None, None) for log in new for name in fresh(log)}
-    # Queries of joins may bring other streams, or be the last to read one.
+    # Queries of joins may add an input to the unit, or remove one.
     inputs, checkpoint = plan.unit.inputs, fields["checkpoint"]
     cursors = {log: fields["cursors"].get(log, home.logs[log].head) for log in inputs}
     kept = {log: checkpoint["cursors"].get(log, cursors[log]) for log in inputs}
@@ -146,12 +146,12 @@ def joined(
         "joined_on": joined_on(plan.unit, graph, before.fields.get("joined_on")),
         "cursors": cursors,
         "checkpoint": {**checkpoint, "cursors": kept},
-        # Of other queries: a replay from there would need the plan of then.
+        # A replay from an older checkpoint would need the plan of that time.
         "checkpoint_before": None,
         "input_watermarks": marks,
-        # Results that waited for a log which the unit no longer reads were those of a query that is gone.
+        # Results that waited for a log which the unit no longer reads belong to a removed query.
         "due": [due for due in fields.get("due") or () if due.keys() <= set(inputs)] or None,
-        # Members that are new emit what holds before the first tuple.
+        # New queries emit their initial results before the first tuple.
         "begun": None,
         "outputs": written,
         "since": since,
@@ -166,7 +166,7 @@ def joined(
 
 
 def _names_held(plan: UnitPlan, logs: Collection[str]) -> set[str]:
-    """The names under which a unit keeps state for some of its queries."""
+    """Return the names of the state that a unit keeps for queries."""
     return {
         name
         for root, log in plan.unit.outputs
@@ -176,17 +176,23 @@ def _names_held(plan: UnitPlan, logs: Collection[str]) -> set[str]:
 
 
 def reads_changes(plan: UnitPlan, home: Home) -> bool:
-    """Is it a unit over a changelog? It has one output only (`plan.units`): nobody else comes to it."""
+    """Return True for a unit over a changelog. No query is ever added to it (`plan.units`)."""
     return any(home.logs[log].changes for log in plan.unit.inputs)
 
 
 def _beginnings(logs: Iterable[str], home: Home) -> dict[str, int]:
-    """By input, the last epoch that somebody who is new does not read: none of those of a changelog."""
+    """Return by input the last epoch that a new reader skips.
+
+    It is -1 for a changelog, which is read from its base.
+    """
     return {log: -1 if home.logs[log].changes else home.logs[log].head for log in logs}
 
 
 def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
-    """Return the changed fields of a unit that passes by what has arrived: all of its queries have failed."""
+    """Return the changed fields of a unit that skips its pending input.
+
+    All of its queries have failed.
+    """
     heads = {log: home.logs[log].head for log in unit.plan.unit.inputs}
     marks = unit.input_watermarks()
     checkpoint = {"cursors": heads, "input_watermarks": marks, "files": []}
@@ -195,8 +201,12 @@ def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
 
 
 def moved_cells(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """The changed fields of a unit whose new members do not allow its cells, or its heavy keys: its state, of
-    that checkpoint, is put where it is from now on (`adapting.replacing`)."""
+    """Return the fields that redistribute a unit's checkpoint, if necessary.
+
+    That is the case if its partitions or heavy keys no longer fit.
+
+    `adapting.replacing` moves the state to its new cells.
+    """
     was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
     heavy = before.fields.get("heavy") or []
     if was.spreads_like(now) and not (heavy and judges_rows(plan.unit, plan.graph)):
@@ -210,9 +220,11 @@ def missing_logs(
     home: Home,
     replaced: Collection[str] = (),
 ) -> dict[str, pa.Schema]:
-    """Return the logs that declared streams and queries still need; raise where an existing one does not fit.
+    """Return the logs to create for streams and queries.
 
-    Logs of what is replaced may change their columns.
+    Raises if an existing log has other columns.
+
+    Logs in `replaced` may change their columns.
     """
     logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
     logs |= {query.name: to_arrow(query.schema) for query in queries}
@@ -230,7 +242,7 @@ def missing_logs(
 
 
 def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
-    """Return a change that also drops the logs of queries or derived streams, and their places in units."""
+    """Return a change that also drops logs and their entries in units."""
     gone = [name for name in names if name in home.logs]
     dropped_units, units = list(change.dropped_units), dict(change.units)
     for unit, known in home.units.items() if gone else ():
@@ -257,7 +269,7 @@ def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
 
 
 def without_names(names: Collection[str], gone: Collection[str]) -> list[str] | None:
-    """What is left of a list that a field has; None, for no field, if that is nothing."""
+    """Return a list field without some names; None if nothing is left."""
     return [name for name in names if name not in gone] or None
 
 
@@ -266,10 +278,10 @@ def _written(plan: UnitPlan) -> list[str]:
 
 
 def _passed(before: RunningUnit, logs: Collection[str]) -> int:
-    """Up to where a unit has let go of what nobody wanted, of some of its inputs.
+    """Return the time up to which a unit has evicted input rows.
 
-    The last run did, which may be later than the last row. Of each input, rows are kept as long as a query
-    that reads it has not passed them.
+    The last run evicted them, and may be later than the last row. A row is kept until every query that reads
+    its input has passed it.
     """
     marks, passed = before.input_watermarks(), BEGINNING
     together = {before.reads(log) for _, log in before.plan.unit.outputs}
@@ -281,10 +293,12 @@ def _passed(before: RunningUnit, logs: Collection[str]) -> int:
 
 
 def newest_ts(logs: Collection[str], home: Home) -> int | None:
-    """The greatest timestamp of some inputs: a query that is added now reads all that is later.
+    """Return the greatest timestamp of some inputs.
 
-    Of a stream, tuples that nobody wanted count too: they are not in its log, and were there. A changelog is
-    read from its beginning.
+    A query that is added now reads all later rows.
+
+    Tuples of a stream that no query needed count too: they arrived, but are not in the log. A changelog does
+    not count, because it is read from its beginning.
     """
     newest = [home.logs[log].max_ts for log in logs if not home.logs[log].changes]
     newest += [newest_tuple(home.streams[log]) for log in logs if log in home.streams]
@@ -292,7 +306,7 @@ def newest_ts(logs: Collection[str], home: Home) -> int | None:
 
 
 def placed_queries(units: Mapping[str, Mapping[str, Any]]) -> PlacedQueries:
-    """What runs where, as the journal says it of a home's units."""
+    """Return the unit of each log, and the states to share."""
     unit_of = {
         log: unit for unit, fields in units.items() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
     }
@@ -306,16 +320,16 @@ def placed_queries(units: Mapping[str, Mapping[str, Any]]) -> PlacedQueries:
 
 
 def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:
-    """From when on a query's results are those of one that was always there; None where that never comes."""
+    """Return the time from which results are complete. None if never."""
     units = list(units)
     unit = next((one for one in units if query in one.since), None)
     if unit is None:
         return None
     since = unit.since[query]
-    latest = BEGINNING if since is None else since  # None: nothing had come before it
+    latest = BEGINNING if since is None else since  # None: no row had arrived before it
     for log in unit.reads(query):
         if graph[graph.streams.get(log, log)].schema.changelog:
-            # It is as if it had come with the table that it reads.
+            # The query is as complete as the table that it reads.
             table = complete_from_of(log, graph, units)
             if table is None:
                 return None

@@ -1,20 +1,19 @@
-"""Lives of queries and streams: paused, resumed, and tried again after they have failed.
+"""PAUSE, RESUME, RESTART and automatic retries of queries and streams.
 
     "lives": {"hot": {"paused": {"epoch": 16, "max_ts": 5000, "as_of": 18, "watermark": 4000, "by": …},
                       "tries": {"count": 2, "failed_us": …, "next_us": …, "began_us": …, "why": "…"}}}
 
-**Paused.** A log that is paused ends, for all who read it, at the epoch of its pause, and its watermark
-stands still: sinks, subscribers, units that read it and whoever asks get nothing more. What writes it goes on
-as long as somebody wants something else of the same unit; a unit of which all is paused stands still itself.
-Either way nothing is missed: on RESUME all that is in the log comes out at once, or the unit goes on where it
-stood. So results are the same rows in the same order as if it had never been paused. Meanwhile readers see
-the definition that was in force `as_of` that record of the home, whatever replaces it.
+**Paused.** Readers see a paused log only up to the epoch and watermark of its pause: sinks, subscribers,
+downstream units and ad hoc queries get nothing more. The unit that writes the log keeps running while another
+query of the unit is not paused; else the unit stops too. On RESUME readers get all rows of the log at once,
+or the unit continues from its state. The results are the same rows in the same order as without a pause.
+Until then readers see the definition that was in force at record `as_of`.
 
-**Failed.** Where all that a unit writes has failed together, the run that failed was not committed: it is run
-again from the committed state, and nothing is lost. A query that failed beside others that went on begins
-anew with what comes from then on, and `complete_from` says from when on its results are whole. Between two
-tries the pauses double; after the last try it stays stopped until RESTART. A query that stalls takes
-seconds of a worker each time, so it has fewer tries.
+**Failed.** If all queries of a unit failed together, the failed run was not committed. A retry runs it again
+from the committed state, and no row is lost. If a query failed while other queries of its unit continued, a
+retry starts it without state from new rows; `complete_from` says when its results are complete. The back-off
+doubles with each retry. After the last retry the query stays stopped until RESTART. A query that stalls takes
+seconds of a worker each time, so it gets fewer retries.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ from slicemill.time import BEGINNING, US
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 MOST_TRIES = 8
-# A query that has stalled so often in a row is not tried again.
+# A query that has stalled this often in a row is not retried.
 MOST_STALLS = 3
-# Who has run for so long has left its earlier failures behind.
+# A query that has run this long has its count of failures reset.
 STEADY_S = 600.0
 _LOOK_US = US // 5
 
 
 class LifeState(StrEnum):
     RUNNING = "running"
-    BACKFILLING = "backfilling"  # it reads the past (`changing.backfill`)
+    BACKFILLING = "backfilling"  # reads the past (`changing.backfill`)
     PAUSED = "paused"
-    FAILED = "failed"  # for good, until RESTART
-    RESTARTING = "restarting"  # failed, and tried again soon
+    FAILED = "failed"  # until RESTART
+    RESTARTING = "restarting"  # failed, and is retried soon
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """How a query or stream is: why it failed last, how often in a row, when it is tried again (µs)."""
+    """Lifecycle state of a query, with its last error and next retry."""
 
     state: LifeState
     why: str | None = None
@@ -74,14 +73,14 @@ class Life:
 
 @dataclass(slots=True)
 class QueryLives:
-    """Changes the lives of what a catalog runs; `watermark` returns that of a log."""
+    """Lifecycle changes of running queries; `watermark` returns the watermark of a log."""
 
     running: RunningCatalog
     watermark: Callable[[str], int]
     _looked_us: int = 0
 
     def of(self, name: str) -> Life:
-        """How a query or stream is now."""
+        """Return the lifecycle state of a query or stream."""
         life = self.running.home.lives.get(name, {})
         tries, paused = life.get("tries", {}), life.get("paused")
         written = [fields for fields in self.running.home.units.values() if name in fields["outputs"]]
@@ -92,7 +91,7 @@ class QueryLives:
         if paused is not None:
             state = LifeState.PAUSED
         elif why is not None:
-            # One that has just failed is told when it is looked at next.
+            # A new failure is recorded at the next `look`, and is shown as restarting until then.
             known = "failed_us" in tries
             state = LifeState.FAILED if known and next_us is None else LifeState.RESTARTING
         since, by = (paused["at"], paused["by"]) if paused is not None else (None, None)
@@ -110,7 +109,7 @@ class QueryLives:
                 self._resume(names)
 
     def look(self) -> None:
-        """Try again what has failed and has waited long enough; called often."""
+        """Retry failed queries whose back-off has passed. Called often."""
         now_us = self.running.clock()
         if 0 <= now_us - self._looked_us < _LOOK_US:
             return
@@ -119,7 +118,7 @@ class QueryLives:
         for log, why in [found for unit in units for found in unit.failed.items()]:
             unit = self._writer(log)
             if unit is None or log not in unit.failed:
-                continue  # it goes on with another one
+                continue  # a unit that replaced this one continues the log
             tries = self.running.home.lives.get(log, {}).get("tries", {})
             if "failed_us" not in tries:
                 self._note_failure(log, why, tries, now_us)
@@ -175,7 +174,7 @@ class QueryLives:
         return unit is not None and name in unit.failed
 
     def _note_failure(self, log: str, why: str, tries: dict[str, Any], now_us: int) -> None:
-        """Note when a query is tried again, if it is. The pauses double."""
+        """Record a failure and the time of the next retry, if any. The back-off doubles."""
         steady = now_us - tries.get("began_us", now_us) > STEADY_S * US
         count = 1 if steady else tries.get("count", 0) + 1
         stalls = (0 if steady else tries.get("stalls", 0)) + 1 if FAR_LONGER in why else 0
@@ -187,7 +186,10 @@ class QueryLives:
         self.running.home.commit(Change(lives={log: {"tries": noted}}))
 
     def _again(self, failed: Sequence[str], *, forget_tries: bool = False) -> None:
-        """Run what has failed, as one record: from the committed state if it is whole, or anew."""
+        """Restart failed queries, from the committed state if possible.
+
+        One record has all of it.
+        """
         home, now_us = self.running.home, self.running.clock()
         began: dict[str, dict[str, Any]] = {}
         units: dict[str, dict[str, Any]] = {}
@@ -221,7 +223,7 @@ class QueryLives:
         return self.running.dispatcher.running.writers.get(log)
 
     def _look_again(self) -> None:
-        """Have the dispatcher see which units can run."""
+        """Let the dispatcher recompute which units can run."""
         dispatcher = self.running.dispatcher
         dispatcher.replace(dispatcher.running.units)
         dispatcher.notify()

@@ -1,7 +1,7 @@
-"""REFRESH EVERY: tables whose sources are read again and again.
+"""REFRESH EVERY: tables whose sources are read periodically.
 
-A source that cannot be read leaves its table as it is. It is tried again sooner than the next time is due:
-after a second, two, four and so on.
+If a source cannot be read, its table keeps its rows. Retries have a back-off of 1 s, 2 s, 4 s, …, at most the
+refresh interval.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOKS_S = 0.2
 
 @dataclass(slots=True)
 class DueTable:
-    """When a table is read next, and what went wrong since it was read last."""
+    """Next refresh of a table, and errors since the last one."""
 
     table: Table
     due_us: int
@@ -31,7 +31,7 @@ class DueTable:
 
 
 class Refreshing:
-    """Reads the sources of tables when they are due, by the mill's clock, in a thread of its own."""
+    """Thread that refreshes tables when they are due by the mill's clock."""
 
     def __init__(
         self, catalog: Callable[[], Catalog], refresh: Callable[[str], None], clock: Callable[[], int]
@@ -44,7 +44,7 @@ class Refreshing:
         self._thread: threading.Thread | None = None
 
     def look(self) -> None:
-        """Refresh what is due; a table that is new was read when it was declared."""
+        """Refresh the tables that are due. A new table was read when it was declared."""
         now = self._clock()
         tables = [one for one in self._catalog().relations.values() if isinstance(one, Table)]
         known, self._due = self._due, {}
@@ -58,7 +58,7 @@ class Refreshing:
                 self._read(due)
 
     def problems(self) -> list[str]:
-        """The tables whose sources cannot be read."""
+        """Return a line for each table whose source cannot be read."""
         return [
             f"table {due.table.name} keeps its rows, as its source cannot be read: {due.error}; "
             "it is tried again"

@@ -1,4 +1,4 @@
-"""EXPLAIN REPLACE: what a replacement would keep, what would begin anew, and from when results are whole."""
+"""EXPLAIN REPLACE: state kept or dropped, and when results are complete."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from slicemill.time import BEGINNING
 
 @dataclass(frozen=True, slots=True)
 class ReplaceEffect:
-    """What a replacement does to one query or stream: `effect` is keeps, begins anew, ends, reads on, or a
-    question that it answers."""
+    """Effect of a replacement on one query or stream.
+
+    `effect` is "keeps", "begins anew", "ends", "reads on" or another topic, such as "complete from".
+    """
 
     name: str
     effect: str
@@ -30,7 +32,7 @@ class ReplaceEffect:
 
 
 def foretold(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffect]:
-    """What statements with OR REPLACE would do; nothing is changed."""
+    """Return what OR REPLACE statements would do; nothing is changed."""
     home = running.home
     kept = KeptStatements.of(home.statements, home.folder, home.logs)
     bound = bind(esl, running.catalog, lambda: kept.catalog)
@@ -54,7 +56,7 @@ def foretold(running: RunningCatalog, esl: str | SourceText) -> list[ReplaceEffe
 def effects_of(
     running: RunningCatalog, plan: Plan, catalog: Catalog, replacing: Replacement
 ) -> list[ReplaceEffect]:
-    """The effects, query by query; `plan` is that of the catalog which is to come."""
+    """Return the effects by query; `plan` belongs to the new catalog."""
     found: list[ReplaceEffect] = []
     causes = {key[1]: cause for key, cause in replacing.because.items()}
     for name in sorted(replacing.logs):

@@ -1,10 +1,13 @@
-"""Replacements: what CREATE OR REPLACE changes, and what is made of it.
+"""CREATE OR REPLACE: rebind definitions, and keep state that still fits.
 
-All that uses what is replaced is bound again, in the same step. What is computed from the rows of a stream
-that is replaced begins anew: its windows hold rows of the old definition. So does what calls a function or an
-aggregate in Python, of which nobody knows what has changed, and what gives changes of a table: its state says
-what was told, and the table of before is deleted. For the rest, state has names by its content
-(`plan.rules.name_by_content`): what has the name of before is kept.
+All users of a replaced definition are bound again in the same step. These start without state:
+
+- queries that read a replaced stream, because their windows hold rows of the old definition
+- callers of a function or an aggregate in Python, because the effect of its change is unknown
+- changelogs, because their state describes rows that were emitted; all rows of the old table are deleted
+
+All other state is named by its content (`plan.rules.name_by_content`), and is kept if its name stays the
+same.
 """
 
 from __future__ import annotations
@@ -47,13 +50,14 @@ from slicemill.time import END
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """`logs` of queries and streams that have another meaning; those of `anew` keep no state of before.
+    """Effects of a replacement on queries and streams.
 
-    Those of `emptied` gave changes of a table, which are all taken back; those of `past` read what is
-    retained first (FROM BEGINNING). `because` are those whose own words stayed, with what they use that was
-    replaced; `entries` are the
-    statements of all of it, for the journal. `widened` are the columns of the logs of `altered` streams;
-    those of `moved` come from another source.
+    `logs` are the queries and streams with a new meaning.
+
+    Those in `anew` keep no state. `emptied` are changelogs whose rows are all deleted. Those in `past` read
+    the retained rows first (FROM BEGINNING). `because` maps definitions with unchanged text to the replaced
+    definition that they use. `entries` are the statements for the journal. `widened` has the new log columns
+    of the `altered` streams. Streams in `moved` get another source.
     """
 
     logs: frozenset[str] = frozenset()
@@ -73,9 +77,9 @@ NOTHING_REPLACED = Replacement()
 def with_users(
     catalog: Catalog, replaced: Sequence[ReplacedStatement], entries: Mapping[Key, Entry], source: SourceText
 ) -> tuple[Catalog, Replacement]:
-    """The catalog in which all that uses what is replaced is bound anew, and what that changes.
+    """Bind users of replaced definitions again; return catalog and effects.
 
-    `entries` are the statements in force. Raises EslError where something could not be bound any more.
+    `entries` are the statements in force. Raises EslError if a user can no longer be bound.
     """
     own = {key_of(one.after) for one in replaced}
     logs = {one.after.name for one in replaced if _computes(one.after)}
@@ -133,7 +137,7 @@ def with_users(
 
 
 def with_writers_of(names: Collection[str], catalog: Catalog) -> set[str]:
-    """Queries and streams with what writes tables for them."""
+    """Add the queries that write tables for some queries and streams."""
     return {*names, *(one.name for name in names for one in catalog.writers_for(name))}
 
 
@@ -147,7 +151,7 @@ def _unbindable(user: Statement, one: ReplacedStatement, why: Diagnostic) -> Dia
 
 
 def _other_tables(catalog: Catalog, one: ReplacedStatement) -> Iterator[Diagnostic]:
-    """The tables made of what is replaced that would have other columns, or another key."""
+    """Yield errors for tables whose replaced changelog gets other columns."""
     before, after = getattr(one.before, "schema", None), getattr(one.after, "schema", None)
     for table in catalog.relations.values() if before != after else ():
         made = table.materialized if isinstance(table, Table) else None
@@ -160,16 +164,16 @@ def _other_tables(catalog: Catalog, one: ReplacedStatement) -> Iterator[Diagnost
 
 
 def _computes(statement: Statement) -> bool:
-    """Has it rows of its own, in a log?"""
+    """Return True if a statement writes a log of its own."""
     if isinstance(statement, QueryDefinition):
         return statement.continuous
     return isinstance(statement, (DerivedStream, Classifier))
 
 
 def _is_unknown(statement: Statement) -> bool:
-    """Does its content not tell what it does?"""
+    """Return True if a statement's content does not determine its behaviour."""
     if isinstance(statement, FunctionDefinition):
-        return True  # those who call it have no trace of it
+        return True  # content names of callers do not include the function
     return isinstance(statement, AggregateDefinition) and statement.external is not None
 
 
@@ -181,7 +185,7 @@ def _read_by(statement: Statement) -> Iterator[str]:
 
 
 def _in_order(users: Sequence[Statement]) -> list[Statement]:
-    """What others are made of first: functions, aggregates, then relations as they read each other."""
+    """Return users so that each one follows what it depends on."""
     found: list[Statement] = [one for one in users if isinstance(one, FunctionDefinition)]
     found += [one for one in users if not _reads(one) and not isinstance(one, FunctionDefinition)]
     left = [one for one in users if _reads(one)]
@@ -209,7 +213,7 @@ def _aggregates_calling(catalog: Catalog, statement: Statement) -> list[Statemen
 
 
 def without_statement(statement: Statement, catalog: Catalog) -> Catalog:
-    """The catalog in which the name of a statement is free."""
+    """Return a copy of the catalog without a statement."""
     without, name = catalog.copy(), statement.name.lower()
     if isinstance(statement, QueryDefinition):
         without.queries.pop(name, None)

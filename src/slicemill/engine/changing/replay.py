@@ -1,11 +1,12 @@
-"""REPLAY: rows that could not be read are parsed again, and come into their stream as new arrivals.
+"""REPLAY: parse bad rows again and append them as new arrivals.
 
     s_errors  raw, reason ──► parse, as s is declared now ──┬─► rows of s, like any that arrive now
                                                             └─► s_errors again, with the new reason
 
-The texts are parsed here, and a worker lets them in with one read: it is the intake that judges which are too
-late by now. The record of that read has the rows, those that are bad again, and which bad rows were tried, as
-ranges of their numbers in a field of the stream (`replayed`). So each is tried once, whatever dies meanwhile.
+The driver parses the texts, and a worker appends the rows in one read, because the intake decides which rows
+are late by now. One record has the rows, the texts that failed again, and the numbers of the texts that were
+tried, as ranges in a field of the stream (`replayed`). So each text is tried exactly once, also after a
+crash.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ from slicemill.time import BEGINNING
 REPLAYED = "replayed"
 Ranges = list[list[int]]
 
-# So many rows are tried with one read.
+# Number of rows that one read appends.
 _ROWS_AT_ONCE = 100_000
 _NO_TEXT = "its bytes are no text, so what is kept of it is not what came"
 _TRUE = ("true", "1", "yes")
 
 
 def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, now: int) -> ReplayOutcome:
-    """Try bad rows of a stream again; what was tried before is left alone."""
+    """Parse bad rows of a stream again, each at most once."""
     stream = dispatcher.streams.get(statement.stream)
     if stream is None:
         raise SlicemillError(f"{statement.stream} is not read: no query asks for it, and it has no RETAIN")
@@ -65,7 +66,7 @@ def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, 
         for epochs in _batches(log.epochs()):
             table = pa.concat_tables([log.read(epoch) for epoch in epochs])
             table = table.filter(pa.array(~_within(_numbers(table), tried)))
-            # A file that could not be read has its name here, and no text that could be tried.
+            # A file that could not be read has only its name here, and no text.
             table = table.filter(pc.invert(pc.starts_with(table.column("reason"), FILE_LOST)))
             if statement.where is not None:
                 table = table.filter(_holds(statement.where, table))
@@ -90,7 +91,7 @@ def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, 
 
 
 def parser_of(stream: Stream, folder: Path) -> LineParser:
-    """Reads the texts that are kept of a stream's bad rows: lines as they came, or records as JSON."""
+    """Return a parser of a stream's bad rows (lines or JSON)."""
     wanted = WantedColumns.of(stream, stream.schema.names)
     names = stream.sent.names
     if stream.source == SourceSpec():
@@ -108,7 +109,7 @@ def parser_of(stream: Stream, folder: Path) -> LineParser:
 
 
 def with_numbers(ranges: Iterable[Sequence[int]], numbers: Iterable[int]) -> Ranges:
-    """Ranges of numbers, first and last, with some more.
+    """Add numbers to sorted ranges [first, last].
 
     >>> with_numbers([[0, 2], [7, 7]], [3, 6, 9])
     [[0, 3], [6, 7], [9, 9]]
@@ -135,7 +136,7 @@ def _numbers(table: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _batches(epochs: Sequence[Epoch]) -> Iterable[list[Epoch]]:
-    """Epochs, as many at once as have about as many rows as one read takes."""
+    """Group epochs into batches of about as many rows as one read."""
     batch: list[Epoch] = []
     rows = 0
     for epoch in epochs:
@@ -154,7 +155,10 @@ def _holds(where: Expr, table: pa.Table) -> pa.ChunkedArray:
 
 
 def _parsed(texts: Sequence[str | None], parser: LineParser) -> Parsed:
-    """Each text is a row of its own, whatever stands in it."""
+    """Parse each text as one row.
+
+    Texts with line breaks or broken characters are errors.
+    """
     whole = [text for text in texts if text is not None and not {"\ufffd", "\n", "\r"} & set(text)]
     broken = [text for text in texts if text is None or {"\ufffd", "\n", "\r"} & set(text)]
     parsed = parser.parse(split("".join(f"{text}\n" for text in whole).encode(), universal=False))

@@ -1,10 +1,10 @@
-"""RETAIN: which logs keep rows that every query has read, for how long, and from when on they are whole.
+"""RETAIN: logs that keep rows after all queries have read them.
 
-A stream without RETAIN stores the rows and columns that queries read. One with RETAIN stores all, from the
-moment that it is declared so; that moment stands in the journal, as a field of the stream:
+A stream without RETAIN stores the rows and columns that queries read. A stream with RETAIN stores all, from
+its declaration on. The journal records that point as a field of the stream:
 
-    whole  [epoch, newest]    all that came after this epoch is stored whole; `newest` is the greatest
-                              timestamp that had come by then, null if nothing had
+    whole  [epoch, newest]    all rows after this epoch are stored with all columns; `newest` is the
+                              greatest timestamp that had arrived by then, null if none
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ WHOLE = "whole"
 
 
 def retained_streams(catalog: Catalog) -> list[Stream]:
-    """The declared streams that store all rows and columns, whoever reads them."""
+    """Return the declared streams that store all rows and columns."""
     streams = [relation for relation in catalog.relations.values() if isinstance(relation, Stream)]
     return [stream for stream in streams if stream.retain_us is not None]
 
 
 def kept_us(catalog: Catalog, results_us: int) -> dict[str, int]:
-    """Return by log how long rows stay after all who read it have them.
+    """Return by log how long consumed rows are kept.
 
-    `results_us` is for results, and for late and bad rows, where no RETAIN says it.
+    `results_us` applies to results, late rows and bad rows without a RETAIN.
     """
     kept: dict[str, int] = {}
     for query in catalog.queries.values():
@@ -40,13 +40,13 @@ def kept_us(catalog: Catalog, results_us: int) -> dict[str, int]:
             kept[relation.name] = relation.retain_us or 0
             kept |= {relation.name + LATE: aside_us, relation.name + ERRORS: aside_us}
         elif isinstance(relation, DerivedStream) and relation.retain_us is not None:
-            # Who begins in the past needs all changes, to tell what was in it.
+            # A query that starts in the past needs all changes to build the table.
             kept[relation.name] = END if relation.schema.changelog else relation.retain_us
     return kept
 
 
 def wholeness(streams: Iterable[Stream], home: Home) -> dict[str, dict[str, Any]]:
-    """The changed fields of streams that begin to be stored whole, or are so no more."""
+    """Return the changed fields of streams that start or stop retaining."""
     changed: dict[str, dict[str, Any]] = {}
     for stream in streams:
         known = home.streams.get(stream.name, {})

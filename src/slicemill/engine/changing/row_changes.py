@@ -1,7 +1,6 @@
-"""INSERT, UPDATE, DELETE and TRUNCATE: from one version of a table's rows to the next.
+"""INSERT, UPDATE, DELETE and TRUNCATE: changes of a table's rows.
 
-A change is worked out against the rows before it and wholly done, or not at all. Subqueries see what was
-there before.
+A change is applied wholly or not at all. Subqueries read the rows before the change.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Assign = Callable[[Row, QueryEnvironment], Row]
 
 
 class TableRefused(SlicemillError):
-    """Rows that are not as their table is declared, and what to do about it; nothing has changed."""
+    """Error of rows that violate their table's declaration, with a hint."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
@@ -51,7 +50,7 @@ class TableRefused(SlicemillError):
 
 @dataclass(slots=True)
 class RowsAfter:
-    """What a change comes to: rows of which numbers go, rows that come, and how many it was about."""
+    """Effect of a change: deleted row numbers, new rows, affected rows."""
 
     gone: list[int]
     added: list[Row]
@@ -59,7 +58,7 @@ class RowsAfter:
 
 
 class TableContent:
-    """The rows of a table by their numbers, as changes leave them; a key is found without looking at all."""
+    """Current rows of a table, with an index of its key."""
 
     def __init__(self, table: Table, version: NumberedRows) -> None:
         self.table = table
@@ -74,7 +73,7 @@ class TableContent:
             self._take(number, row)
 
     def changed(self, change: TableChange, catalog: Catalog, source: Source) -> RowsAfter:
-        """Make a change; `source` gives the rows of other tables and views, as they were."""
+        """Apply a change; `source` returns the rows of other tables."""
         try:
             after = self._worked_out(change, catalog, source)
         except ExpressionError as problem:
@@ -83,8 +82,10 @@ class TableContent:
         return after
 
     def take_results(self, changes: Iterable[tuple[bool, Row]]) -> RowsAfter:
-        """Take results of a query, rows that come (True) and go. One that comes takes the place of the row
-        with its key; where there is no key, all are kept."""
+        """Apply results of a query: inserts (True) and deletes.
+
+        An insert replaces the row with the same key. A table without a key keeps all rows.
+        """
         after = self._with_results(list(changes))
         self._adopt(after)
         return after
@@ -204,7 +205,10 @@ class TableContent:
                 yield number, row, inside
 
     def _candidates(self, where: Expr | None) -> Iterable[int]:
-        """The numbers of rows on which a condition may hold: one at most, where it names the whole key."""
+        """Return the row numbers that may satisfy a condition.
+
+        The key index finds a condition on the whole key.
+        """
         named = dict(_equalities(where, self.table))
         if not self._places or not all(name in named for name in self.table.key):
             return self.rows.keys()
@@ -216,7 +220,10 @@ class TableContent:
 
 
 def _given(change: InsertRows, table: Table, catalog: Catalog, source: Source) -> Iterator[Row]:
-    """The rows of an INSERT in the order and types of the table; columns that are not given are NULL."""
+    """Yield the rows of an INSERT in the table's column order.
+
+    Missing columns are NULL.
+    """
     lookup = aggregate_lookup(catalog, source)
     env = QueryEnvironment(source)
     columns = [table.schema.columns[table.schema.index(name)] for name in change.columns]
@@ -259,7 +266,7 @@ def _assigner(assignments: Sequence[tuple[str, Expr]], table: Table, catalog: Ca
 
 
 def _equalities(where: Expr | None, table: Table) -> Iterator[tuple[str, object]]:
-    """`column = constant` among the conditions of an AND, where both are of one kind."""
+    """Yield `column = constant` conditions whose sides have the same kind."""
     for part in conjuncts(where) if where is not None else ():
         if not isinstance(part, Call) or part.function != "=":
             continue

@@ -1,4 +1,4 @@
-"""The catalog that runs: from one set of statements to the next, with its plan, units, streams and sinks."""
+"""Running catalog: the declared statements with their plan, units, streams and sinks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from slicemill.storage.arrow_schema import to_arrow
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 
-_COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # what has a log
+_COMPUTED = ("QUERY", "STREAM", "CLASSIFIER")  # kinds of names that have a log
 
 _LOGGER = logging.getLogger("slicemill")
 
@@ -77,10 +77,10 @@ class _Statement:
 
 @dataclass(slots=True)
 class RunningCatalog:
-    """What is declared, and what runs for it.
+    """Declared names, with the queries, units, streams and sinks that run.
 
-    `mill` is the id under which units and readers write, `handle` makes the handle of a new query. Before
-    `open` nothing runs: a unit that went on with some of its queries would pass by the input of the others.
+    `mill` is the id under which units and readers write. `handle` makes the handle of a new query. Nothing
+    runs before `open`, because a unit that runs only some of its queries would skip input of the rest.
     """
 
     home: Home
@@ -101,11 +101,14 @@ class RunningCatalog:
     opened: bool = False
     reading: bool = False  # sources are read until `stop_reading`
     planner: Planner = field(default_factory=Planner)
-    # Write what is left of what bodies of aggregates insert, for a query that goes; whether it is all there.
+    # Flush the pending table writes of a query that is being dropped; False if the table rejects rows.
     settle: Callable[[QueryDefinition], bool] = lambda _: True
 
     def open(self) -> None:
-        """Take up the units where they were, once all is registered that belongs to them."""
+        """Start all units from their committed state.
+
+        All of their queries must be declared before.
+        """
         with self.dispatcher.paused():
             if not self.opened:
                 self.changes.note_left_out(self.catalog)
@@ -129,11 +132,12 @@ class RunningCatalog:
         others: Change | None = None,
         staged: StagedChanges = NOTHING_STAGED,
     ) -> None:
-        """Run what a catalog declares; a name that is dropped and created again is a new one.
+        """Apply a new catalog: commit the change and run its units.
 
-        One record has all of it: the statements of `replacing`, what `others` say, and the rows of tables
-        that are `staged`. Only where a name is dropped and created again are there two: the first one drops,
-        and has all statements, so that a start after a crash declares the rest.
+        A name that is dropped and created again starts empty. One journal record has the statements of
+        `replacing`, the change `others` and the `staged` rows of tables. If a name is dropped and created
+        again, two records are written. The first record drops the name and has all statements, so a start
+        after a crash declares the rest.
         """
         without = self.catalog.copy()
         for name in dropped:
@@ -179,7 +183,7 @@ class RunningCatalog:
         others: Change,
         staged: StagedChanges,
     ) -> None:
-        """Change definitions at one point of the journal, with all that uses them."""
+        """Apply CREATE OR REPLACE, and rebind users of the replaced definitions."""
         after = in_force([*self.home.statements, *entries])
         catalog, replacing = with_users(catalog, replaced, after, source)
         self._take_up(kept.without(after.keys()))
@@ -200,22 +204,23 @@ class RunningCatalog:
         others: Change,
         staged: StagedChanges,
     ) -> None:
-        """Change how queries are run, and which columns streams have."""
+        """Apply ALTER statements: query options and added columns of streams."""
         if altering.altered:
             after = in_force([*self.home.statements, *altering.entries])
             self._take_up(kept.without(after.keys()))
         self.change_to(catalog, dropped, altering, others, staged)
 
     def _take_up(self, catalog: Catalog) -> None:
-        """Let what is to be changed run as it was, if it does not: its state is that of before."""
+        """Run the previous catalog first, so that its state is restored."""
         if not self.opened:
             self.change_to(catalog, ())
             self.open()
 
     def tables_changed(self, others: Change | None = None, staged: StagedChanges = NOTHING_STAGED) -> None:
-        """Tuples that arrive from now on meet the new rows of tables; those before met the old ones.
+        """Commit new table versions for the rows that arrive from now on.
 
-        The same record has `staged` changes of rows, and what `others` say.
+        Rows that arrived earlier are joined with the old versions. The same record has the `staged` changes
+        of table rows and the change `others`.
         """
         with self.dispatcher.paused(), self.tables.kept_on_failure():
             self.tables.adopt(staged)
@@ -223,22 +228,22 @@ class RunningCatalog:
             if self.opened:
                 self.dispatcher.admit_handed()
                 self._run_units(self.plan, self.catalog, change=change)
-            elif not self.home.units:  # nothing has arrived that should meet the rows from before
+            elif not self.home.units:  # no pending row needs the old versions
                 self.home.commit(replace(change, tables=self.tables.changes()))
             else:
                 self.home.commit(change)
 
     def begin_anew(self, logs: Collection[str], others: Change) -> None:
-        """Let queries and streams that have failed start without state, with what arrives from now on.
+        """Restart failed queries and streams without state, from new rows.
 
-        What `others` say is part of the same record.
+        The change `others` is part of the same record.
         """
         with self.dispatcher.paused():
             self.dispatcher.admit_handed()
             self._run_units(self.plan, self.catalog, logs, others)
 
     def replan(self) -> None:
-        """Run the same in other units, as the journal says of who began in the past; while paused."""
+        """Plan the catalog again, after a backfill changed the journal. Call while paused."""
         plan = self.planned(self.catalog)
         read_by = needed_by_log(self.changes.exchanges(unit, plan.graph) for unit in plan.units)
         for name, stream in self.dispatcher.streams.items():
@@ -247,16 +252,16 @@ class RunningCatalog:
         self._run_units(plan, self.catalog)
 
     def planned(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
-        """The plan of a catalog, beside what runs."""
+        """Return the plan of a catalog; nothing is changed."""
         apart = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, replacing.past)
         return self.planner.plan(catalog, placed_queries(self.home.units), apart)
 
     def _is_declared(self, name: str) -> bool:
-        """Is it a stream whose rows come from outside? They stay: its source is read once only."""
+        """Return True for a stream with a source. Its rows stay: the source is read only once."""
         return name + ERRORS in self.home.logs
 
     def with_past(self, catalog: Catalog, replacing: Replacement) -> Replacement:
-        """Return a replacement in which what begins anew starts where its streams say."""
+        """Return a replacement whose restarted queries begin where their streams' BEGIN says."""
         if not replacing.logs:
             return replacing
         plan = self.planned(catalog, replacing)
@@ -269,7 +274,7 @@ class RunningCatalog:
         return replace(replacing, past=replacing.past.union(starts.keys() & set(fresh)))
 
     def _refuse_second_readings(self, replacing: Replacement) -> None:
-        """Raise if a stream or query is to be changed while a source is read again for it."""
+        """Raise if a change would affect a second read of a source."""
         for name in self.dispatcher.streams:
             stream, again, query = name.partition(AGAIN)
             query = query.removesuffix(")")
@@ -287,7 +292,7 @@ class RunningCatalog:
     def _check_sockets(
         self, streams: Iterable[Stream], supplies: Mapping[str, Supply], moved: Collection[str]
     ) -> None:
-        """Refuse new streams of sockets where each read connects anew; warn of those that a home has."""
+        """Reject new socket streams if each read reconnects; warn of existing ones."""
         for stream in streams:
             if supplies[stream.name] is not Supply.READER or not is_socket(stream.source):
                 continue
@@ -304,7 +309,7 @@ class RunningCatalog:
             )
 
     def _can_be_read_again(self, stream: Stream) -> bool:
-        """Return True if a worker can read the source of a stream a second time."""
+        """Return True if a worker can read a source a second time."""
         return stream.has_past and self._supply(stream) is Supply.READER
 
     def _adopt(
@@ -314,7 +319,7 @@ class RunningCatalog:
         dropped_tables: Sequence[str],
         statement: _Statement,
     ) -> None:
-        """Make a new catalog's graph the one that runs; the logs of what is `gone` are dropped."""
+        """Switch to the graph of a new catalog; drop logs in `gone`."""
         # Start positions in the plan are valid only while no source is read.
         with self._reading_on(), self.dispatcher.paused():
             self._adopt_paused(catalog, gone, dropped_tables, statement)
@@ -332,7 +337,8 @@ class RunningCatalog:
         if replacing.altered:
             refuse_lost_state(self.plan, plan)
         graph = plan.graph
-        # Before anything is registered: what cannot be placed or opened must not leave half a query behind.
+        # Check everything before anything is registered, so that an error leaves no half-created query
+        # behind.
         read_by = needed_by_log(self.changes.exchanges(unit, graph) for unit in plan.units)
         otherwise = self._served_otherwise(catalog)
         self._refuse_other_tables(catalog)
@@ -406,10 +412,10 @@ class RunningCatalog:
                 for name, fields in begins.items():
                     streams[name].moved(supplies[name], fields)
                 for name, running in streams.items():
-                    # A new query starts with what arrives from now on: nothing it wants may be left out.
+                    # A new query reads all rows from now on, so its columns are required at once.
                     running.need(needs[name], read_by.get(name, ()))
                 for stream in altered:
-                    streams[stream.name].lost()  # what is held back is taken up anew, with the new columns
+                    streams[stream.name].lost()  # read the held-back rows again, with the new columns
                 for query in catalog.queries.values():
                     if isinstance(query.query, RelationQuery):
                         continue
@@ -424,7 +430,7 @@ class RunningCatalog:
                 self._end_second_readings()
 
     def _end_second_readings(self) -> None:
-        """Drop what was read or computed again for queries that are gone; while paused."""
+        """Drop second reads of sources, and their logs, of queries that ended. Call while paused."""
         read = {op.stream for node in self.plan.graph.sources if isinstance(op := node.operator, Source)}
         kept = {self.catalog.declared_stream(name).name for name in read if AGAIN in name}
         gone = [name for name in self.home.streams if AGAIN in name and name not in kept]
@@ -443,7 +449,7 @@ class RunningCatalog:
 
     @contextmanager
     def _reading_on(self) -> Iterator[None]:
-        """Have Spark read the streams at the end again, whether they have changed or not."""
+        """Restart Spark's reading of the streams after the block."""
         try:
             yield
         finally:
@@ -452,7 +458,7 @@ class RunningCatalog:
 
     @contextmanager
     def _registered(self, fresh: Sequence[Stream], supplies: Mapping[str, Supply]) -> Iterator[None]:
-        """Have new streams in the dispatcher; without the record that creates them they leave it again."""
+        """Register new streams, and remove them if the block raises."""
         streams = self.dispatcher.streams
         try:
             for stream in fresh:
@@ -467,9 +473,9 @@ class RunningCatalog:
 
     @contextmanager
     def _detached(self, names: Collection[str]) -> Iterator[None]:
-        """Let handles keep the results of queries that are dropped, and forget what sinks know of these.
+        """Keep results of dropped queries in their handles; forget their sinks.
 
-        If the record that drops them is not written, the handles read the logs again.
+        The handles read the logs again if the record that drops the queries is not written.
         """
         handles = {name: self.queries[name] for name in names if name in self.queries}
         try:
@@ -485,15 +491,15 @@ class RunningCatalog:
             self.sinks.forget(name)
 
     def _wholeness(self, declared: Sequence[Stream]) -> dict[str, dict[str, Any]]:
-        """Return the changed fields of streams that are stored whole from now on, or are so no more."""
+        """Return the changed fields of streams that start or stop retaining."""
         changed = wholeness(declared, self.home)
         if any(fields[WHOLE] for fields in changed.values()):
-            self.dispatcher.admit_handed()  # what arrived before may lack columns
+            self.dispatcher.admit_handed()  # rows that arrived earlier may lack columns
             changed = wholeness(declared, self.home)
         return changed
 
     def _declare(self, declared: Sequence[Stream], changed: Mapping[str, dict[str, Any]]) -> None:
-        """Tell running streams how they are declared, once the record says so."""
+        """Update the declarations of running streams, after the record is committed."""
         for stream in declared:
             running = self.dispatcher.streams.get(stream.name)
             if running is not None:
@@ -510,7 +516,7 @@ class RunningCatalog:
         return Supply.READER if has_readers(stream, self.folder, spool) else Supply.SPARK
 
     def _served_otherwise(self, catalog: Catalog) -> list[str]:
-        """The queries whose results go to another sink from now on, or to none, or have other columns."""
+        """Return the queries whose sink or columns change."""
         return [
             name
             for name, query in catalog.queries.items()
@@ -520,7 +526,7 @@ class RunningCatalog:
         ]
 
     def _refuse_other_tables(self, catalog: Catalog) -> None:
-        """Raise where a sink that lasts has a table, or its changes, and would get one of other columns."""
+        """Raise if a persistent sink would get a table of other columns."""
         for name, query in catalog.queries.items():
             known = self.catalog.queries.get(name)
             if known is None or known.schema == query.schema:
@@ -542,7 +548,10 @@ class RunningCatalog:
                 )
 
     def _settle(self, names: Iterable[str]) -> None:
-        """Let sinks that are about to go have all results so far; what they do not get, nobody would."""
+        """Deliver all pending results of sinks that are about to be removed.
+
+        Raises if a sink rejects them.
+        """
         for name in names:
             left = self.sinks.deliver_rest(name)
             if left:
@@ -552,12 +561,12 @@ class RunningCatalog:
                 )
 
     def _new_queries(self, catalog: Catalog) -> list[QueryDefinition]:
-        """The continuous queries that are not what they were: of the others all is known."""
+        """Return the continuous queries that are new or changed."""
         known = self.catalog.queries
         return [one for name, one in catalog.queries.items() if one.continuous and known.get(name) is not one]
 
     def _emptied(self, replacing: Replacement) -> dict[str, Appended]:
-        """What takes back all rows of the tables that are replaced, for the record that replaces them."""
+        """Return deletes of all rows of replaced changelogs, by log."""
         now, durable = self.clock(), self.home.durable
         found = {
             name: deletes_of_all(self.home.logs[name], schema, now, durable)
@@ -567,7 +576,7 @@ class RunningCatalog:
         return {name: deletes for name, deletes in found.items() if deletes is not None}
 
     def _columns(self, catalog: Catalog, replacing: Replacement) -> dict[str, pa.Schema]:
-        """The logs of what is replaced whose rows have other columns from now on, or are of another table."""
+        """Return the logs of replaced definitions whose columns or table change."""
         computed: list[QueryDefinition | DerivedStream | Classifier] = [
             *self._new_queries(catalog),
             *(one for one in catalog.relations.values() if isinstance(one, (DerivedStream, Classifier))),
@@ -594,7 +603,7 @@ class RunningCatalog:
             self._run(self.changes.prepare(plan, catalog, anew), change or Change())
 
     def _run(self, prepared: PreparedUnits, change: Change) -> None:
-        """Commit a change, and run the units that it leaves."""
+        """Commit a change, and run the units of the new plan."""
         units = self.changes.commit(prepared, change)
         queries = [query for query in prepared.catalog.queries.values() if query.continuous]
         failed = {log: why for unit in units for log, why in unit.failed.items()}
@@ -605,7 +614,7 @@ class RunningCatalog:
             self.dispatcher.forget(prepared.gone, ())
 
     def forget(self, names: Iterable[str]) -> None:
-        """Drop logs, so that their names are free; the results of a query stay with its handle."""
+        """Drop logs; each handle keeps the results of its query."""
         gone = [name for name in names if name in self.home.logs]
         with self._detached(gone):
             self.home.commit(without_logs(gone, self.home, Change()))

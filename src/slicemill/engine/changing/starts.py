@@ -1,14 +1,14 @@
-"""Start positions: which queries and derived streams start in the past, and what they read for it.
+"""Start positions: queries that start in the past, and their inputs.
 
-A stream's BEGIN says where its queries start, and the FROM of a query overrides it. Whenever a query is
-created, it gives the rows of one that was created with its streams. Three cases:
+A stream's BEGIN says where its queries start, and the FROM of a query overrides it. A query emits the same
+rows whether it is created with its streams or later. Three cases:
 
     nothing was read yet       the query starts with its streams
     the rows are in the log    it reads them there, as with RETAIN
     the rows are gone          the source of the stream is read again, beside the stream
 
-Derived streams whose rows are gone are computed again. A stream that can be read only once (a socket, a
-generator, rows of a program or of Spark) starts with what arrives from now on.
+Derived streams whose rows were freed are computed again. A stream that can be read only once (a socket, a
+generator, rows of a program or of Spark) starts with the rows that arrive from now on.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def starts_apart(
     replaced: Collection[str] = (),
     again: Collection[str] = (),
 ) -> dict[str, Apart]:
-    """Return the queries and derived streams that have units apart, or are to get one.
+    """Return the queries and derived streams that need their own unit.
 
-    `can_be_read` returns True for streams whose source a worker can read a second time. Those of `replaced`
-    have another definition: what still reads the past stops, unless it starts there `again`.
+    `can_be_read` returns True for streams whose source a worker can read a second time. Queries in `replaced`
+    have a new definition: their backfill ends, unless it starts `again`.
     """
     written = {
         log for fields in home.units.values() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
@@ -82,14 +82,17 @@ def starts_apart(
 
 
 def was_read(stream: str, home: Home) -> bool:
-    """Return True if the source of a stream was read before, so that a query may have missed rows."""
+    """Return True if a stream's source was read before."""
     fields: Mapping[str, Any] = home.streams.get(stream, {})
     return bool(fields.get("offsets")) or MOVED in fields
 
 
 @dataclass(slots=True)
 class _Starts:
-    """Finds what new statements read of the past; `written` are the logs that units write by now."""
+    """Search for what new statements read of the past.
+
+    `written` are the existing logs of units.
+    """
 
     catalog: Catalog
     home: Home
@@ -97,7 +100,7 @@ class _Starts:
     written: Collection[str]
 
     def of(self, statement: QueryDefinition | DerivedStream) -> Apart | None:
-        """Return how a new query or derived stream starts in the past; None if it starts now."""
+        """Return how a new query starts in the past. None for now."""
         begins_us = statement.begins_us if isinstance(statement, QueryDefinition) else None
         if begins_us == END:
             return None
@@ -114,7 +117,7 @@ class _Starts:
         )
 
     def _add(self, query: Continuous | RelationQuery, past: _Past, *, direct: bool) -> bool:
-        """Note what a query reads of the past; return True if some of it is read again, or from a log."""
+        """Add what a query reads of the past; return True if any."""
         found = False
         for name in relations_of(query):
             relation = self.catalog.relation(name)
@@ -148,7 +151,7 @@ class _Starts:
         if relation.name not in self.written:
             return False  # it starts with this query, and its log has all its rows
         if relation.schema.changelog:
-            return False  # it is read from its base, whoever comes
+            return False  # a changelog is always read from its base
         if self._is_complete(relation.name) and (past.explicit or self._starts_early(relation)):
             past.kept.add(relation.name)
             return True
@@ -161,7 +164,10 @@ class _Starts:
         return True
 
     def _starts_early(self, relation: DerivedStream | View) -> bool:
-        """Return True if some stream behind a relation starts its queries with the first row."""
+        """Return True if a stream below a relation starts early.
+
+        Queries of such a stream start with its first row.
+        """
         for name in relations_of(relation.query):
             found = self.catalog.relation(name)
             if isinstance(found, Stream) and self.catalog.declared_stream(found.name).starts_early:
@@ -171,7 +177,7 @@ class _Starts:
         return False
 
     def _is_whole(self, log: str, owner: str) -> bool:
-        """Return True if the log of a stream has all rows and columns since the source was read first."""
+        """Return True if a stream's log has all rows and columns."""
         epoch, newest = self.home.streams[owner].get(WHOLE, (None, None))
         if epoch is None or log not in self.home.logs or self.home.logs[log].freed >= 0:
             return False
@@ -180,7 +186,7 @@ class _Starts:
         return newest is None
 
     def _is_complete(self, log: str) -> bool:
-        """Return True if a derived stream has started with its streams, and its log has all its rows."""
+        """Return True if a derived stream's log has all its rows."""
         if log not in self.home.logs or self.home.logs[log].freed >= 0:
             return False
         return any(

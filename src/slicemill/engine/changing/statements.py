@@ -1,12 +1,12 @@
-"""The catalog in the journal: the statements that were run in a home, in order, with user and time.
+"""Catalog in the journal: the executed statements, with user and time.
 
 {"at": 1700000000000000, "by": "ann", "kind": "query", "name": "hot", "text": "CREATE QUERY hot AS …"}
 
-In place of its kind, a DROP has the kinds that it takes away, under "dropped". An aggregate in Python has a
-digest of its source, under "code". What is in force is the sum of the entries.
+The entry of a DROP has the kinds that it drops under "dropped" in place of "kind". An aggregate in Python has
+a digest of its source under "code". Replaying the entries gives the statements in force.
 
-A script is run again at every start. What it declares under a name that is in force must mean what the home
-keeps under that name: results of two meanings do not belong into one log.
+A script is executed again at every start. A name that is in force must keep its meaning, because results of
+two meanings must not be mixed in one log.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ _FUNCTION = "function"
 _ALERT = "alert"
 _CALLED = ("aggregate", "window aggregate", "model")
 _SHOWN = 200
-_DELIVERY = ("weight", "slo", "sink", "incomplete")  # options that are no part of what a query computes
+_DELIVERY = ("weight", "slo", "sink", "incomplete")  # options that do not change what a query computes
 _MODELS = (ModelDefinition, ModelTemplate)
 _ALTERED = (AlteredQuery, AlteredStream)
-# Of which the words do not matter, where they mean the same.
+# Kinds whose stored text is kept if a new text means the same.
 _REPLACED_BY_KEPT = (Stream, DerivedStream, View, AggregateDefinition, *_MODELS, FunctionDefinition)
 
 Key = tuple[str, str]
@@ -78,7 +78,7 @@ Entry = Mapping[str, Any]
 
 
 def in_force(entries: Iterable[Entry]) -> dict[Key, Entry]:
-    """Each statement that nothing has dropped or replaced, by kind and name."""
+    """Return the statements in force, by kind and name."""
     found: dict[Key, Entry] = {}
     for entry in entries:
         _take(entry, found)
@@ -86,7 +86,7 @@ def in_force(entries: Iterable[Entry]) -> dict[Key, Entry]:
 
 
 def shown(entry: Entry) -> Entry:
-    """Return an entry as it may be shown: homes of earlier versions have passwords in statements."""
+    """Redact secrets in an entry; earlier versions stored passwords."""
     return {**entry, "text": redacted(entry["text"])} if "text" in entry else entry
 
 
@@ -102,20 +102,20 @@ def _key(entry: Entry) -> Key:
 
 
 def runs_nothing(statement: Statement) -> bool:
-    """Does a statement leave all that runs as it is, so that nobody has to wait for a run to end?"""
+    """Return True if a statement leaves all units as they are."""
     dropped = isinstance(statement, DroppedName) and statement.kind == "ALERT"
     return dropped or isinstance(statement, (Alert, LifeChange, Replay, Setting))
 
 
 def log_warnings(bound: Bound) -> None:
-    """What in a script is probably not meant as it stands."""
+    """Log the binder's warnings about a script."""
     for warning in bound.warnings:
         _LOGGER.warning("%s", render(bound.source, warning))
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacedStatement:
-    """A statement that takes the place of another one, and where it stands."""
+    """Statement of CREATE OR REPLACE, with the one that it replaces."""
 
     before: Statement
     after: Statement
@@ -123,18 +123,18 @@ class ReplacedStatement:
 
     @property
     def only_moves(self) -> bool:
-        """Is it a stream that comes from elsewhere, and else is what it was? Then nothing else changes."""
+        """Return True if only the source of a stream changes."""
         return isinstance(self.after, Stream) and changed_parts(self.before, self.after) == ["source"]
 
 
 def key_of(statement: Statement) -> Key:
-    """The kind and name under which a declaration is in force."""
+    """Return the kind and name under which a declaration is in force."""
     return _kind(statement), statement.name.lower()
 
 
 @dataclass(frozen=True)
 class KeptStatements:
-    """The statements in force in a home; `logs` are the names under which it keeps rows."""
+    """Statements in force in a home; `logs` are its log names."""
 
     entries: Mapping[Key, Entry]
     home: Path
@@ -146,12 +146,12 @@ class KeptStatements:
 
     @cached_property
     def _read(self) -> tuple[Catalog, list[Setting], list[str]]:
-        """What they declare and set, and the names of those that this version cannot read."""
+        """Return the bound catalog and settings, and the names of unreadable entries."""
         catalog = Catalog()
         settings: list[Setting] = []
         waiting = list(self.entries.values())
         bound = True
-        while bound and waiting:  # one that was replaced may stand before what it is made of
+        while bound and waiting:  # a replaced statement may precede those that it depends on
             bound, left = False, []
             for entry in waiting:
                 found = bind_script(SourceText(declaration(entry)), catalog, stored=True)
@@ -165,7 +165,7 @@ class KeptStatements:
 
     @property
     def catalog(self) -> Catalog:
-        """What they declare. One that this version cannot read is left out."""
+        """Return the catalog of the entries that this version can read."""
         return self._read[0]
 
     @property
@@ -174,21 +174,20 @@ class KeptStatements:
 
     @property
     def unread(self) -> list[str]:
-        """The names of those that this version cannot read."""
+        """Return the names of the entries that this version cannot read."""
         return self._read[2]
 
     def without(self, others: Collection[Key]) -> Catalog:
-        """What they declare, of what is in force among some others too."""
+        """Return the catalog of the entries whose keys are also in `others`."""
         entries = {key: entry for key, entry in self.entries.items() if key in others}
         return KeptStatements(entries, self.home, self.logs).catalog
 
     def agreed(self, bound: Bound) -> tuple[Catalog, dict[Key, str], list[ReplacedStatement]]:
-        """The catalog that a script leaves; of what the home has in other words, the text that stands; and
-        what it says anew with OR REPLACE.
+        """Return the catalog after a script, texts to store, and replacements.
 
-        Where only the words differ, what is kept counts: state is found by what it was called when it began.
-        A text that has another RETAIN, weight, slo or sink stands with that.
-        Raises EslError where a name means something else by now.
+        If only the wording of a statement differs, the stored definition counts, because state is found under
+        the names that it had at first. The text to store has the new RETAIN, weight, slo and sink. Raises
+        EslError if a name has got another meaning.
         """
         catalog, entries = bound.catalog.copy(), dict(self.entries)
         dropped: list[DroppedName] = []
@@ -219,7 +218,7 @@ class KeptStatements:
             now = _altered_further_down(statement, catalog)
             if isinstance(now, Stream) and isinstance(before, Stream):
                 if len(now.schema) == len(before.schema):
-                    statement = now  # the home has the columns that are added further down
+                    statement = now  # the home already has the columns that a later ALTER of the script adds
                 now = statement
             parts = changed_parts(before, statement)
             if known.get("code") != entry.get("code") and not parts:
@@ -243,11 +242,13 @@ class KeptStatements:
         return catalog, same, replaced
 
     def _may_be(self, one: ReplacedStatement) -> bool:
-        """May a statement be replaced so? The rows of a stream from outside stay what they are."""
+        """Return True if a statement may be replaced. Of a stream with stored rows only the source may
+        change.
+        """
         return one.only_moves or not (isinstance(one.after, Stream) and one.after.name in self.logs)
 
     def _taken(self, statement: Statement) -> tuple[str, str] | None:
-        """What is wrong with a query under whose name a stream that the script does not have keeps rows."""
+        """Return the error of a name that another stream's log uses."""
         owner = self.catalog.owner_of(statement.name)
         if owner is None or not isinstance(statement, QueryDefinition):
             return None
@@ -259,7 +260,10 @@ class KeptStatements:
     def _refused(
         self, before: Statement, parts: list[str], text: str, kept: Catalog
     ) -> tuple[str, str] | None:
-        """What is wrong with a change, and what to do; None where nobody has used what was there before."""
+        """Return error and hint of a change that is not allowed.
+
+        Return None if no stored rows depend on the old definition.
+        """
         kind, name = describe(before)[0], before.name
         if isinstance(before, (QueryDefinition, Stream, DerivedStream, Classifier)):
             if name not in self.logs:
@@ -295,16 +299,16 @@ def new_entries(
     same: Mapping[Key, str] | None = None,
     by: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Entries for the statements of a script, without those that are in force already.
+    """Return journal entries for a script's statements not yet in force.
 
-    A script is run again at every start, and says nothing new then; for what it says in other words, `same`
-    has the text that stands.
+    A script is executed again at every start, and adds no entries then. `same` has the text to store for
+    statements of which only the wording changed.
     """
     entries, who = in_force(known), user() if by is None else by
     found: list[dict[str, Any]] = []
     for statement, span in bound.statements:
         if isinstance(statement, (LifeChange, Replay)):
-            continue  # what they change is not written as a statement
+            continue  # their effect is not stored as a statement
         text = bound.source.text[span.start : span.end]
         if isinstance(statement, AlteredQuery):
             text = _standing(entries[key_of(statement.after)], statement.before, statement.after, text)
@@ -312,7 +316,7 @@ def new_entries(
             text = _with_columns(entries[key_of(statement.after)], text)
         entry = {"at": at_us, "by": who, **_identity(statement), "text": text}
         if isinstance(statement, _ALTERED):
-            entry["altered"] = True  # it means what it meant
+            entry["altered"] = True  # its meaning is unchanged
         elif same and "dropped" not in entry and _key(entry) in entries:
             entry["text"] = same.get(_key(entry), text)
             if _key(entry) in same:
@@ -324,7 +328,7 @@ def new_entries(
 
 
 def withdrawn(entries: Sequence[Entry], known: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return entries that take declarations back, and leave what was dropped with them dropped."""
+    """Return entries that undo declarations, and keep dropped names dropped."""
     dropped = [entry for entry in entries if "dropped" in entry]
     before = in_force([*known, *dropped])
     found: list[dict[str, Any]] = []
@@ -349,7 +353,7 @@ def _says(known: Entry, text: str, entry: Entry) -> bool:
 
 
 def gives_changes(statement: Statement | None) -> bool:
-    """Are its results changes of a table?"""
+    """Return True if the results of a statement are a changelog."""
     return isinstance(statement, (QueryDefinition, DerivedStream)) and statement.schema.changelog
 
 
@@ -384,7 +388,7 @@ def _kind(statement: Statement) -> str:
 
 
 def declaration(entry: Entry) -> str:
-    """The text of an entry; a SELECT without a name has got one."""
+    """Return an entry's text; a bare SELECT becomes CREATE QUERY."""
     text: str = entry["text"]
     bare = entry["kind"] == _QUERY and not text.upper().startswith("CREATE")
     return f"CREATE QUERY {quoted(entry['name'])} AS {text}" if bare else text
@@ -406,14 +410,14 @@ def _declared(key: Key, catalog: Catalog) -> Statement | None:
 
 
 def _begins_elsewhere(before: Statement, after: Statement) -> bool:
-    """Is a query to read what is retained that it has not begun with?"""
+    """Return True if the definition starts at another time in the past."""
     if not (isinstance(before, QueryDefinition) and isinstance(after, QueryDefinition)):
         return False
     return after.begins_us not in (None, END, before.begins_us)
 
 
 def _altered_further_down(statement: Statement, catalog: Catalog) -> Statement:
-    """A query or stream as the script leaves it, where nothing but ALTER has changed it there."""
+    """Return a statement with the script's later ALTERs applied."""
     if isinstance(statement, Stream):
         found = catalog.relations.get(statement.name.lower())
         same = isinstance(found, Stream) and found.schema.columns[: len(statement.schema)]
@@ -425,9 +429,9 @@ def _altered_further_down(statement: Statement, catalog: Catalog) -> Statement:
 
 
 def _keep(before: Statement, statement: Statement, catalog: Catalog) -> None:
-    """Let what is kept take the place of a statement that says the same."""
+    """Replace a statement by the stored definition of the same meaning."""
     if _declared((_kind(statement), statement.name.lower()), catalog) is not statement:
-        return  # dropped, or declared anew, further below
+        return  # dropped or declared again further down
     if isinstance(before, QueryDefinition) and isinstance(statement, QueryDefinition):
         catalog.add(replace(before, options=statement.options, retain_us=statement.retain_us))
     elif isinstance(before, Stream) and isinstance(statement, Stream):
@@ -446,10 +450,10 @@ def _keep(before: Statement, statement: Statement, catalog: Catalog) -> None:
 
 
 def _standing(known: Entry, before: Statement, after: Statement, said: str) -> str:
-    """The text that stands for a statement from now on, which says the same as before in other words.
+    """Return the text to store if only the wording changed.
 
-    It is that of before, with what may change: a RETAIN, how a query is run and delivered, and what the
-    numbers of a source count.
+    It is the stored text with the new RETAIN, BEGIN and delivery options. If the units of a source change,
+    the new text is returned.
     """
     if isinstance(before, Stream) and isinstance(after, Stream) and before.units != after.units:
         return said
@@ -471,7 +475,7 @@ def _standing(known: Entry, before: Statement, after: Statement, said: str) -> s
 
 
 def _begin_of(stream: Stream) -> exp.Expression | None:
-    """Return the node of a stream's BEGIN clause, None if it has none."""
+    """Return the node of a stream's BEGIN clause. None without one."""
     if stream.begin_us is None:
         return None
     words = {BEGINNING: "EARLIEST", END: "LATEST"}
@@ -480,9 +484,9 @@ def _begin_of(stream: Stream) -> exp.Expression | None:
 
 
 def _with_columns(known: Entry, said: str) -> str:
-    """The text of a stream with the columns that an ALTER STREAM adds, as far as it has not got them.
+    """Return a stream's text with the columns of an ALTER STREAM.
 
-    Their defaults are for rows from before: those are told by the log.
+    Defaults are left out: they apply to earlier rows only, and the log's schema has them.
     """
     ((node,), _), ((alter,), _) = script(SourceText(declaration(known))), script(SourceText(said))
     made = node.this if isinstance(node, CreateMode) else node
@@ -496,7 +500,7 @@ def _with_columns(known: Entry, said: str) -> str:
 
 
 def _set_option(made: exp.Expression, name: str, value: float | str | ServiceLevel | None) -> None:
-    """Give the node of a CREATE QUERY an option, at its place if it has it; None takes it away."""
+    """Set an option of a CREATE QUERY node; None removes it."""
     options: list[Option] = list(made.args.get("options") or ())
     place = next((at for at, one in enumerate(options) if one.this.name.lower() == name), len(options))
     text = f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
@@ -508,7 +512,10 @@ def _set_option(made: exp.Expression, name: str, value: float | str | ServiceLev
 
 
 def _users(statement: Statement, kept: Catalog) -> list[str]:
-    """What is kept and made of a relation, or calls an aggregate or function, be it by way of others."""
+    """Return the stored queries and relations that use a definition.
+
+    Indirect users count too.
+    """
     if isinstance(statement, FunctionDefinition):
         callers = kept.dependants(_FUNCTION.upper(), statement.name)
         called = {name.lower() for name in callers if any(kept.declared_versions(name))}
@@ -520,7 +527,7 @@ def _users(statement: Statement, kept: Catalog) -> list[str]:
 
 
 def _callers(aggregates: set[str], kept: Catalog) -> list[str]:
-    """What calls one of some aggregates, be it by way of another one."""
+    """Return the stored queries and relations that call some aggregates, also indirectly."""
     names, found = set(aggregates), 0
     defined = [*kept.base_aggregates.values(), *kept.window_aggregates.values()]
     while found < len(names):
@@ -534,7 +541,7 @@ def _called_by(definition: AggregateDefinition, kept: Catalog) -> set[str]:
 
 
 def user() -> str:
-    """The user of this process."""
+    """Return the operating system's user name, "" if unknown."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

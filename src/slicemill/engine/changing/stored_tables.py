@@ -1,4 +1,4 @@
-"""Versions of tables as processes read them: a version travels as the name of its file."""
+"""Table versions as processes read them, by file name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from slicemill.rows import Row
 from slicemill.storage.files import LOCAL
 from slicemill.storage.table_files import MOST_FILES, Numbers, TableFile, read_table_file
 
-# Versions of tables that a process has in memory: a few, and those that one of them is told by.
+# Cached versions of tables: a few current versions, and the versions that they build on.
 _READ_AT_ONCE = 2 * MOST_FILES
 
 
 @dataclass(frozen=True)
 class NumberedRows:
-    """The rows of a version by their numbers, and the number that the next one will have."""
+    """Rows of a version by number; `next` is the next number."""
 
     rows: Mapping[int, Row]
     next: int
@@ -33,7 +33,7 @@ class NumberedRows:
         return list(self.rows.values())
 
     def after(self, gone: Sequence[int], added: Sequence[Row]) -> NumberedRows:
-        """Without some rows, and with others behind them."""
+        """Return the rows without those in `gone`, followed by `added`."""
         rows = dict(self.rows)
         for number in gone:
             del rows[number]
@@ -42,7 +42,7 @@ class NumberedRows:
 
 
 class StoredTable(Sequence[Row]):
-    """One version of a table's rows, read where it is used."""
+    """One version of a table's rows, loaded on first use."""
 
     __slots__ = ("file", "schema")
 
@@ -56,7 +56,7 @@ class StoredTable(Sequence[Row]):
 
     @property
     def columns(self) -> pa.Table:
-        """The rows as a table."""
+        """Return the rows as columns."""
         return columns_in(self.file)[1]
 
     @overload
@@ -81,7 +81,7 @@ class StoredTable(Sequence[Row]):
 
 @lru_cache(maxsize=_READ_AT_ONCE)
 def file_in(file: Path) -> TableFile:
-    """What a file of a table says."""
+    """Return the decoded file of a table version."""
     return read_table_file(LOCAL, file)
 
 
@@ -96,7 +96,7 @@ def _rows_in(file: Path, schema: Schema) -> NumberedRows:
 
 @lru_cache(maxsize=16)
 def columns_in(file: Path) -> tuple[Numbers, pa.Table]:
-    """The numbers of a version's rows, and the rows."""
+    """Return the row numbers of a version, and its rows."""
     said = file_in(file)
     own = np.arange(said.first, said.next)
     if said.parent is None:

@@ -1,13 +1,12 @@
-"""Results that queries write into tables (`sink = 'table:name'`), each once (M40).
+"""Table sink: write results of queries into tables exactly once (M40).
 
-The version of a table that has the rows, and how far the results of the query are in it (`written` of its
-life), are one record of the journal. A crash leaves both as they were, and the next mill goes on behind them:
+One journal record has the new version of the table and the query's position (`written` of its life). After a
+crash the next process continues from that position:
 
     results of q      epochs 7 8 9 │ 10 11
     rows of t         with 7 8 9   │             "tables": {"t": …}, "lives": {"q": {"written": 9}}
 
-Tables change as a whole between two tuples, which is not done for every result: all that has come within a
-second is written together.
+Tables change as a whole between two tuples, so results are written in batches of one second.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ from slicemill.time import US
 
 _LOGGER = logging.getLogger("slicemill")
 _EVERY_US = US
-_MOST_ROWS = 20_000  # that one version of a table brings
+_MOST_ROWS = 20_000  # in one version of a table
 WRITTEN = "written"
 
 
 class TableWriting:
-    """Writes the results of queries into tables; `changing` is held by whoever changes these."""
+    """Table sinks of a mill; `changing` is the lock for tables."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class TableWriting:
         running.settle = self.settle
 
     def look(self) -> None:
-        """Write what has come of late, unless tables are being changed: then another time."""
+        """Write new results, unless the lock of the tables is held."""
         now_us = self._clock()
         if 0 <= now_us - self._looked_us < _EVERY_US or not self._changing.acquire(blocking=False):
             return
@@ -78,14 +77,14 @@ class TableWriting:
             self._changing.release()
 
     def write_all(self) -> None:
-        """Write all results that are there."""
+        """Write all pending results."""
         with self._changing:
             for query, table in self._writers():
                 while self._write_next(query, table):
                     pass
 
     def settle(self, query: QueryDefinition) -> bool:
-        """Write the rest of what a query gave that goes, or has gone; False if its table does not take it."""
+        """Write a dropped query's last results. False if the table rejects them."""
         home = self._running.home
         table = self._running.catalog.relation(query.options.table or "")
         if not self._running.opened or query.name not in home.logs or not isinstance(table, Table):
@@ -98,12 +97,12 @@ class TableWriting:
             return self._errors.pop(query.name, None) is None
 
     def settle_gone(self) -> None:
-        """After a start: what a query wrote that does so no more, where a crash came between the two."""
+        """After a start, finish queries whose drop was interrupted by a crash."""
         running = self._running
         for name in [one for one in running.home.logs if INTO in one]:
             owner, _, into = name.partition(INTO)
             declared = running.catalog.queries.get(owner.lower()) or running.catalog.relation(owner)
-            # One of several calls has a number behind.
+            # A number follows the table's name if there are several calls.
             table = running.catalog.relation(into) or running.catalog.relation(into.rpartition(" ")[0])
             if name.lower() in running.catalog.queries or running.catalog.relation(name) is not None:
                 continue
@@ -113,11 +112,11 @@ class TableWriting:
                     running.forget([name])
 
     def cursors(self) -> list[dict[str, int]]:
-        """Up to which epochs results are in tables: those behind them have to stay."""
+        """Return the position of each query: retention keeps its later results."""
         return [{query.name: self._written(query)} for query, _ in self._writers()]
 
     def errors(self) -> dict[str, str]:
-        """By query, why its table does not take its results."""
+        """Return by query the error of its table."""
         return dict(self._errors)
 
     def problems(self) -> list[str]:
@@ -139,7 +138,7 @@ class TableWriting:
         return int(self._running.home.lives.get(query.name, {}).get(WRITTEN, -1))
 
     def _write_next(self, query: QueryDefinition, table: Table) -> bool:
-        """Write the next results of a query; False if there are none, or the table does not take them."""
+        """Write a query's next batch. False if none, or if rejected."""
         home = self._running.home
         log = home.logs[query.name]
         epochs, _ = log.take(self._written(query), _MOST_ROWS)
@@ -165,7 +164,7 @@ class TableWriting:
 
 
 def _changes(log: Log, epoch: Epoch, table: Table) -> Iterator[tuple[bool, Row]]:
-    """The rows of an epoch as the table has them, each with whether it comes or goes."""
+    """Yield the rows of an epoch for a table, True for inserts."""
     rows, known = log.read(epoch), from_arrow(log.columns_at(epoch.number))
     own = Schema(tuple(column for column in known if column.name != OP))
     comes = adds(ops_of(rows)).tolist() if log.changes else [True] * rows.num_rows

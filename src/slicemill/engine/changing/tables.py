@@ -1,12 +1,12 @@
-"""Tables: rows that change as a whole, between two tuples.
+"""Table versions: a table changes as a whole, between two tuples.
 
     tuples of bid     1    2    3  │  4    5
     rows of item      first        │  second          INSERT INTO item …, mill.refresh("item"), or a start
 
-A version of a table's rows is a file in the home, named by its content, and those that it builds on
-(`storage.table_files`). Plans of units hold its name, so rows are read where they are looked up, once in a
-process. The journal says which version is in force: what arrived before a change meets the rows from before
-it, also after a crash.
+A version of a table is a file in the home, named by a digest of its content, and the versions that it builds
+on (`storage.table_files`). A unit's plan has the name of the file, so each process reads the rows once, where
+it joins them. The journal says which version is in force: tuples that arrived before a change are joined with
+the old rows, also after a crash.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ _LOGGER = logging.getLogger("slicemill")
 
 
 class RefusedChange(SlicemillError):
-    """One of several changes that cannot be made, by its place among them: none of them is."""
+    """Error of one change of a batch; the whole batch is rejected.
+
+    `place` is the position of the failing change in the batch.
+    """
 
     def __init__(self, place: int, problem: SlicemillError) -> None:
         super().__init__(str(problem))
@@ -59,7 +62,10 @@ class RefusedChange(SlicemillError):
 
 @dataclass(frozen=True, slots=True)
 class StagedChanges:
-    """What changes come to, before anybody sees them; `counts` has the rows that each one was about."""
+    """New table versions that are not yet visible.
+
+    `counts` has the number of rows that each change affected.
+    """
 
     versions: Mapping[str, StoredTable]
     contents: Mapping[str, TableContent]
@@ -70,7 +76,7 @@ NOTHING_STAGED = StagedChanges({}, {}, ())
 
 
 class TableVersions:
-    """The tables of a mill: the versions that its units are to see, and their rows as they are now."""
+    """Tables of a mill: their current versions and rows."""
 
     def __init__(
         self, home: Home, folder: Path, spark: Callable[[], SparkSession], changelogs: ChangelogTables
@@ -82,16 +88,20 @@ class TableVersions:
         self._given: dict[str, Sequence[Row]] = {}
         self._current: dict[str, StoredTable] = {}
         self._dropped: set[str] = set()
-        self._heads: dict[str, tuple[Path, int]] = {}  # of logs, when the tables made of them were read
-        self._contents: dict[str, TableContent] = {}  # of those whose rows were changed last
+        # log folder and head when a table made of the log was read
+        self._heads: dict[str, tuple[Path, int]] = {}
+        self._contents: dict[str, TableContent] = {}  # rows of recently changed tables
 
     def give(self, name: str, rows: Sequence[Row]) -> None:
-        """Rows of a table, in place of its source."""
+        """Set the rows of a table; they replace its source."""
         self._given[name.lower()] = rows
 
     @contextmanager
     def kept_on_failure(self) -> Iterator[None]:
-        """Take changes of the tables back if what is done inside raises: its record was not written."""
+        """Restore the tables if the block raises.
+
+        In that case its record was not written.
+        """
         before = dict(self._given), dict(self._current), set(self._dropped), dict(self._heads)
         try:
             yield
@@ -101,7 +111,10 @@ class TableVersions:
             raise
 
     def take_up(self, catalog: Catalog, dropped: Collection[str] = ()) -> None:
-        """Have a version of every table that is declared, and of no other; `dropped` begin anew."""
+        """Load a version of every declared table, and drop all other versions.
+
+        Tables in `dropped` start empty.
+        """
         declared = {r.name: r for r in catalog.relations.values() if isinstance(r, Table)}
         for name in {*(self._current.keys() - declared.keys()), *(self._current.keys() & set(dropped))}:
             del self._current[name]
@@ -114,7 +127,7 @@ class TableVersions:
                 self._current[name] = self._first(table) if kept is None else kept
 
     def refresh(self, table: Table) -> bool:
-        """Have the rows of a table as its source, or a program, has them now; whether they are others."""
+        """Read a table's source again; return True if its rows differ."""
         if table.owns_rows and table.name.lower() not in self._given:
             return False
         head = self._head(table)
@@ -128,18 +141,24 @@ class TableVersions:
         return before != self._current[table.name]
 
     def _head(self, table: Table) -> tuple[Path, int] | None:
-        """Where the log stands that a table is made of, if it is."""
+        """Return folder and head of the changelog behind a table.
+
+        Return None for other tables.
+        """
         log = None if table.materialized is None else self._home.logs.get(table.materialized.name)
         return None if log is None else (log.folder, log.head)
 
     def now(self, table: Table) -> Sequence[Row]:
-        """What a table of its own rows, or one that is refreshed, has; of another, what its source holds."""
+        """Return the current rows of a table.
+
+        A table that neither owns its rows nor is refreshed is read from its source.
+        """
         if table.owns_rows or table.refresh_us is not None:
             return self._current[table.name]
         return plain_rows(self._now(table), table.schema)
 
     def columns_now(self, table: Table) -> pa.Table:
-        """The same as columns."""
+        """Return the current rows of a table as columns."""
         if table.owns_rows or table.refresh_us is not None:
             return self._current[table.name].columns
         return self._now(table)
@@ -151,9 +170,11 @@ class TableVersions:
         dropped: Collection[str],
         held: Callable[[View], Sequence[Row]],
     ) -> StagedChanges:
-        """Work changes out, one after another, for tables of a catalog that may be yet to come.
+        """Apply changes one after another to new versions of tables.
 
-        `dropped` begin anew; `held` says what views over streams hold.
+        The catalog may not run yet.
+
+        Tables in `dropped` start empty. `held` returns the rows of a view over a stream.
         """
         known: dict[str, Sequence[Row]] = {}
         contents: dict[str, TableContent] = {}
@@ -180,7 +201,7 @@ class TableVersions:
         for change in changes:
             table = catalog.relation(change.table)
             if not isinstance(table, Table):
-                counts.append(0)  # it is dropped further down
+                counts.append(0)  # a later statement of the script drops the table
                 continue
             name = table.name
             before = versions[name] if name in versions else self._before(table, dropped)
@@ -196,7 +217,7 @@ class TableVersions:
         return StagedChanges(versions, contents, counts)
 
     def stage_results(self, table: Table, changes: Iterable[tuple[bool, Row]]) -> StagedChanges:
-        """Work out what rows of a query that come and go make of a table with rows of its own."""
+        """Apply a query's inserts (True) and deletes to a new version."""
         before = self._before(table, ())
         content = self._content(table, before)
         after = content.take_results(changes)
@@ -206,12 +227,12 @@ class TableVersions:
         return StagedChanges(versions, {table.name: content}, [after.count])
 
     def adopt(self, staged: StagedChanges) -> None:
-        """Take staged changes over as the rows of now; the next record has to name them."""
+        """Make staged changes current; the next journal record must name the versions."""
         self._current.update(staged.versions)
         self._contents.update(staged.contents)
 
     def _before(self, table: Table, dropped: Collection[str]) -> StoredTable | None:
-        """The version that a change of a table builds on; None if it has no rows yet."""
+        """Return the version that a change builds on. None without rows."""
         if table.name in dropped:
             return None
         if table.name.lower() in self._given and table.name not in self._current:
@@ -220,7 +241,7 @@ class TableVersions:
         return self._kept(table) if current is None else current
 
     def _content(self, table: Table, before: StoredTable | None) -> TableContent:
-        # Whoever changes it has it to himself: what is not adopted is forgotten.
+        # The caller changes the content in place, so it is removed here and returned by `adopt`.
         known = self._contents.pop(table.name, None)
         if known is not None and known.table == table and before is self._current.get(table.name):
             return known
@@ -229,11 +250,13 @@ class TableVersions:
     def _next(
         self, table: Table, before: StoredTable | None, after: RowsAfter, content: TableContent
     ) -> tuple[StoredTable, TableContent]:
-        """A version by what differs from the one before it, or whole; and its content, whose rows have other
-        numbers then."""
+        """Write a version as a difference to the previous one, or whole.
+
+        Rows of a whole version are numbered anew, so its content is returned too.
+        """
         new = plain_table(after.added, table.schema)
         if before is None:
-            return self._kept_as(table, TableFile(new)), content  # with the numbers that they have
+            return self._kept_as(table, TableFile(new)), content  # keep the row numbers
         gone = np.array(after.gone, np.int64)
         first = content.next - len(after.added)
         file = file_in(before.file).followed_by(before.file.name, gone, new, first)
@@ -245,18 +268,21 @@ class TableVersions:
         return whole, TableContent(table, whole.numbered)
 
     def seen_by(self, graph: QueryGraph, catalog: Catalog) -> dict[str, StoredTable]:
-        """The tables that a part of the query graph reads."""
+        """Return the versions of the tables that a subgraph reads."""
         return {name: self._current[name] for name in tables_of(graph, catalog)}
 
     def seen_so_far(self, tables: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
-        """Those of some tables that the home has: what tuples that have arrived have to meet."""
+        """Replace tables by their committed versions, for pending tuples."""
         found = dict(tables)
         for name in tables.keys() & self._home.tables.keys():
             found[name] = StoredTable(self._file(self._home.tables[name]), self._current[name].schema)
         return found
 
     def changes(self) -> dict[str, str | None]:
-        """What is to be committed, once nobody needs the versions that the home has."""
+        """Return the table versions to commit.
+
+        No unit may need the committed versions any more.
+        """
         known = self._home.tables
         changed: dict[str, str | None] = {name: None for name in self._dropped if name in known}
         for name, table in self._current.items():
@@ -266,7 +292,7 @@ class TableVersions:
         return changed
 
     def _kept(self, table: Table) -> StoredTable | None:
-        """What a mill before has left: there is no source to ask."""
+        """Return the committed version of a table without a source; else None."""
         kept = self._home.tables.get(table.name)
         if kept is None or not table.owns_rows or table.name.lower() in self._given:
             return None
@@ -275,7 +301,7 @@ class TableVersions:
         return StoredTable(self._file(kept), table.schema)
 
     def _first(self, table: Table) -> StoredTable:
-        """The rows of the source when a mill starts; of one that cannot be read, those of the mill before."""
+        """Read a table when a mill starts, else use the committed version."""
         try:
             return self._taken(table)
         except SlicemillError as problem:
@@ -286,8 +312,11 @@ class TableVersions:
             return StoredTable(self._file(kept), table.schema)
 
     def _taken(self, table: Table) -> StoredTable:
-        """The rows of a source or a program. What a program gives to a table without a source, it gives once:
-        others may change it from then on."""
+        """Store the rows of a source or a program.
+
+        Rows that a program gives to a table without a source are used only once, because statements may
+        change them.
+        """
         try:
             return self._stored(table, self._now(table))
         finally:
@@ -302,7 +331,7 @@ class TableVersions:
             return to_arrow(table.schema).empty_table()
         if table.materialized is not None:
             log = self._home.logs.get(table.materialized.name)
-            if log is None:  # nothing has run yet
+            if log is None:  # no statement has written the log yet
                 return to_arrow(table.schema).empty_table()
             if log.freed >= 0 and not log.changes:
                 raise SlicemillError(f"changes of {table.materialized.name} are gone; leave RETAIN out of it")
@@ -312,7 +341,7 @@ class TableVersions:
         return table_frame(self._spark(), table, self._folder).toArrow() if found is None else found
 
     def _stored(self, table: Table, rows: pa.Table) -> StoredTable:
-        if table.key or table.required:  # raises if the rows are not as they should be
+        if table.key or table.required:  # raises on NULLs or duplicate keys
             numbered = dict(enumerate(plain_rows(rows, table.schema)))
             TableContent(table, NumberedRows(numbered, len(numbered)))
         return self._kept_as(table, TableFile(rows))

@@ -1,8 +1,8 @@
-"""Logs without a declaration: what statements leave that were interrupted between two of their records.
+"""Removal of logs without a declaration, which interrupted statements leave behind.
 
-Earlier versions wrote up to three records for one statement: its logs, its units, its text. A kill between
-two of them left names that could neither be used nor dropped. Such a statement was never acknowledged, so
-what it left is removed when the home is opened.
+Earlier versions wrote up to three records for one statement: its logs, its units, its text. A crash between
+two records left names that could neither be used nor dropped. Such a statement was never acknowledged, so its
+logs are removed when the home is opened.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ _LOGGER = logging.getLogger("slicemill")
 
 
 def remove_undeclared(home: Home) -> list[str]:
-    """Remove logs, streams and places in units that no statement declares; return the names of the logs.
+    """Remove logs and streams without a declaration; return the logs.
 
-    The logs of a declared stream stay when it is dropped: they are removed only if no statement ever declared
-    the stream.
+    The logs of a stream are kept after DROP STREAM. They are removed only if the stream was never declared.
     """
     in_use = {name for kind, name in in_force(home.statements) if kind in ("query", "relation")}
     declared_once = {entry["name"].lower() for entry in home.statements if entry.get("kind") == "relation"}
     gone: list[str] = []
     streams: list[str] = []
-    for name in (log for log in home.logs if AGAIN not in log):  # those end with their query
+    for name in (log for log in home.logs if AGAIN not in log):  # logs of a second read end with their query
         stream = _stream_of(name, home.logs)
         if stream is not None:
             known = stream.lower() in declared_once
@@ -50,7 +49,7 @@ def remove_undeclared(home: Home) -> list[str]:
 
 
 def _stream_of(log: str, logs: Collection[str]) -> str | None:
-    """Return the declared stream that a log belongs to; None for the log of anything else."""
+    """Return the declared stream that a log belongs to, else None."""
     for suffix in ("", ERRORS, LATE, HELD):
         stream = log.removesuffix(suffix)
         if log.endswith(suffix) and stream + ERRORS in logs:

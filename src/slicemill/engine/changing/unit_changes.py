@@ -1,7 +1,7 @@
-"""From one plan to the next: units go on, are new, or change between two runs.
+"""Transition between plans: units continue, start, change or end.
 
-A change is seen by the tuples that arrive after it. So what has arrived is worked on first, as far as it
-goes, by the units that feed one that changes, and by that one as it was.
+Only tuples that arrive later see a change. So the driver first processes pending input: in the units upstream
+of a changed unit, and in that unit with its old plan.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOGGER = logging.getLogger("slicemill")
 
 @dataclass(slots=True)
 class PreparedUnits:
-    """Units that are about to change: their plans with the units of before, and what is to be committed."""
+    """Units to change, with their plans and the record to commit."""
 
     plan: Plan
     catalog: Catalog
@@ -63,8 +63,11 @@ class PreparedUnits:
 
 @dataclass(slots=True)
 class UnitChanges:
-    """Makes the units of a plan; `cells` is how many ways a new one is split, `placement` how, if not the
-    cheapest way."""
+    """Creation and change of units for a plan.
+
+    `cells` is the number of partitions of a new unit. `placement` overrides the cheapest kind of
+    partitioning.
+    """
 
     home: Home
     dispatcher: Dispatcher
@@ -81,14 +84,14 @@ class UnitChanges:
         replaced: Collection[str] = (),
         from_the_past: Collection[str] = (),
     ) -> PreparedUnits:
-        """Work on what has arrived as far as it goes, and say what is to be committed; while paused.
+        """Process pending input and return the change to commit. Call while paused.
 
-        Those of `anew` begin with what comes now. Those of `replaced` have another definition, and keep the
-        state that fits it, or begin `from_the_past` if that says so. Nothing has changed until `commit`: a
-        crash leaves all as it was.
+        Queries in `anew` start without state, from the rows that arrive now. Queries in `replaced` have a new
+        definition and keep the state that still fits, or start in the past if they are in `from_the_past`.
+        Nothing has changed before `commit`, so a crash loses nothing.
         """
         prepared, past = PreparedUnits(plan, catalog), units_apart(plan.apart, plan.units)
-        current: list[RunningUnit] = []  # as they are before the change, for others to be fed by
+        current: list[RunningUnit] = []  # units before the change, which feed later units
         for part in self._plans(plan, catalog):
             running = self.dispatcher.running.unit(part.unit.id)
             begins = any(log in anew for _, log in part.unit.outputs)
@@ -114,9 +117,9 @@ class UnitChanges:
         return prepared
 
     def commit(self, prepared: PreparedUnits, others: Change) -> list[RunningUnit]:
-        """Commit a change of units, with others, as one record, and return the units that run from now on.
+        """Commit the change as one record, and return the units to run.
 
-        `others` may drop logs: their places in units go with them.
+        `others` may drop logs; their entries in units are dropped too.
         """
         change = replace(
             others,
@@ -124,7 +127,7 @@ class UnitChanges:
             units={**others.units, **prepared.change.units},
             dropped_units=[unit for unit in prepared.gone if unit in self.home.units],
             dropped_logs=[],
-            # No unit needs the rows from before any more.
+            # No unit needs the old rows any more.
             tables={**self.tables.changes(), **others.tables},
         )
         self.home.commit(without_logs(others.dropped_logs, self.home, change))
@@ -138,7 +141,7 @@ class UnitChanges:
         return units
 
     def note_left_out(self, catalog: Catalog) -> None:
-        """Note what the home keeps and this start does not declare, and say so: it misses what arrives."""
+        """Record stored queries that this start does not declare, and warn."""
         declared = catalog.queries.keys() | catalog.relations.keys()
         change = Change()
         for unit, fields in self.home.units.items():
@@ -158,14 +161,17 @@ class UnitChanges:
             self.home.commit(change)
 
     def exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
-        """How a unit reads logs: one that was there before has the placement that it had."""
+        """Return how a unit partitions its inputs.
+
+        An existing unit keeps its placement.
+        """
         known = self.home.units.get(unit.id)
         if known is not None:
             return dict(permitted(unit, graph, restored(unit, graph, known["placement"])).exchanges)
         return dict(chosen(unit, graph, self.cells, kind=self.placement).exchanges)
 
     def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
-        # A plan travels to workers: it must not grow with queries that others run.
+        # The plan is sent to workers, so it must not grow with queries of other units.
         catalog = catalog.without_queries()
         found = []
         for unit in plan.units:
@@ -183,7 +189,7 @@ class UnitChanges:
         anew: Collection[str],
         replaced: Collection[str],
     ) -> RunningUnit | None:
-        """The unit of a plan as it was before, if it was: changed, or new and starting from now."""
+        """Prepare a new or changed unit; return it as it was before."""
         unit_id = plan.unit.id
         self._create_logs(plan, prepared)
         if unit_id not in self.home.units:
@@ -194,7 +200,12 @@ class UnitChanges:
         return self._change_members(plan, running, feeding, prepared, anew, replaced)
 
     def _given_us(self, log: str) -> int | None:
-        """Return the time up to which a log has all results; None for results that change, or without any."""
+        """Return the time up to which a log's results are complete.
+
+        Return None if unknown.
+
+        A changelog has no such time.
+        """
         if self.home.logs[log].changes:
             return None
         marks = [
@@ -206,7 +217,7 @@ class UnitChanges:
         return known if BEGINNING < known < END else None
 
     def _create_logs(self, plan: UnitPlan, prepared: PreparedUnits) -> None:
-        """Announce the logs that a unit writes; the record of the change creates them."""
+        """Announce a unit's output logs, which the change's record creates."""
         created = {
             log: to_arrow(plan.graph[node].schema)
             for node, log in plan.unit.outputs
@@ -225,7 +236,7 @@ class UnitChanges:
         return RunningUnit(plan, self.home, self.mill, by_key_alone=by_key_alone)
 
     def _take_back(self, unit: str, logs: Collection[str], prepared: PreparedUnits) -> None:
-        """Warn of the queries that come back to a unit and have missed rows, and say what to do about it."""
+        """Warn of queries that are declared again and have missed rows."""
         left_out = self.home.units[unit].get(LEFT_OUT, [])
         back = [log for log in left_out if log in logs]
         if not back:
@@ -252,7 +263,7 @@ class UnitChanges:
     ) -> RunningUnit:
         """Prepare the change of a unit's queries or tables.
 
-        Its state is written as it was before, so that a replay never spans two plans.
+        The unit's state is checkpointed before the change, so a replay never spans two plans.
         """
         unit_id = plan.unit.id
         fields = self.home.units[unit_id]
@@ -266,18 +277,18 @@ class UnitChanges:
             before = self._begun(replace(known, tables=tables))
         self._catch_up(feeding, plan.unit.inputs)
         if before is running and before.catching_up:
-            # It meets what tables hold when it reads: nobody waits until it has read all of the past.
+            # The past is read with the tables of the time of reading, so the change need not wait for it.
             self.dispatcher.checkpoint([before])
         self.dispatcher.finish(before)
         passes_by = before.stopped and before.pending() and not reads_changes(plan, self.home)
-        # A query that comes must not read earlier rows, so failed queries of its unit begin anew.
+        # A new query must not read earlier rows, so failed queries of its unit restart without state.
         passed = passed_by_all(before, self.home) if passes_by else None
         changed = joined(plan, before, self.home, anew, replaced, passed)
         prepared.set_fields(unit_id, changed | moved_cells(plan, before, changed["checkpoint"]))
         return before
 
     def _finish(self, unit: RunningUnit, feeding: Sequence[RunningUnit]) -> None:
-        """Let a unit that goes, or begins anew, give what comes of all that has arrived."""
+        """Emit all results of pending input of a unit that ends."""
         self._catch_up(feeding, unit.plan.unit.inputs)
         self.dispatcher.finish(unit)
 

@@ -1,8 +1,7 @@
-"""Versions: the definitions that a name has had since it was declared, by the statements in the journal.
+"""Versions: successive definitions of a name, from the statements in the journal.
 
-A result has the version that was in force before its epoch: results of two definitions are never in one
-epoch, and the record that changes a definition has, if anything, the last rows of the one before, the deletes
-of its table.
+The rows of an epoch belong to the version in force before it: no epoch has results of two definitions. The
+record that changes a definition may have the deletes of the old version's table.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from slicemill.storage.log import Hold
 
 @dataclass(frozen=True, slots=True)
 class QueryVersion:
-    """One definition of a name; `epoch` is the record with which it took effect.
+    """Definition of a name, in force since record `epoch`.
 
-    `because` names what it uses, where that was replaced and its own text stayed.
+    `because` names the replaced definition that it uses, if its own text is unchanged.
     """
 
     number: int
@@ -40,7 +39,7 @@ _RELATION = frozenset(("relation",))
 
 
 def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[QueryVersion]:
-    """The versions of the query, stream, … of a name, the oldest first."""
+    """Return the versions of a name, the oldest first."""
     kinds, found = _KINDS.get(kind, _RELATION), list[QueryVersion]()
     for entry in statements:
         if entry["name"].lower() != name.lower():
@@ -48,7 +47,7 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
         if kinds.intersection(entry.get("dropped", ())):
             found = []
         elif entry.get("kind") in kinds and entry.get("altered") and found:
-            # It has another weight, slo, sink or RETAIN.
+            # only weight, slo, sink or RETAIN changed
             found[-1] = replace(found[-1], text=redacted(entry["text"]))
         elif entry.get("kind") in kinds:
             found.append(
@@ -65,14 +64,14 @@ def versions_of(statements: Iterable[Entry], kind: str, name: str) -> list[Query
 
 
 def shown_after(versions: Iterable[QueryVersion], hold: Hold | None) -> int:
-    """The last epoch of definitions before the one whose rows can be read; -1 if that is the first.
+    """Return the last epoch of hidden, earlier definitions. -1 without any.
 
-    It is the newest, or while a log is paused that of then.
+    The visible definition is the newest one, or, while the log is paused, the one at the pause.
     """
     shown = [one.epoch for one in versions if hold is None or one.epoch <= hold.as_of]
     return shown[-1] if len(shown) > 1 else -1
 
 
 def version_at(versions: Iterable[QueryVersion], epoch: int) -> int:
-    """The number of the version whose rows an epoch has; 1 before the first."""
+    """Return the number of the version that an epoch belongs to."""
     return max((one.number for one in versions if one.epoch < epoch), default=1)

@@ -1,4 +1,4 @@
-"""Views over streams, for ad hoc queries: what their windows hold, in logs of their own."""
+"""Ad hoc queries over views, whose windows are kept in logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from slicemill.time import BEGINNING, END
 
 
 def answer(catalog: Catalog, name: str, held: Callable[[str], Sequence[Row]]) -> list[Row]:
-    """The rows of an ad hoc query over tables and views, of which `held` says what they hold now."""
+    """Return the rows of an ad hoc query.
+
+    `held` returns the rows of a table or view.
+    """
     known = catalog.queries.get(name.lower())
     if known is None:
         raise SlicemillError(f"there is no query {name}; create it first: CREATE QUERY {name} AS SELECT …")
@@ -37,7 +40,7 @@ def answer(catalog: Catalog, name: str, held: Callable[[str], Sequence[Row]]) ->
 
 
 def held_now(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:
-    """What a view's window holds, at the latest time that is known of it."""
+    """Return the rows in a view's window at the latest known time."""
     log = home.logs.get(view.name)
     if log is None:
         return []  # it was declared a moment ago
@@ -46,7 +49,7 @@ def held_now(view: View, home: Home, watermark: Callable[[str], int]) -> list[Ro
 
 
 def passed_by(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
-    """By log of a view the first epoch of which its window may still hold something; for `Change.freed`."""
+    """Return by view log the first epoch needed, for `Change.freed`."""
     freed = {}
     for view in views:
         log = home.logs.get(view.name)
