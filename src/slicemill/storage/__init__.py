@@ -1,1 +1,1 @@
-"""Durable storage: segments, logs, the journal and checkpoints, as files in a home."""
+"""Durable storage of a home: segments, logs, the journal and checkpoints."""

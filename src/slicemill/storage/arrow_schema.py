@@ -1,10 +1,9 @@
-"""ESL schemas as Arrow schemas, and back; the system columns that every stored tuple has.
+"""ESL schemas as Arrow schemas, and the system columns of stored tuples.
 
-A stored table starts with `_ts` (its timestamp, µs), `_seq` (its arrival number, given once at the intake and
-carried through derived streams) and `_arr` (when it arrived, µs), all int64. The stream's own columns follow,
-and the order of its rows by cell, for each exchange by which units read it (`engine.exchange`), or what
-decides the order of rows that several cells have found (`storage.ties`).
-Tuples are ordered by (`_ts`, `_seq`) everywhere.
+A stored table starts with three int64 columns: `_ts` (timestamp, µs), `_seq` (arrival number, assigned once
+at the intake and kept in derived streams) and `_arr` (arrival time, µs). The stream's own columns follow. A
+table may also have the row order by partition for each exchange (`engine.exchange`), or the sort keys of rows
+that several partitions produced (`storage.ties`). Tuples are always ordered by (`_ts`, `_seq`).
 """
 
 from __future__ import annotations
@@ -78,18 +77,21 @@ _ESL: dict[pa.DataType, Type] = {
     pa.null(): NULL,
 }
 
-# What Arrow's type does not say is kept in the field's metadata.
+# Properties without an Arrow type are kept in the field's metadata.
 _LENGTH = b"esl.length"
 _MONTHS = b"esl.months"
 _DEFAULT = b"esl.default"
 
 
 class ArrowSchemaError(SlicemillError):
-    """A column that has no Arrow form, or an Arrow column that ESL has no type for."""
+    """Column without an Arrow type, or Arrow column without an ESL type."""
 
 
 def arrow_type(type_: Type, large: bool = False) -> pa.DataType:
-    """The Arrow type of an ESL type; `large` gives text and bytes 64-bit offsets (one vector above 2 GiB)."""
+    """Return the Arrow type of an ESL type.
+
+    `large` uses 64-bit offsets for text and bytes (for one vector above 2 GiB).
+    """
     if type_.kind is Kind.DECIMAL:
         return pa.decimal128(type_.precision, type_.scale)
     if type_.element is not None:
@@ -101,7 +103,7 @@ def arrow_type(type_: Type, large: bool = False) -> pa.DataType:
 
 
 def to_arrow(schema: Schema, large: bool = False) -> pa.Schema:
-    """The stream's own columns; VARCHAR(n) and month intervals come back by `from_arrow`."""
+    """Return a stream's own columns; `from_arrow` restores VARCHAR(n) and month intervals."""
     return pa.schema([_field(column, large) for column in schema])
 
 
@@ -117,7 +119,7 @@ def _field(column: Column, large: bool) -> pa.Field:
 
 
 def from_arrow(schema: pa.Schema) -> Schema:
-    """The ESL columns of an Arrow schema; system columns are left out.
+    """Return the ESL columns of an Arrow schema, without system columns.
 
     >>> print(from_arrow(to_arrow(Schema((Column("item", Type(Kind.VARCHAR, length=8)), Column("n", INT))))))
     (item VARCHAR(8), n INT)
@@ -128,7 +130,7 @@ def from_arrow(schema: pa.Schema) -> Schema:
 
 
 def esl_type(field: pa.Field) -> Type:
-    """The ESL type of an Arrow column; ArrowSchemaError if there is none."""
+    """Return the ESL type of an Arrow column, or raise ArrowSchemaError."""
     metadata = field.metadata or {}
     if _LENGTH in metadata:
         return Type(Kind.VARCHAR, length=int(metadata[_LENGTH]))
@@ -146,7 +148,10 @@ def esl_type(field: pa.Field) -> Type:
 
 
 def with_default(columns: pa.Schema, values: pa.Table) -> pa.Schema:
-    """Columns of which rows that were stored without them have what the one row of `values` has."""
+    """Set defaults of columns from the one row of `values`.
+
+    Rows that were stored without these columns get the defaults.
+    """
     for name in values.column_names:
         place = columns.get_field_index(name)
         field = columns.field(place)
@@ -157,7 +162,7 @@ def with_default(columns: pa.Schema, values: pa.Table) -> pa.Schema:
 
 
 def without_defaults(columns: pa.Schema) -> pa.Schema:
-    """The columns as they are declared."""
+    """Return the columns as declared, without defaults."""
     for place, field in enumerate(columns):
         if _DEFAULT in (field.metadata or {}):
             kept = {name: value for name, value in field.metadata.items() if name != _DEFAULT}
@@ -166,7 +171,7 @@ def without_defaults(columns: pa.Schema) -> pa.Schema:
 
 
 def with_default_columns(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    """A stored table with those columns that have a default and that it was stored without."""
+    """Add columns with a default that a stored table lacks."""
     for field in columns:
         if _DEFAULT in (field.metadata or {}) and field.name not in table.column_names:
             table = table.append_column(field.name, _missing(field, table.num_rows))
@@ -178,7 +183,7 @@ def columns_with_default(columns: pa.Schema) -> frozenset[str]:
 
 
 def _missing(field: pa.Field, rows: int) -> pa.Array:
-    """A column that was not stored."""
+    """Return a missing column: its default, or NULL."""
     default = (field.metadata or {}).get(_DEFAULT)
     if default is None:
         return pa.nulls(rows, field.type)
@@ -191,15 +196,15 @@ def is_system_column(name: str) -> bool:
 
 
 def with_system_columns(columns: pa.Schema) -> pa.Schema:
-    """The schema of a stored table: `_ts`, `_seq`, `_arr`, then the stream's columns."""
+    """Return a stored table's schema: `_ts`, `_seq`, `_arr` and the columns."""
     system = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRIVAL)]
     return pa.schema([*system, *columns])
 
 
 def as_results(table: pa.Table) -> pa.Table:
-    """A stored table as everybody outside gets it: `_ts` as a timestamp in UTC, then the query's columns.
+    """Convert a stored table to results, with `_ts` as UTC timestamp.
 
-    What a row of a changelog does is told in words.
+    The kind of change of a changelog row becomes text.
     """
     shown = table.select([name for name in table.column_names if name not in (SEQ, ARRIVAL)])
     if (place := shown.schema.get_field_index(OP)) >= 0:
@@ -208,17 +213,19 @@ def as_results(table: pa.Table) -> pa.Table:
 
 
 def op_words(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What rows of a changelog do, in words."""
+    """Return the kinds of changes of a changelog as text."""
     words = pa.array(OPS)
     chunks = [words.take(chunk) for chunk in column.chunks]
     return pa.chunked_array(chunks, pa.string())
 
 
 def conform(table: pa.Table, schema: pa.Schema, arrival_us: int = 0) -> pa.Table:
-    """The columns of `schema` from a stored table; a missing `_seq` is 0, a missing `_arr` is `arrival_us`.
+    """Convert a stored table to the columns of `schema`.
 
-    Columns of the right type are taken as they are, without copying. One that was not stored, as no query
-    needed it or the stream did not have it yet, has its default, or is NULL.
+    A missing `_seq` is 0, a missing `_arr` is `arrival_us`.
+
+    Columns of the right type are not copied. Other missing columns, which no query needed or which were added
+    later, have their default or NULL.
     """
     if table.schema.equals(schema):
         return table

@@ -25,10 +25,10 @@ from slicemill.storage.trash import TRASH
 
 
 def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None) -> HomeReport:
-    """Copy a home to a folder that does not exist yet, and check the copy.
+    """Copy a home to a new folder, and check the copy.
 
-    No mill may be at work in the home: what its sources have spooled must fit to what the journal says of it.
-    The copy appears whole or not at all.
+    No mill may run in the home, because spooled input of sources must match the journal. The copy appears
+    whole or not at all.
     """
     require_home(folder)
     if target.exists():
@@ -60,17 +60,17 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
 
 
 def _left_out(home: Path, folder: str, names: list[str]) -> set[str]:
-    """Return what a copy of a home does without; logs and streams may have any name."""
+    """Return the files that a backup omits: locks, trash and temporary files."""
     unfinished = {name for name in names if name.endswith(TEMPORARY) and not Path(folder, name).is_dir()}
     return unfinished | ({LOCK, TRASH, STEPS} if Path(folder) == home else set())
 
 
 def upgrade_home(folder: Path) -> str:
-    """Bring a home to the current FORMAT, and say what was done.
+    """Upgrade a home to the current FORMAT; return what was done.
 
-    FORMAT 2 had other names of unit fields and other digests of plans than 1, FORMAT 3 says by input what a
-    unit waits for, has other names of folders, and a checkpoint of Spark's for each stream that it reads:
-    state of before belongs to no unit of it. FORMAT 5 had no checksums of extents and checkpoints.
+    FORMAT 2 changed names of unit fields and digests of plans. FORMAT 3 changed pending results, folder
+    names, and Spark checkpoints, which are now per stream: units cannot use older state. FORMAT 5 had no
+    checksums of extents and checkpoints.
     """
     require_home(folder)
     found = read_format(folder)

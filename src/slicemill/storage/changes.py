@@ -1,24 +1,24 @@
 """Journal records: a `Change` as JSON.
 
-    {"e": 17, "at": 1700000000000000,                          epoch, and when it was committed
+    {"e": 17, "at": 1700000000000000,                          epoch and time of the commit
      "logs": {"bid": [min_ts, max_ts, arrival_us, [["w3.2-0.arrows", 328, 2304, 50, 473190221]]]},
      "units": {"u4": {"cursors": {"bid": 17}}},                fields to set; null removes a field
      "streams": {"bid": {"watermark": 5000}},
      "created": {"hot": ["<Arrow schema, base64>", "hot"]},    new logs, with the names of their folders
-     "columns": {"hot": "<Arrow schema, base64>"},             logs of other columns behind this record
+     "columns": {"hot": "<Arrow schema, base64>"},             logs with other columns after this record
      "widened": {"bid": "<Arrow schema, base64>"},             logs all of whose rows have these columns
      "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
-     "freed": {"bid": 9},                                      the first epoch that stays
-     "based": {"top": [9, min_ts, max_ts, arrival_us, […]]},   a table in place of the changes up to epoch 9
-     "lost": {"bid": [["w3.2-0.arrows", 328]]},                extents that cannot be read, left out now
+     "freed": {"bid": 9},                                      the first epoch that is kept
+     "based": {"top": [9, min_ts, max_ts, arrival_us, […]]},   the table that replaces the changes up to epoch
+     9
+     "lost": {"bid": [["w3.2-0.arrows", 328]]},                unreadable extents that are dropped
      "catalog": [{"at": 1, "by": "ann", "text": "CREATE …"}],
      "tables": {"item": "item-5f0a….arrow"},                   files of the rows of tables; null: dropped
-     "alerts": {"slow": {"id": "5f0a…", …}},                   how far each has come; null: dropped
-     "lives": {"hot": {"paused": {"epoch": 16, …}}}}           of queries and streams: paused, tried again
+     "alerts": {"slow": {"id": "5f0a…", …}},                   progress of each alert; null: dropped
+     "lives": {"hot": {"paused": {"epoch": 16, …}}}}           pauses and retries of queries and streams
 
-Whatever is empty is left out. Within a record, logs and units are dropped first, then logs are created, then
-rows appended, then epochs freed or folded, then damaged extents left out: a record may replace a log by
-another of its name.
+Empty fields are omitted. A record is applied in this order: drop logs and units, create logs, append rows,
+free or fold epochs, drop damaged extents. So a record may replace a log by a new one of the same name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 @dataclass(slots=True)
 class Appended:
-    """What an epoch adds to a log."""
+    """Rows that one epoch adds to a log."""
 
     extents: list[Extent]
     min_ts: int | None
@@ -55,7 +55,7 @@ class Appended:
 
 
 def joined(parts: Iterable[Appended]) -> Appended:
-    """Several parts of one epoch as one, such as those of a unit's cells."""
+    """Merge several parts of one epoch, such as those of partitions."""
     found = list(parts)
     if len(found) == 1:
         return found[0]
@@ -71,11 +71,10 @@ def joined(parts: Iterable[Appended]) -> Appended:
 
 @dataclass(slots=True)
 class Change:
-    """All that one commit changes in a home.
+    """Changes of a home that one commit applies.
 
-    Fields of units, streams and lives are merged into what is there; a value None removes its field. Values
-    must be plain JSON. A unit's fields whose names start with "checkpoint" refer to files in its checkpoint
-    folder.
+    Fields of units, streams and lives are merged into the known fields; None removes a field. Values must be
+    plain JSON. Fields of a unit whose names start with "checkpoint" refer to files in its checkpoint folder.
     """
 
     logs: dict[str, Appended] = field(default_factory=dict)
@@ -100,7 +99,10 @@ class Change:
 
 
 def encode_record(epoch: int, at_us: int, change: Change, folders: Mapping[str, str]) -> bytes:
-    """The JSON of a record, on one line; `folders` has the names of the folders of new logs."""
+    """Return a record as one line of JSON.
+
+    `folders` has the folders of new logs.
+    """
     record: dict[str, Any] = {"e": epoch, "at": at_us}
     if change.logs:
         record["logs"] = {
@@ -150,5 +152,5 @@ def decode_schema(text: str) -> pa.Schema:
 
 
 def dump_json(value: object) -> bytes:
-    """Compact JSON."""
+    """Return compact JSON."""
     return _encode(value).encode()

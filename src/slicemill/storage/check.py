@@ -1,8 +1,7 @@
-"""The check of a home: all files that its journal names exist and hold what was written.
+"""Check of a home: verify all files that its journal refers to.
 
-Everything that has a checksum is read and verified. What FORMAT 5 wrote has none: it is counted as
-unverified, and of it only what cannot be decoded is found. Nothing is changed, and a mill may be at work in
-the home meanwhile.
+All files with a checksum are read and verified. Files of FORMAT 5 have no checksum: they are counted as
+unverified, and only decoding errors are found. Nothing is changed, and a mill may run in the home meanwhile.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ from slicemill.storage.table_files import TableDamaged, read_table_file
 
 @dataclass(slots=True)
 class Damage:
-    """What cannot be read, for `repair_home`."""
+    """Unreadable parts of a home, for `repair_home`."""
 
     extents: dict[str, list[Extent]] = field(default_factory=dict)  # by log
-    checkpoints: dict[str, set[str]] = field(default_factory=dict)  # by unit, the fields that name them
+    checkpoints: dict[str, set[str]] = field(default_factory=dict)  # by unit: the fields that refer to them
     tables: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class HomeReport:
-    """What a home holds, and what is wrong with it."""
+    """Content of a home, and the damage that a check found."""
 
     folder: Path
     format: int
@@ -61,15 +60,15 @@ class HomeReport:
     bytes: int
     units: int
     statements: int
-    torn: int  # bytes of a commit that a crash cut short; the next start removes them
+    torn: int  # bytes of an incomplete last commit; the next start removes them
     unverified: int = 0  # extents and files without a checksum
     mistakes: list[str] = field(default_factory=list)
     damage: Damage = field(default_factory=Damage)
 
 
 def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lambda _: None) -> HomeReport:
-    """Read all that the journal of a home names; raises only if the journal itself cannot be read."""
-    end = read_end(folder / JOURNAL, files)  # before the records, to which a mill may add
+    """Verify a home; raise only if the journal itself cannot be read."""
+    end = read_end(folder / JOURNAL, files)  # read before the records, because a mill may append more
     home = HomeReader(folder, files)
     report = HomeReport(
         folder,
@@ -99,7 +98,7 @@ def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lam
 
 
 def _journal_mistakes(home: HomeReader, files: FileSystem) -> Iterator[str]:
-    """What opening does not read: older snapshots, and the records before the newest one."""
+    """Verify older snapshots and records, which opening does not read."""
     names = files.names(home.folder / JOURNAL)
     for base in bases(names, SNAPSHOT):
         path = snapshot_path(home.folder, base)
@@ -108,7 +107,7 @@ def _journal_mistakes(home: HomeReader, files: FileSystem) -> Iterator[str]:
         except SnapshotDamaged as problem:
             yield f"{path} is damaged: {problem}; another snapshot, or the records, replace it"
         except FileNotFoundError:
-            continue  # a mill at work has removed it
+            continue  # a running mill has removed it
     listed = bases(names, RECORDS)
     for base in listed[:-1]:
         path = records_path(home.folder, base)
@@ -125,14 +124,14 @@ def _log_mistakes(home: HomeReader, name: str, files: FileSystem, report: HomeRe
     for epoch in log.all_epochs():
         for extent in epoch.extents:
             if not extent.rows:
-                continue  # left out by a repair
+                continue  # dropped by a repair
             report.unverified += extent.crc == UNVERIFIED
             mistake = _extent_mistake(log, epoch, extent, reader)
             if not mistake:
                 continue
             home.poll()
             now = home.logs.get(name)
-            # A mill at work may have freed the rows since they were looked up.
+            # A running mill may have freed the rows since the index was read.
             if now is not None and now.folder == log.folder and now.first <= epoch.number:
                 report.damage.extents.setdefault(name, []).append(extent)
                 yield f"log {name}: {mistake}"
@@ -180,7 +179,7 @@ def _table_mistakes(
 
 
 def _checkpoint_files(unit: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The fields of a unit that list files of checkpoints, each with one entry of `CheckpointFiles`."""
+    """Yield the checkpoint fields of a unit with their file entries."""
     for name, value in unit.items():
         if name.startswith(CHECKPOINT_FIELD):
             for entry in _entries(value):

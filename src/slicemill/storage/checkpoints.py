@@ -1,21 +1,23 @@
-"""Checkpoints: the state of the operators of one cell, in one head file and a file for each new slice.
+"""Checkpoints: operator state of one partition, in files.
 
-    encoded = encode_states(states)               # between two runs: copies only what may still change
-    files = write(folder, encoded)                # any thread, any time later
+A checkpoint has one head file, and one file for each new slice.
+
+    encoded = encode_states(states)               # between two runs: copies only mutable state
+    files = write(folder, encoded)                # in any thread, at any later time
     states = read_checkpoint(folder, files)
 
-A slice (`slicemill.storage.slice`) never changes, so it is written once and only named again by later
-checkpoints; it is mapped when it is first looked at. All else is in the head file:
+A slice (`slicemill.storage.slice`) is immutable, so it is written once, and later checkpoints only refer to
+it. It is mapped on first access. All other state is in the head file:
 
     SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers, each at a multiple of 64
 
-The JSON has the tree of the states (`slicemill.storage.codec`), the names of the slices and where each buffer
-lies. A head file is mapped too: tables lie over its bytes. Names are unique and a file is not read before
-the journal names it, so files are written in place: what a dead writer left is an orphan, whole or not.
+The JSON has the tree of the states (`slicemill.storage.codec`), the names of the slices and the position of
+each buffer. A head file is mapped too: tables are views of its bytes. File names are unique, and a file is
+not read before the journal names it. So files are written in place, and a crash leaves orphans.
 
 The journal has the CRC-32 of every file. The head file is verified before it is decoded. A slice is verified
-when it is mapped, and where state is restored with the head file: a damaged slice must be found while the
-checkpoint before still exists. Files of FORMAT 5 have no checksum and are read unverified.
+when it is mapped. When state is restored, slices are verified with the head file, so that damage is found
+while the previous checkpoint still exists. Files of FORMAT 5 have no checksum and are read unverified.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from slicemill.storage.codec import Encoded, StorageError, decode, encode
 from slicemill.storage.files import LOCAL, FileSystem, ensure_folder, unique_name
 from slicemill.storage.slice import Slice
 
-# Plain JSON: [path, checksum, bytes] of each file, relative to the folder, the head file first. FORMAT 5 has
-# no checksum: [path, bytes].
+# JSON of [path, checksum, bytes] for each file, relative to the folder, the head file first. FORMAT 5 has no
+# checksum: [path, bytes].
 CheckpointFiles: TypeAlias = list[list[Any]]
 
 HEAD_SUFFIX, SLICE_SUFFIX = ".state", ".arrow"
@@ -49,24 +51,24 @@ _REPAIR = "restore it from a copy, or run 'slicemill home repair' to let its que
 
 
 class CheckpointDamaged(StorageError):
-    """A file of a checkpoint is missing, or its bytes are not those that were written."""
+    """Checkpoint file that is missing or whose bytes have changed."""
 
 
 class SliceFile(NamedTuple):
-    """Where a slice lies: `Slice.stored` of one that was written, or read."""
+    """File of a stored slice; the value of `Slice.stored`."""
 
     path: str
     bytes: int
     crc: int | None = None  # None: written in FORMAT 5
 
     def listed(self) -> list[Any]:
-        """The entry of the file in `CheckpointFiles`."""
+        """Return the entry of the file in `CheckpointFiles`."""
         return [self.path, self.bytes] if self.crc is None else [self.path, self.crc, self.bytes]
 
 
 @dataclass(slots=True)
 class EncodedStates:
-    """States that are ready to be written: nothing in here changes when operators go on."""
+    """Snapshot of operator states, ready to be written."""
 
     encoded: Encoded
     slices: list[Slice] = field(default_factory=list)
@@ -79,12 +81,15 @@ class EncodedStates:
 def write_checkpoint(
     folder: Path, states: Mapping[str, object], files: FileSystem = LOCAL, durable: bool = False
 ) -> CheckpointFiles:
-    """Write what operators keep, by node; the files that `read_checkpoint` needs, none if nothing is kept."""
+    """Write operator states by node; return the files for `read_checkpoint`.
+
+    The list is empty if there is no state.
+    """
     return write(folder, encode_states(states, copied=False), files, durable)
 
 
 def encode_states(states: Mapping[str, object], *, copied: bool = True) -> EncodedStates:
-    """Return states as they are now. What may still change is copied, unless they are written at once."""
+    """Encode states; mutable data is copied unless `copied` is False."""
     slices: list[Slice] = []
 
     def store(slice_: Slice) -> int:
@@ -97,9 +102,9 @@ def encode_states(states: Mapping[str, object], *, copied: bool = True) -> Encod
 def write(
     folder: Path, states: EncodedStates, files: FileSystem = LOCAL, durable: bool = False
 ) -> CheckpointFiles:
-    """Write a head file, and the slices that are not in the folder yet.
+    """Write a head file, and the slices not yet in the folder.
 
-    The states are released on the way, so that they are not in memory twice; they are written once.
+    The states are released while they are written, to save memory, so they can be written only once.
     """
     if states.empty:
         return []
@@ -117,9 +122,9 @@ def write(
 def read_checkpoint(
     folder: Path, written: Sequence[Sequence[Any]], files: FileSystem = LOCAL, *, whole: bool = False
 ) -> dict[str, object]:
-    """Return the states of a checkpoint, by node; CheckpointDamaged if a file is not as it was written.
+    """Return the states of a checkpoint by node, or raise CheckpointDamaged.
 
-    Slices are mapped, and verified, when they are first looked at; with `whole` they are verified now.
+    Slices are mapped and verified on first access; with `whole` they are verified at once.
     """
     if not written:
         return {}
@@ -141,7 +146,7 @@ def read_checkpoint(
 
 
 def damage(folder: Path, entry: Sequence[Any], files: FileSystem = LOCAL) -> str:
-    """Say what is wrong with a file that `CheckpointFiles` lists; empty if nothing is."""
+    """Return the damage of a file of `CheckpointFiles`, or ""."""
     path, *crc, size = entry
     try:
         found = files.stat(folder / path).bytes
@@ -157,7 +162,7 @@ def damage(folder: Path, entry: Sequence[Any], files: FileSystem = LOCAL) -> str
 
 
 def describe(folder: Path, written: Sequence[Sequence[Any]], files: FileSystem = LOCAL) -> dict[str, Any]:
-    """The JSON of a checkpoint's head, for people to look at."""
+    """Return the JSON of a checkpoint's head, for inspection."""
     content, _ = _read_head(folder, written[0], files)
     return content
 
@@ -169,7 +174,7 @@ def _stored(folder: Path, slice_: Slice, files: FileSystem, durable: bool) -> Sl
     known = slice_.stored
     if isinstance(known, SliceFile) and _is_there(folder / known.path, known.bytes, files):
         return known
-    # New, or of a checkpoint that was never committed and has been swept, or of another folder.
+    # New, or from an uncommitted checkpoint that was swept, or from another folder.
     data = _file_of(slice_.table)
     made = SliceFile(unique_name() + SLICE_SUFFIX, data.size, zlib.crc32(data))
     files.write(folder / made.path, data)
@@ -187,7 +192,10 @@ def _is_there(path: Path, size: int, files: FileSystem) -> bool:
 
 
 def _file_of(table: pa.Table) -> pa.Buffer:
-    """A table as an Arrow IPC file of one batch; its size is found first, so that nothing is copied twice."""
+    """Return a table as an Arrow IPC file of one batch.
+
+    The size is computed first, so that the buffer never grows.
+    """
     whole = table.combine_chunks() if any(column.num_chunks > 1 for column in table.columns) else table
     counted = pa.MockOutputStream()
     _write_file(counted, whole)
@@ -227,7 +235,7 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     begin = _aligned(_START.size + len(text))
     data = pa.allocate_buffer(begin + end)
-    # NumPy releases the interpreter's lock while it copies: other threads of the process go on.
+    # NumPy releases the GIL while it copies, so other threads keep running.
     out = np.frombuffer(data, np.uint8)
     start = _START.pack(_MAGIC, _VERSION, zlib.crc32(text), len(text))
     out[:begin] = np.frombuffer((start + text).ljust(begin, b"\0"), np.uint8)
@@ -236,7 +244,7 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
         at, buffer = begin + offset, buffers.pop()
         out[at : at + size] = np.frombuffer(buffer, np.uint8) if size else 0
         out[at + size : _aligned(at + size)] = 0
-        del buffer  # its memory is free before the next one is copied
+        del buffer  # release its memory before the next one is copied
     return data
 
 

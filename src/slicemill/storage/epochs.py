@@ -1,4 +1,4 @@
-"""Epochs: what records have appended to logs, and how their rows are read."""
+"""Epochs: rows that one record appended to a log, and reading them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicemill.storage.ties import ties_of, untied
 
 
 class Epoch(NamedTuple):
-    """What one record appended to a log."""
+    """Rows that one record appended to a log."""
 
     number: int
     extents: tuple[Extent, ...]
@@ -29,7 +29,10 @@ class Epoch(NamedTuple):
 
 
 def neighbouring(epochs: Iterable[Epoch]) -> Iterator[list[Epoch]]:
-    """Epochs whose rows lie behind each other in one segment, together; one of several extents is alone."""
+    """Yield runs of epochs whose rows are adjacent in one segment.
+
+    An epoch with several extents is a run of its own.
+    """
     run: list[Epoch] = []
     for epoch in epochs:
         if not epoch.rows:
@@ -56,10 +59,12 @@ def read_epochs(
     needed: frozenset[str] = frozenset(),
     files: FileSystem = LOCAL,
 ) -> pa.Table:
-    """The rows of epochs sorted by (`_ts`, `_seq`), with `_ts`, `_seq` and `_arr` before the columns.
+    """Return the rows of epochs sorted by (`_ts`, `_seq`).
 
-    Nothing is copied unless times of extents overlap. A column that was not stored is NULL; an extent that
-    lacks a column which the reader needs was stored when that reader was not there: it is left out.
+    The system columns precede the other columns.
+
+    Nothing is copied unless the times of extents overlap. A column that was not stored is NULL. An extent
+    without a `needed` column is left out, because it was stored before its reader existed.
     """
     schema = with_system_columns(columns)
     found = stored_tables(folder, epochs, needed, files)
@@ -70,9 +75,9 @@ def read_epochs(
 def stored_tables(
     folder: Path, epochs: Iterable[Epoch], needed: frozenset[str] = frozenset(), files: FileSystem = LOCAL
 ) -> Iterator[tuple[pa.Table, int]]:
-    """The extents of epochs as they were stored, and when their epochs arrived; see `read_epochs`.
+    """Yield the extents of epochs as stored, with arrival times; see `read_epochs`.
 
-    What cells have found together, rows with ties, is put together here, for all who read logs.
+    Rows with ties, which several partitions produced, are merged here for all readers of logs.
     """
     for epoch in epochs:
         tied = []
@@ -93,7 +98,7 @@ def stored_tables(
 
 
 def lost_rows(folder: Path, epochs: Sequence[Epoch], problem: ExtentDamaged) -> ExtentDamaged:
-    """Return the error that names the rows of damaged epochs by log, epoch and timestamps."""
+    """Return an error with log, epochs and timestamps of damaged rows."""
     first, last = epochs[0], epochs[-1]
     numbers = f"epoch {first.number}" if first is last else f"epochs {first.number} to {last.number}"
     spans = [ts for epoch in epochs for ts in (epoch.min_ts, epoch.max_ts) if ts is not None]

@@ -1,14 +1,14 @@
-"""The file operations of commits, behind one protocol.
+"""File operations of commits, behind one protocol.
 
-There are two kinds of files in a home. Segments and the journal are only appended to: what was written stays,
-and a crash leaves a part of the last append. All others appear whole or not at all: written under a temporary
-name and then renamed, as databases do it.
+A home has two kinds of files. Segments and the journal are only appended to: earlier content stays, and a
+crash leaves a part of the last append. All other files appear whole or not at all: they are written under a
+temporary name and then renamed.
 
-Two levels of safety. A process may be killed at any instruction, always: the kernel keeps what was written.
-A machine may lose power only where files are synced: content before it is named, and the folder after, which
-costs a few milliseconds on most disks.
+There are two levels of safety. A process may be killed at any instruction, because the kernel keeps what was
+written. A loss of power is safe only if files are synced: the content before the rename, and the folder after
+the rename, which takes a few milliseconds on most disks.
 
-All of it goes through a `FileSystem`, so that a test can stop the world before, in and after each step.
+All operations use a `FileSystem`, so that a test can fail before, in and after each step.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
 class StorageFull(SlicemillError):
-    """The disk, or a quota on it, is full; what was asked for has not happened and can be asked for again."""
+    """Full disk or quota; nothing has changed, retry is possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,79 +50,85 @@ class FileStat:
 
 
 class AppendFile(Protocol):
-    """A file that is open for appending; one process at a time has it."""
+    """File that is open for appending, by one process at a time."""
 
     def write(self, data: bytes | pa.Buffer) -> None:
-        """Append all of the data; an error or a crash leaves any part of it."""
+        """Append all of the data; a failure leaves any part."""
 
     def cut(self, size: int) -> None:
-        """Shorten the file to a size."""
+        """Truncate the file to a size."""
 
     def sync(self) -> None:
         """Make content and size survive a loss of power (fdatasync)."""
 
     def is_removed(self) -> bool:
-        """Return True if the file was removed, or moved elsewhere, since it was opened."""
+        """Return True if the open file was removed or moved."""
 
     def close(self) -> None: ...
 
 
 class FileSystem(Protocol):
-    """The steps that commits are made of. A missing file is a FileNotFoundError, except in `remove`."""
+    """File operations of commits.
+
+    A missing file is a FileNotFoundError, except in `remove`.
+    """
 
     def read(self, path: Path, offset: int = 0, length: int | None = None) -> bytes:
-        """So many bytes from an offset on, or all; fewer if the file ends before."""
+        """Return up to `length` bytes from an offset, fewer at the end."""
 
     def map(self, path: Path) -> pa.Buffer:
-        """The file's content as it is now, without copying it."""
+        """Return the current content of a file without a copy."""
 
     def names(self, folder: Path) -> list[str]:
-        """The names in a folder, in no order; none if the folder does not exist."""
+        """Return the names in a folder, unordered; empty for a missing folder."""
 
     def stat(self, path: Path) -> FileStat: ...
 
     def append(self, path: Path, new: bool = False) -> AppendFile:
-        """Open a file for appending, made if missing; FileExistsError if it must be new and is not."""
+        """Open a file for appending, creating it if missing.
+
+        With `new` an existing file raises FileExistsError.
+        """
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
-        """Create or overwrite; a crash leaves any part of the data."""
+        """Create or overwrite a file; a crash leaves any part."""
 
     def sync(self, path: Path) -> None:
-        """Make a file's content, or a folder's names, survive a loss of power."""
+        """Make a file's content or folder's names survive a power loss."""
 
     def replace(self, source: Path, target: Path) -> None:
-        """Rename, over what is there."""
+        """Rename a file, replacing the target."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
 
     def make_folder(self, path: Path) -> None:
-        """Make one folder if it is not there; its parent must be."""
+        """Create one folder unless it exists; its parent must exist."""
 
     def remove_folder(self, path: Path) -> None:
-        """Remove a folder if it is there and empty."""
+        """Remove a folder if it exists and is empty."""
 
 
 def now_us() -> int:
-    """The time of this process, which never goes back."""
+    """Return the time in µs; it never goes back within a process."""
     return wall_clock_us()
 
 
 def unique_name() -> str:
-    """A file name part that no other process ever makes."""
+    """Return a globally unique part of a file name."""
     return uuid.uuid4().hex
 
 
 def folder_name(name: str) -> str:
-    """A name as that of a file or folder: whatever a user calls something, it is one name in one folder.
+    """Encode any name as the name of one file or folder.
 
-    Plain names are as they are, others are spelled as in a URL. Long ones, and those with capital letters,
-    which are no other than small ones for some file systems, get a digest.
+    Plain names stay as they are, others are percent-encoded. Long names get a digest, and names with capital
+    letters too, because some file systems ignore case.
 
     >>> folder_name("hot_items"), folder_name("select from bid"), folder_name("../x"), folder_name("Bid")
     ('hot_items', 'select%20from%20bid', '%2E.%2Fx', 'Bid~a30b5d49')
     """
-    # What is behind a tilde is ours.
+    # The tilde separates suffixes of slicemill, so it is encoded in names.
     quoted = quote(name, safe="", errors="surrogatepass").replace("~", "%7E") or "%"
     if quoted.startswith("."):
         quoted = f"%2E{quoted[1:]}"
@@ -134,13 +140,13 @@ def folder_name(name: str) -> str:
 
 
 def open_private(path: Path) -> int:
-    """A descriptor of a file in a home, to read and append; nobody but its owner can."""
+    """Open a home's file to read and append, for its owner only."""
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
 
 
 @contextmanager
 def telling_full(path: Path) -> Iterator[None]:
-    """Raise StorageFull, which says what to do, where the operating system says that there is no space."""
+    """Convert "no space left" errors of the operating system to StorageFull."""
     try:
         yield
     except OSError as problem:
@@ -150,7 +156,7 @@ def telling_full(path: Path) -> Iterator[None]:
 
 
 def is_full(problem: OSError) -> bool:
-    """Return True if a disk, a quota or a limit on the size of files has no space left."""
+    """Return True if disk, quota or file size limit is exhausted."""
     return problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -159,7 +165,7 @@ def full_message(path: Path) -> StorageFull:
 
 
 def write_whole(files: FileSystem, path: Path, data: bytes | pa.Buffer, durable: bool = False) -> None:
-    """Create or replace a file: readers see the old content or the new, never a part."""
+    """Create or replace a file atomically."""
     temporary = path.with_name(f"{path.name}.{unique_name()}{TEMPORARY}")
     try:
         files.write(temporary, data)
@@ -174,7 +180,7 @@ def write_whole(files: FileSystem, path: Path, data: bytes | pa.Buffer, durable:
 
 
 def ensure_folder(files: FileSystem, folder: Path, durable: bool = False) -> None:
-    """Make a folder and its parents."""
+    """Create a folder and its parents."""
     try:
         files.make_folder(folder)
     except FileNotFoundError:
@@ -185,7 +191,10 @@ def ensure_folder(files: FileSystem, folder: Path, durable: bool = False) -> Non
 
 
 def remove_temporary(files: FileSystem, folder: Path) -> None:
-    """Remove what crashes left of files that were being written whole; nobody may be writing there."""
+    """Remove temporary files of crashed writers.
+
+    No writer may be at work in the folder.
+    """
     for name in files.names(folder):
         if name.endswith(TEMPORARY):
             files.remove(folder / name)
@@ -200,7 +209,7 @@ def exists(files: FileSystem, path: Path) -> bool:
 
 
 class LocalAppendFile:
-    """A descriptor of the operating system, opened with O_APPEND."""
+    """File descriptor of the operating system, opened with O_APPEND."""
 
     __slots__ = ("_descriptor", "_inode", "_path")
 
@@ -213,7 +222,7 @@ class LocalAppendFile:
         size = len(data)
         written = os.write(self._descriptor, data)
         if written < size:
-            # One write may stop short: above 2 GiB always, on a full disk at any size.
+            # A write may stop short: always above 2 GiB, and on a full disk at any size.
             rest = memoryview(data)[written:]
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
@@ -236,7 +245,7 @@ class LocalAppendFile:
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """The operating system's files; who may read new ones, less what the process's umask takes away."""
+    """Local files; the umask reduces the modes of new files."""
 
     folder_mode: int = PRIVATE_FOLDER
     file_mode: int = _PRIVATE_FILE
@@ -258,7 +267,7 @@ class LocalFiles:
             os.close(descriptor)
 
     def map(self, path: Path) -> pa.Buffer:
-        # Closing gives the descriptor back; the mapping lives as long as a buffer of it does.
+        # Closing releases the descriptor; the mapping lives as long as a buffer of it.
         with pa.memory_map(os.fspath(path)) as mapped:
             return mapped.read_buffer()
 
@@ -314,6 +323,6 @@ class LocalFiles:
                 raise
 
 
-# What a home holds is its owner's alone; what sinks write for others is as the umask says.
+# A home is private to its owner; files that sinks write for other users follow the umask.
 LOCAL = LocalFiles()
 SHARED = LocalFiles(0o777, 0o666)

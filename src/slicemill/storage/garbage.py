@@ -1,14 +1,14 @@
-"""Garbage collection: removes files that no journal record names any more; those that none ever did go to
-the trash.
+"""Garbage collection: remove files that no journal record references any more.
 
-A segment goes when all its extents are freed and nobody appends to it any more: its writer is gone, or has
-committed rows in a later segment of the same log.
+Files that were never referenced are moved to the trash instead. A segment is removed when all its extents are
+freed and no writer appends to it any more: its writer has ended, or has committed rows in a later segment of
+the same log.
 
-A state file is removed when a checkpoint is committed that does not name it and the file is older than the
-checkpoints that are kept: a slice that was not in the state then will not be in it later. So files of
-checkpoints that were not committed are removed after the next one that is.
+A state file is removed when a committed checkpoint does not reference it and it is older than the kept
+checkpoints, because a slice that left the state never returns. So files of uncommitted checkpoints are
+removed after the next committed one.
 
-All of it may stop at any step and be called again.
+All functions may be interrupted at any step and called again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from slicemill.storage.segments import parse_segment
 from slicemill.storage.table_files import TableDamaged, files_of_versions
 from slicemill.storage.trash import Trash, remove_tree
 
-# How long before a commit a file was written that cannot belong to a checkpoint after it. It covers a
-# checkpoint that is being written while another one is committed, and the difference between the clocks of
-# hosts.
+# A file written this long before a commit cannot belong to a later checkpoint. The margin covers a checkpoint
+# that is being written while another one is committed, and clock differences between hosts.
 _CHECKPOINT_GRACE_US = 60_000_000
 
 
 def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str]) -> int:
-    """Remove what records have let go, and return how many files; what must wait stays in the list."""
+    """Remove unreferenced files and return their number; files in use stay listed."""
     removed = _remove_folders(state, files)
     logs = {log.folder: log for log in state.logs.values()}
     for folder, segments in list(state.garbage.segments.items()):
@@ -60,9 +59,9 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
 
 
 def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str], trash: Trash) -> int:
-    """Move files that no record names to the trash, and return how many.
+    """Move files that were never referenced to the trash; return their number.
 
-    Without `writers` no process writes to the home.
+    An empty `writers` means that no process writes to the home.
     """
     removed = remove_garbage(state, files, writers)
     logs = {log.folder: log for log in state.logs.values()}
@@ -86,7 +85,10 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str],
 
 
 def _used_tables(state: HomeState, files: FileSystem) -> set[str]:
-    """Return the files of the tables' versions; all files if a damaged one hides what it builds on."""
+    """Return the files of table versions.
+
+    Return all files if a damaged one hides its parent.
+    """
     try:
         return files_of_versions(files, state.folder / TABLES, state.tables.values())
     except TableDamaged:
@@ -94,8 +96,8 @@ def _used_tables(state: HomeState, files: FileSystem) -> set[str]:
 
 
 def _remove_states(files: FileSystem, folder: Path, named: set[str], before_us: int) -> int:
-    """Remove state files that are not named and were written before a time."""
-    # Compare times of files with each other where possible: the mill's clock may be ahead of theirs.
+    """Remove unreferenced state files that were written before a time."""
+    # Compare file times with each other if possible: the mill's clock may be ahead of the file system's.
     heads = [name for name in named if name.endswith(HEAD_SUFFIX) and exists(files, folder / name)]
     written = [files.stat(folder / name).modified_us for name in heads]
     before_us = min(written, default=before_us) - _CHECKPOINT_GRACE_US
@@ -128,7 +130,7 @@ def _take_orphan_segments(log: Log, files: FileSystem, writers: frozenset[str], 
 
 
 def _is_finished(log: Log, segment: str, writers: frozenset[str]) -> bool:
-    """Will nobody append to a segment any more?"""
+    """Return True if no writer will append to a segment any more."""
     parsed = parse_segment(segment)
     return parsed is None or parsed[0] not in writers or log.is_left_behind(segment)
 

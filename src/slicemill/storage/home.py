@@ -1,22 +1,21 @@
-"""The home: the folder of a mill's logs and state, and its commits.
+"""Home: the folder with a mill's logs and state, and its commits.
 
-    FORMAT                  how the folder is laid out: a number
-    lock                    held by the process that writes; says who that is
+    FORMAT                  version number of the folder's layout
+    lock                    held by the process that writes, with its id
     journal/                records and snapshots      (slicemill.storage.journal)
     logs/<name>/            segments of rows           (slicemill.storage.segments)
     checkpoints/<unit>/     state files                (slicemill.storage.checkpoints)
     tables/                 rows of tables, by version     (slicemill.storage.table_files)
-    trash/                  files that no record names, for a day  (slicemill.storage.trash)
-    sources/ sinks/ readers/   what sources, sinks and outside readers remember
+    trash/                  unreferenced files, kept for a day     (slicemill.storage.trash)
+    sources/ sinks/ readers/   files of sources, sinks and external readers
 
-Workers append rows to segments and write checkpoints; nobody sees them. `commit` appends one record that
-names all of it, and with the record it is there, all together. Files that no record names any more are
-removed later, by `free`; those that no record ever named, because their writer died, go to the trash, by
-`sweep`.
+Workers append rows to segments and write checkpoints, which are not visible yet. `commit` appends one record
+that names all of them, and makes them visible atomically. `free` later removes files that are no longer
+referenced. `sweep` moves files that were never referenced, because their writer crashed, to the trash.
 
-Durability: with "process" a commit outlives the end of any process, at any instruction. With "machine" the
-record is synced to disk before `commit` returns, and it outlives a loss of power too, if the writers have
-synced their segments before.
+Durability: with "process" a commit survives the end of any process, at any instruction. With "machine" the
+record is synced to disk before `commit` returns, so the commit also survives a loss of power, if the writers
+have synced their segments before.
 """
 
 from __future__ import annotations
@@ -66,14 +65,14 @@ Durability = Literal["process", "machine"]
 
 _LOGGER = logging.getLogger(__name__)
 
-# A snapshot is due when records take up as much as the last one did, within these bounds: the first, because
-# a small snapshot costs a file; the second, because records take longer to read again.
+# A snapshot is due when the records are as large as the last snapshot, within these bounds. The lower bound
+# avoids many small snapshot files. The upper bound limits the time to replay records.
 _SNAPSHOT_EVERY = (4 << 20, 32 << 20)
 _BETWEEN_EMPTYING_US = 3_600_000_000
 
 
 class Home:
-    """Opens a home and commits to it; one process at a time. Methods may be called from several threads."""
+    """Home of one process: opens, commits, collects garbage. Thread-safe."""
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class Home:
         self._state = HomeState(folder, files)
         self._journal: JournalWriter | None = None
         self._end: JournalEndWriter | None = None
-        self._emptied_us = 0  # when the trash was looked through
+        self._emptied_us = 0  # when expired trash was last deleted
         self._folders: set[str] = set()  # of logs, since the home was opened
         self._announced_streams: Mapping[str, dict[str, Any]] = {}
         self._snapshot_bytes = 0
@@ -104,22 +103,22 @@ class Home:
 
     @property
     def epoch(self) -> int:
-        """The number of the last commit; -1 before the first."""
+        """Return the number of the last commit; -1 before the first."""
         return self._state.epoch
 
     @property
     def committed_us(self) -> int:
-        """When the last commit was made; 0 before the first."""
+        """Return the time of the last commit; 0 before the first."""
         return self._state.committed_us
 
     @property
     def durable(self) -> bool:
-        """Whether commits outlive a loss of power."""
+        """Return True if commits survive a loss of power."""
         return self._durable
 
     @property
     def logs(self) -> Mapping[str, Log]:
-        """The logs, with those that are announced."""
+        """Return the logs, including announced ones."""
         announced, logs = self._state.announced, self._state.logs
         return ChainMap(announced, logs) if announced else logs
 
@@ -129,7 +128,7 @@ class Home:
 
     @property
     def streams(self) -> Mapping[str, dict[str, Any]]:
-        """The fields of streams, with those that are announced."""
+        """Return the fields of streams, including announced ones."""
         streams = self._state.streams
         if not self._announced_streams:
             return streams
@@ -142,31 +141,31 @@ class Home:
 
     @property
     def tables(self) -> Mapping[str, str]:
-        """The file of each table's rows, in the folder `tables`."""
+        """Return the file of each table's rows, in the folder `tables`."""
         return self._state.tables
 
     @property
     def alerts(self) -> Mapping[str, dict[str, Any]]:
-        """How far each alert has come (`engine.alerts`)."""
+        """Return the progress of each alert (`engine.alerts`)."""
         return self._state.alerts
 
     @property
     def lives(self) -> Mapping[str, dict[str, Any]]:
-        """Of queries and streams, by log: whether they are paused, and how often they were tried again."""
+        """Return pauses and retries of queries and streams, by log."""
         return self._state.lives
 
     def source_folder(self, stream: str) -> Path:
-        """Where the source of a stream remembers what must outlive a restart."""
+        """Return the folder for persistent data of a stream's source."""
         return self.folder / "sources" / folder_name(stream)
 
     def checkpoint_folder(self, unit: str) -> Path:
-        """Where a unit's state files lie."""
+        """Return the folder of a unit's state files."""
         return self._state.checkpoint_folder(unit)
 
     def lock(self) -> None:
-        """Take the home for this process, or say who has it, or why this version cannot read it.
+        """Lock the home for this process, or raise.
 
-        The lock goes with the process. Quick: call it before anything that takes time.
+        The lock ends with the process. Locking is quick: call it before any slow work.
         """
         check_format(self.folder, self._files)
         self._owner.take()
@@ -175,9 +174,10 @@ class Home:
         self._owner.release()
 
     def open(self, progress: Progress | None = None, *, without_lost: bool = False) -> None:
-        """Read what is there, and move what a process that was killed has left to the trash. Takes the lock.
+        """Lock and load the home; move orphaned files to the trash.
 
-        JournalDamaged if commits are missing at the end of the journal, unless it opens `without_lost` ones.
+        Raises JournalDamaged if commits are missing at the end of the journal, unless `without_lost` accepts
+        the loss.
         """
         if self._files is LOCAL:
             self.lock()
@@ -211,7 +211,7 @@ class Home:
                 self._end.note(self._state.epoch)
             trash = self._trash()
             for path in loaded.damaged:
-                trash.take(path)  # or it would be taken for one of the last two
+                trash.take(path)  # else the snapshot would count as one of the last two
             trash.empty()
             for folder in (self.folder, self.folder / JOURNAL):
                 remove_temporary(self._files, folder)
@@ -221,10 +221,12 @@ class Home:
                 tell(f"{removed} files that no commit names are moved to {self.folder / TRASH} for a day")
 
     def commit(self, change: Change) -> int:
-        """Make a change in one step, and return its epoch; nothing is written if the change is empty.
+        """Commit a change atomically and return its epoch.
 
-        Answers of one writer must be committed in the order in which it wrote them. StorageFull: nothing has
-        happened, and a later commit works again.
+        An empty change writes nothing.
+
+        Answers of one writer must be committed in the order in which the writer wrote them. After StorageFull
+        nothing has changed, and a later commit can succeed.
         """
         with self._lock:
             if not change:
@@ -238,16 +240,18 @@ class Home:
             if self._end is not None:
                 self._end.note(epoch)
             self._folders.update(folders.values())
-            # What is in memory is what reading the record again will give.
+            # Applying the encoded record gives the same state in memory as a replay.
             self._state.apply(json.loads(content))
             if journal.end >= min(max(self._least_bytes, self._snapshot_bytes), self._most_bytes):
                 self._take_snapshot(journal)
             return self._state.epoch
 
     def free(self, writers: Collection[str] = ()) -> int:
-        """Remove files of freed epochs, dropped logs and replaced checkpoints; returns how many.
+        """Remove unreferenced files, and return their number.
 
-        `writers` are the names of writers at work: a segment that one of them may still append to stays.
+        These are files of freed epochs, dropped logs and old checkpoints.
+
+        Segments to which one of `writers` may still append are kept.
         """
         with self._lock:
             if self._clock() >= self._emptied_us + _BETWEEN_EMPTYING_US:
@@ -259,16 +263,16 @@ class Home:
         return Trash(self.folder, self._files, self._emptied_us)
 
     def sweep(self, writers: Collection[str] = ()) -> int:
-        """Move segments that no record names to the trash, except of the writers given; returns how many.
+        """Move segments that were never referenced to the trash; return their number.
 
-        `writers` must name every writer whose answers may still be committed. Without any, nobody is at work
-        in the home, and checkpoints that no record names go too.
+        `writers` must name every writer with an uncommitted answer; their segments are kept. If it is empty,
+        no process writes to the home, and unreferenced checkpoints are moved too.
         """
         with self._lock:
             return remove_orphans(self._state, self._files, frozenset(writers), self._trash())
 
     def close(self) -> None:
-        """Give the home back; a snapshot that is being written is finished first."""
+        """Finish a pending snapshot and release the home."""
         if self._snapshot is not None:
             self._snapshot.join()
         with self._lock:
@@ -289,7 +293,7 @@ class Home:
 
     @contextlib.contextmanager
     def announcing(self) -> Iterator[None]:
-        """Withdraw at the end what was announced inside and is not committed."""
+        """Withdraw announcements of the block that are not committed at its end."""
         with self._lock:
             logs, streams = set(self._state.announced), self._announced_streams
         try:
@@ -306,9 +310,10 @@ class Home:
     def announce(
         self, created: Mapping[str, pa.Schema], streams: Mapping[str, dict[str, Any]] | None = None
     ) -> None:
-        """Show logs and fields of streams that a later `commit` makes; a crash before it leaves none.
+        """Show logs and fields of streams before the commit that creates them.
 
-        So one record can hold a statement although units are prepared with the logs that it creates.
+        A crash before that commit leaves nothing. So one record can hold a whole statement, although its
+        units are prepared with the logs that the record creates.
         """
         with self._lock:
             folders = self._make_folders(created) if created else {}
@@ -321,7 +326,10 @@ class Home:
             self._announced_streams = {**self._announced_streams, **(streams or {})}
 
     def _make_folders(self, created: Mapping[str, pa.Schema]) -> dict[str, str]:
-        """Folders for new logs. None is used twice: a worker may have segments of a dropped log open."""
+        """Create folders for new logs.
+
+        A folder name is never reused, because workers may have segments of a dropped log open.
+        """
         logs = self.folder / LOGS
         folders: dict[str, str] = {}
         with telling_full(self.folder):
@@ -339,19 +347,19 @@ class Home:
         return folders
 
     def _take_snapshot(self, journal: JournalWriter) -> None:
-        """Go on in a new file of records, and write a snapshot of what is in the others."""
+        """Rotate the records, and write a snapshot of the state before."""
         if self._snapshot is not None and self._snapshot.is_alive():
             return
         base = self._state.epoch + 1
         try:
             journal.rotate(base)
         except OSError:
-            return  # tried again with the next commit; this one stands
+            return  # retried at the next commit; this one is valid
         parts = encode_snapshot(self._state)
         self._snapshot_bytes = sum(len(part) for part in parts)
 
         def write() -> None:
-            # Without a snapshot, opening reads more records; the next one makes up for it.
+            # Without a snapshot, opening reads more records until the next snapshot.
             with contextlib.suppress(OSError):
                 write_snapshot(self.folder, base, parts, self._files, self._durable)
 
@@ -367,7 +375,7 @@ def _silent(_: str) -> None:
 
 
 def _tell_others_rights(folder: Path) -> None:
-    """A home is made for its owner alone; one that was made otherwise stays as somebody wanted it."""
+    """Warn if other users can read an existing home. New homes are private."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & ~PRIVATE_FOLDER:
         _LOGGER.warning(

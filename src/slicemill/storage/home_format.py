@@ -10,19 +10,22 @@ from slicemill.storage.journal import JOURNAL, records_path
 
 FORMAT = "FORMAT"
 CURRENT = 6
-# FORMAT 6 added checksums of extents and of files of checkpoints. A home of FORMAT 5 is read as it is: what
-# has no checksum is not verified. Its FORMAT is 6 once a mill has opened it.
+# FORMAT 6 added checksums of extents and checkpoint files. A home of FORMAT 5 is read as it is, and data
+# without a checksum is not verified. Its FORMAT becomes 6 when a mill opens it.
 READABLE = (5, CURRENT)
 
 _PARTS = (JOURNAL, LOGS, CHECKPOINTS)
 
 
 class FormatError(HomeError):
-    """A home that this version of slicemill cannot read."""
+    """Home that this version of slicemill cannot read."""
 
 
 def read_format(folder: Path, files: FileSystem = LOCAL) -> int | None:
-    """The number in FORMAT; 0 for a home made before there was one, None where there is no home yet."""
+    """Return the number in FORMAT; None without a home.
+
+    It is 0 for a home made before there was a FORMAT.
+    """
     try:
         text = files.read(folder / FORMAT).decode(errors="replace").strip()
     except FileNotFoundError:
@@ -33,7 +36,7 @@ def read_format(folder: Path, files: FileSystem = LOCAL) -> int | None:
 
 
 def _has_content(folder: Path, files: FileSystem) -> bool:
-    """Return True if a folder without FORMAT is more than a home whose making was interrupted."""
+    """Return True if a folder without FORMAT has data of a home."""
     if any(files.names(folder / part) for part in (LOGS, CHECKPOINTS, TABLES)):
         return True
     journal = folder / JOURNAL
@@ -41,7 +44,7 @@ def _has_content(folder: Path, files: FileSystem) -> bool:
 
 
 def check_format(folder: Path, files: FileSystem = LOCAL) -> None:
-    """Raise, with what to do, if this slicemill cannot read the home."""
+    """Raise, with advice, if this slicemill cannot read the home."""
     found = read_format(folder, files)
     if found is None or found in READABLE:
         return
@@ -63,9 +66,11 @@ def require_home(folder: Path, files: FileSystem = LOCAL) -> None:
 
 
 def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
-    """Make the folders of a home and its journal, and FORMAT last; what is there stays.
+    """Create a home's folders and journal, and FORMAT last.
 
-    So a home that has a FORMAT and no journal has lost it.
+    Existing files stay.
+
+    So a home with a FORMAT and without a journal has lost its journal.
     """
     for part in _PARTS:
         ensure_folder(files, folder / part, durable)

@@ -1,4 +1,4 @@
-"""The lock of a home: one process writes to it at a time."""
+"""Lock of a home: only one process writes at a time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LOCK = "lock"
 
 
 class HomeLocked(HomeError):
-    """Another process has the home."""
+    """Home that is locked by another process."""
 
 
 class HomeLock:
-    """An flock on a file that says who holds it; the kernel releases it when the process ends."""
+    """`flock` with the holder's id; released when the process ends."""
 
     __slots__ = ("_file", "_folder")
 
@@ -30,12 +30,12 @@ class HomeLock:
         self._file: IO[str] | None = None
 
     def take(self, advice: str = "stop it, or give this one a home of its own") -> None:
-        """Take the lock unless this object has it; HomeLocked, with advice, if another process has it."""
+        """Take the lock; raise HomeLocked if another process has it."""
         if self._file is not None:
             return
         try:
             self._folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-            # Not truncated by opening: it may name another process that holds the lock.
+            # Opening must not truncate: the file may name the current holder.
             file = os.fdopen(open_private(self._folder / LOCK), "a+", encoding="utf-8")
         except OSError as problem:
             raise HomeError(
@@ -61,7 +61,7 @@ class HomeLock:
 
 
 def _described(text: str) -> str:
-    """Who holds a lock, as far as its file says so."""
+    """Return the holder of a lock as text, "" if unknown."""
     try:
         holder = json.loads(text)
         return f" (process {holder['pid']} on {holder['host']}, since {holder['since']})"

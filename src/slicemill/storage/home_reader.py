@@ -1,10 +1,10 @@
-"""The reader of a home for other processes, while its mill runs.
+"""Reader of a home in another process, while its mill runs.
 
-It reads the journal without a lock. A record counts once it is whole, so what a reader sees is what held
-after some commit, and later something that came after it. It sees a record as soon as it is written, with
-durability "machine" some milliseconds before it is safe from a loss of power.
+The reader follows the journal without a lock. A record counts once it is whole, so the reader always sees the
+state after some commit, and never goes back. It sees a record as soon as it is written; with durability
+"machine" some milliseconds before the record survives a loss of power.
 
-Rows of epochs that are freed meanwhile cannot be read any more: `ExtentGone`; poll, and look again.
+Reading rows that were freed meanwhile raises `ExtentGone`; call `poll` and retry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicemill.storage.home_state import HomeError, HomeState, UnreferencedFiles
 from slicemill.storage.journal import JournalDamaged, JournalPosition, apply_lines, load, records_path
 from slicemill.storage.log import Log
 
-# How often files may vanish under a reader while it loads a snapshot: each time a writer has made two more.
+# How often files may vanish while a reader loads a snapshot. Each time the writer has written two more.
 _ATTEMPTS = 100
 _LOOKS = 3
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class HomeReader:
-    """Follows the journal of a home. Use it from one thread; call `poll` to see what is new."""
+    """Follower of a home's journal, for one thread; `poll` reads new commits."""
 
     def __init__(self, folder: Path, files: FileSystem = LOCAL) -> None:
         require_home(folder, files)
@@ -42,12 +42,12 @@ class HomeReader:
 
     @property
     def epoch(self) -> int:
-        """The number of the last commit that was seen; -1 before the first."""
+        """Return the number of the last commit read, -1 without one."""
         return self._state.epoch
 
     @property
     def committed_us(self) -> int:
-        """When the last commit that was seen was made."""
+        """Return the time of the last commit that was read."""
         return self._state.committed_us
 
     @property
@@ -68,33 +68,34 @@ class HomeReader:
 
     @property
     def tables(self) -> Mapping[str, str]:
-        """The file of each table's rows, in the folder `tables`."""
+        """Return the file of each table's rows, in the folder `tables`."""
         return self._state.tables
 
     @property
     def lives(self) -> Mapping[str, dict[str, Any]]:
-        """Of queries and streams, by log: whether they are paused, and how often they were tried again."""
+        """Return pauses and retries of queries and streams, by log."""
         return self._state.lives
 
     def checkpoint_folder(self, unit: str) -> Path:
-        """Where a unit's state files lie."""
+        """Return the folder of a unit's state files."""
         return self._state.checkpoint_folder(unit)
 
     def poll(self) -> int:
-        """See what was committed since; how many epochs those were."""
+        """Read new commits, and return their number."""
         before = self._state.epoch
         try:
             while self._repeated(self._follow):
                 continue
         except FileNotFoundError:
-            # The writer has removed what comes next: a snapshot has it. (Or there is nothing yet.)
+            # The writer has removed the next file because a snapshot replaces it, or the journal is still
+            # empty.
             self._load()
         # Only the writer removes files.
         self._state.garbage = UnreferencedFiles()
         return self._state.epoch - before
 
     def _follow(self) -> bool:
-        """Apply what is new in the file at hand; True if the journal goes on in another one."""
+        """Apply new records; return True if there is a next file."""
         base, offset = self._position
         path = records_path(self.folder, base)
         data = self._files.read(path, offset)
@@ -116,7 +117,7 @@ class HomeReader:
         raise HomeError(f"the journal of {self.folder} changes faster than it can be read")
 
     def _repeated(self, read: Callable[[], T]) -> T:
-        """Read again where something looked damaged: a writer may have changed it in that moment."""
+        """Retry reads of damaged records, which may be half-written."""
         for _ in range(_LOOKS):
             with contextlib.suppress(JournalDamaged):
                 return read()

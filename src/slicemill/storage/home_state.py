@@ -1,4 +1,4 @@
-"""The state of a home in memory: the sum of its journal's records."""
+"""In-memory state of a home: the sum of its journal's records."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from slicemill.storage.log import Hold, Log, LogEnd
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
 TABLES = "tables"
-STEPS = "steps"  # the steps that workers run: only of a mill at work
+STEPS = "steps"  # scripts that workers run, only while a mill is running
 
-# A unit's fields of these names refer to files in its checkpoint folder.
+# Fields of a unit with this prefix refer to files in its checkpoint folder.
 CHECKPOINT_FIELD = "checkpoint"
 
 T = TypeVar("T")
 
 
 class HomeError(SlicemillError):
-    """A home that cannot be opened, read or written."""
+    """Home that cannot be opened, read or written."""
 
 
 @dataclass(slots=True)
 class UnreferencedFiles:
-    """Files that no record refers to any more, to be removed."""
+    """Files that are no longer referenced by any record, to be removed."""
 
     segments: dict[Path, set[str]] = field(default_factory=dict)  # by the log's folder
     checkpoints: dict[Path, int] = field(
         default_factory=dict
-    )  # by the unit's folder: when the last was committed
+    )  # by the unit's folder: time of the last checkpoint
     folders: set[Path] = field(default_factory=set)  # of dropped logs and units
-    tables: set[str] = field(default_factory=set)  # of versions that were replaced
+    tables: set[str] = field(default_factory=set)  # of replaced versions
 
 
 @dataclass(slots=True)
 class HomeState:
-    """Logs, units, streams, statements, tables, alerts and lives after the record `epoch` (-1: before any).
+    """Logs, units, streams, statements, tables, alerts and lives after record `epoch`.
 
-    Other threads may read at any time: what one unit or stream has is replaced as a whole, and so is a
-    dictionary when a name comes or goes.
+    Other threads may read at any time. So values of one unit or stream are replaced as a whole, and a
+    dictionary is replaced when a name is added or removed.
     """
 
     folder: Path
@@ -56,15 +56,19 @@ class HomeState:
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     statements: list[dict[str, Any]] = field(default_factory=list)
-    tables: dict[str, str] = field(default_factory=dict)  # the files of their rows
+    tables: dict[str, str] = field(default_factory=dict)  # file of each table's rows
     alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    lives: dict[str, dict[str, Any]] = field(default_factory=dict)  # of queries and streams, by log
+    # pauses and retries of queries and streams, by log
+    lives: dict[str, dict[str, Any]] = field(default_factory=dict)
     garbage: UnreferencedFiles = field(default_factory=UnreferencedFiles)
-    # Logs that the next record creates: this process works with them before the record is written.
+    # Logs that the next record creates; this process uses them before the record is written.
     announced: dict[str, Log] = field(default_factory=dict)
 
     def check(self, change: Change) -> None:
-        """Raise if a change does not fit: nothing may be written that cannot be applied."""
+        """Raise if a change cannot be applied.
+
+        So no such record is ever written.
+        """
         there = (self.logs.keys() - change.dropped_logs) | change.created.keys()
         named = (change.logs, change.freed, change.based, change.lost, change.columns, change.widened)
         for name in {name for part in named for name in part}:
@@ -89,7 +93,7 @@ class HomeState:
                 raise HomeError(f"{name}: fields must be a dictionary, not {fields!r}")
 
     def apply(self, record: Mapping[str, Any]) -> None:
-        """Take over a record, in the order that `slicemill.storage.changes` tells."""
+        """Apply a record, in the order that `slicemill.storage.changes` describes."""
         for name in record.get("dropped_logs", ()):
             self.garbage.folders.add(self.logs[name].folder)
             self.logs = _without(self.logs, name)
@@ -103,7 +107,7 @@ class HomeState:
             self.logs = {**self.logs, name: self.new_log(name, schema, folder)}
         epoch = record["e"]
         for name, schema in record.get("columns", {}).items():
-            # Rows of the same record are the last ones of before.
+            # Rows of the same record have the old columns.
             first = epoch + 1 if name in record.get("logs", ()) else epoch
             self.logs[name].change_columns(first, decode_schema(schema))
         for name, schema in record.get("widened", {}).items():
@@ -133,7 +137,7 @@ class HomeState:
         self.committed_us = record["at"]
 
     def hold(self, name: str) -> None:
-        """Let a log that is paused end, for all who read it, where it ended then."""
+        """Set or remove the read limit of a log, by its pause."""
         if name in self.logs:
             paused = self.lives.get(name, {}).get("paused")
             self.logs[name].hold = None
@@ -166,7 +170,10 @@ class HomeState:
 
 
 def checkpoint_files(unit: Mapping[str, Any]) -> set[str]:
-    """The files that a unit's checkpoint fields refer to: every string in them is taken for a path."""
+    """Return the names of a unit's checkpoint files.
+
+    These are all strings in its checkpoint fields.
+    """
     found: set[str] = set()
     for name, value in unit.items():
         if name.startswith(CHECKPOINT_FIELD):
@@ -197,7 +204,7 @@ def _without(known: dict[str, T], name: str) -> dict[str, T]:
 
 
 def merged(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields after a change of some of them; None removes a field."""
+    """Merge changed fields; None removes a field."""
     both = {**before, **fields}
     if None in fields.values():
         return {name: value for name, value in both.items() if value is not None}

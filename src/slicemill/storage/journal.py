@@ -1,18 +1,18 @@
-"""The journal: an append-only sequence of records, and snapshots of the state that they make.
+"""Journal: an append-only sequence of records, and snapshots of the resulting state.
 
     journal/000000000000.records      lines, see slicemill.storage.lines; the first has epoch 0
-    journal/000000041200.snapshot     all that held before epoch 41200
+    journal/000000041200.snapshot     state before epoch 41200
     journal/000000041200.records      from epoch 41200 on
     journal/end                       the last epoch, see slicemill.storage.journal_end
 
-A commit is one append. When the records since the last snapshot are many, the writer goes on in a new file of
-records and writes a snapshot of what held before it; a crash between leaves two files of records, which are
-read one after the other. The last two snapshots and the records since the first of them stay: one that turns
-out to be damaged is replaced by the other, and a reader that is a little behind finds what it has not read
-yet.
+A commit is one append. When the records since the last snapshot are large, the writer starts a new file of
+records and writes a snapshot of the state before it. A crash in between leaves two files of records, which
+are read one after the other. The last two snapshots and the records since the older one are kept. So a
+damaged snapshot can be replaced by the other one, and a reader that lags a little still finds the next
+records.
 
-Opening reads the newest snapshot and the records after it. The tail that a crash left is cut; a record that
-is damaged or missing between others is an error, because what follows it builds on it.
+Opening reads the newest snapshot and the records after it. An incomplete last record, left by a crash, is cut
+off. A damaged or missing record before other records is an error, because later records build on it.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _TOLD_EVERY = 50_000
 
 
 class JournalDamaged(HomeError):
-    """Records in the middle of the journal are damaged or missing."""
+    """Damaged or missing records in the middle of the journal."""
 
 
 class JournalPosition(NamedTuple):
-    """How far the journal has been read: the file that starts with epoch `base`, and the offset in it."""
+    """Position in the journal: first epoch of the file, and offset."""
 
     base: int
     offset: int
@@ -66,14 +66,14 @@ def snapshot_path(home: Path, base: int) -> Path:
 
 
 def bases(names: Iterable[str], suffix: str) -> list[int]:
-    """The first epochs of the files of one kind, in order."""
+    """Return the first epochs of the files with a suffix, sorted."""
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
-    """All that the journal holds. FileNotFoundError if a writer at work removed a file meanwhile."""
-    # Listed before reading: records in front of a listed file were whole when it was made.
+    """Read the journal; FileNotFoundError if a running writer removed a file meanwhile."""
+    # Listed before reading: records before a listed file were complete when that file was created.
     names = files.names(home / JOURNAL)
     listed = bases(names, RECORDS)
     if not listed:
@@ -101,14 +101,17 @@ def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
 
 
 class MissingCommits(NamedTuple):
-    """Commits that were made and are not in the journal."""
+    """Commits that were acknowledged and are not in the journal."""
 
     words: str
-    is_binding: bool  # no loss of power can have taken them
+    is_binding: bool  # a loss of power cannot explain the missing commits
 
 
 def missing_commits(home: Path, last: int, torn: int, end: JournalEnd | None) -> MissingCommits | None:
-    """Compare a journal's last epoch with the last commit that was noted; None if no commit is missing."""
+    """Compare a journal's end with the noted last commit.
+
+    Return None if no commit is missing.
+    """
     if end is None or end.epoch <= last:
         return None
     lost = f"epoch {end.epoch}" if end.epoch == last + 1 else f"epochs {last + 1} to {end.epoch}"
@@ -125,7 +128,10 @@ def missing_commits(home: Path, last: int, torn: int, end: JournalEnd | None) ->
 
 
 def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress: Progress) -> int:
-    """Apply the whole records at the start of `data`, read at offset `start`; the offset where they end."""
+    """Apply the whole records in `data`; return where they end.
+
+    `data` was read at offset `start`.
+    """
     lines = split_lines(data)
     if lines.damaged:
         raise JournalDamaged(
@@ -153,7 +159,7 @@ def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress:
 
 
 def read_snapshot(home: Path, files: FileSystem, path: Path) -> HomeState:
-    """Return the state in a snapshot; SnapshotDamaged if it is not whole."""
+    """Return the state in a snapshot, or raise SnapshotDamaged."""
     try:
         return decode_snapshot(files.read(path), home, files)
     except SnapshotDamaged:
@@ -180,7 +186,10 @@ def _newest_snapshot(
 
 
 class JournalWriter:
-    """Appends records. An append that fails is cut off again, at the latest before the next one."""
+    """Writer of records.
+
+    A failed append is cut off, at the latest before the next one.
+    """
 
     __slots__ = ("_broken", "_dirty", "_durable", "_file", "_files", "_home", "base", "end", "epoch")
 
@@ -191,14 +200,14 @@ class JournalWriter:
         self._files = files
         self._durable = durable
         self._broken = False
-        # What a crash left after the last whole record goes with the first append.
+        # The first append cuts off what a crash left after the last whole record.
         self._dirty = True
         self._file = files.append(records_path(home, self.base))
         if durable:
             files.sync(home / JOURNAL)
 
     def append(self, epoch: int, content: bytes) -> None:
-        """Append the record of an epoch: when this returns it is committed, and if this raises it is not."""
+        """Append a record; it is committed exactly if this returns."""
         if self._broken:
             raise HomeError(f"the journal of {self._home} could not be synced to disk; open the home again")
         line = frame(content)
@@ -217,7 +226,7 @@ class JournalWriter:
         self.epoch, self.end, self._dirty = epoch, self.end + len(line), False
 
     def rotate(self, base: int) -> None:
-        """Go on in a new file, whose first record will have epoch `base`."""
+        """Start a new file, whose first record will have epoch `base`."""
         file = self._files.append(records_path(self._home, base))
         self._file.close()
         self._file, self.base, self.end, self._dirty = file, base, 0, True
@@ -238,7 +247,8 @@ class JournalWriter:
         try:
             sync()
         except OSError as problem:
-            # What the disk has now is not known, also after another try: only reading it again tells.
+            # After a failed sync the content of the disk is unknown, also after a retry, until it is read
+            # again.
             self._broken = True
             raise HomeError(f"the journal of {self._home} cannot be synced to disk: {problem}") from problem
 
@@ -246,7 +256,7 @@ class JournalWriter:
 def write_snapshot(
     home: Path, base: int, parts: Sequence[bytes | pa.Buffer], files: FileSystem, durable: bool
 ) -> None:
-    """Write the snapshot of what held before epoch `base`, then remove what nobody needs any more."""
+    """Write the snapshot before epoch `base`; remove older journal files."""
     write_whole(files, snapshot_path(home, base), b"".join(bytes(part) for part in parts), durable)
     names = files.names(home / JOURNAL)
     kept = bases(names, SNAPSHOT)[-2:]

@@ -1,14 +1,14 @@
-"""The end of the journal: a file that has the epoch of the last commit.
+"""End of the journal: a file with the last commit's epoch.
 
-    journal/end      lines as of records: <crc32> {"e":17,"boot":"5f0a…"}; the last whole line counts
+    journal/end      framed like records: <crc32> {"e":17,"boot":"5f0a…"}; the last whole line counts
 
-A journal that was cut off between two records looks as it did before the last commits. With this file the
-difference is found when the home is opened. The line is written after the record, so it may be missing after
-a crash, and never names a commit that was not made.
+A journal that was cut off between two records looks like one before its last commits. This file reveals the
+difference when the home is opened. The line is written after the record. So it may be missing after a crash,
+but it never names a commit that was not made.
 
-With durability "process" a loss of power may take records whose line stays. So the line names the boot of the
-machine: after another boot, missing records are reported and the home opens. With durability "machine" the
-record is on disk before the line is written, so the line holds after any boot.
+With durability "process" a loss of power may destroy records whose line survives. So the line has the boot id
+of the machine: after another boot, missing records are only reported and the home opens. With durability
+"machine" the record is on disk before the line is written, so the line counts after any boot.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class JournalEnd:
-    """The last commit that is known; `boot` is empty if its record was synced before."""
+    """Last known commit; `boot` is empty if its record was synced first."""
 
     epoch: int
     boot: str
 
     @property
     def is_binding(self) -> bool:
-        """Return True if the journal cannot have lost the record by a loss of power."""
+        """Return True if a loss of power cannot explain a missing record."""
         return not self.boot or self.boot == this_boot()
 
 
 def this_boot() -> str:
-    """Return the identifier of the machine's boot; "unknown" where the system has none."""
+    """Return the machine's boot id, "unknown" if there is none."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -47,7 +47,7 @@ def this_boot() -> str:
 
 
 def read_end(journal: Path, files: FileSystem) -> JournalEnd | None:
-    """Return the last commit that the file names; None if it is missing or has no whole line."""
+    """Return the last commit in the file. None without a line."""
     try:
         data = files.read(journal / END_FILE)
     except FileNotFoundError:
@@ -61,14 +61,17 @@ def read_end(journal: Path, files: FileSystem) -> JournalEnd | None:
 
 
 class JournalEndWriter:
-    """Notes each commit. An error is ignored: an older line is still true."""
+    """Writer of the last commit.
+
+    Errors are ignored, because an older line stays true.
+    """
 
     __slots__ = ("_boot", "_bytes", "_file")
 
     def __init__(self, journal: Path, files: FileSystem, durable: bool) -> None:
         self._boot = b"" if durable else this_boot().encode()
         self._file: AppendFile = files.append(journal / END_FILE)
-        self._bytes = _MOST_BYTES  # of the file before: unknown
+        self._bytes = _MOST_BYTES  # size of the existing file: unknown
 
     def note(self, epoch: int) -> None:
         line = frame(b'{"e":%d,"boot":"%b"}' % (epoch, self._boot))

@@ -1,9 +1,9 @@
-"""Lines with a checksum: the framing of the journal's records.
+"""Framing of the journal's records: lines with a checksum.
 
     1c291ca3 {"e":17,…}\\n          crc32 of the JSON in hexadecimal, a blank, the JSON, a newline
 
-JSON has no newline in it, so lines can be found again after damage. An append that a crash cut short is a
-line without its end, or one whose checksum is wrong: the tail. The same in front of whole lines is damage.
+JSON has no raw newline, so line starts can be found again after damage. A crash during an append leaves an
+incomplete last line or a wrong checksum there. A bad line before whole lines is damage.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from zlib import crc32
 
 
 class FramedLines(NamedTuple):
-    """The whole lines at the start of some bytes, without their frames."""
+    """Whole lines at the start of some bytes, without their frames."""
 
     contents: list[bytes]
-    end: int  # where the first line starts that is not whole
+    end: int  # start of the first line that is not whole
     damaged: bool  # whole lines follow after it
 
 
@@ -25,7 +25,7 @@ def frame(content: bytes) -> bytes:
 
 
 def unframe(line: bytes) -> bytes | None:
-    """The content of a line; None if it is not whole."""
+    """Return the content of a line; None if it is not whole."""
     if len(line) < 10 or line[8:9] != b" " or line[-1:] != b"\n":
         return None
     content = line[9:-1]
@@ -33,7 +33,7 @@ def unframe(line: bytes) -> bytes | None:
 
 
 def split_lines(data: bytes) -> FramedLines:
-    """Cut bytes into lines, up to the first that is not whole."""
+    """Split bytes into lines, up to the first that is not whole."""
     contents: list[bytes] = []
     start = 0
     while end := data.find(b"\n", start) + 1:

@@ -1,24 +1,25 @@
-"""The index of a log: its epochs, and the extents of their rows.
+"""Log index: the epochs of a log and their extents.
 
-A log is a stream, a derived stream or a result: the epochs that records have appended to it, in order. Epochs
-are numbered by records, one sequence for the whole home, so a log's epochs have gaps. The index is kept in
-columns of integers, some 90 bytes for an epoch of one extent, because a log of a day has millions of them:
+A log stores a stream, a derived stream or the results of a query. Each journal record may append one epoch to
+a log. Epochs are numbered by record, with one sequence for the whole home, so a log's epochs have gaps. The
+index is kept in columns of integers, some 90 bytes for an epoch of one extent, because a log of one day has
+millions of epochs:
 
     epochs   number  arrival_us  min_ts  max_ts  rows so far  extents so far
     extents  segment (position in a list of names)  offset  length  rows  checksum
 
-Freed epochs leave from the front. Of a changelog they are folded instead: its first epoch is then its *base*,
-the table that they came to, as rows that are inserted, under the number of the last of them:
+Epochs are freed from the front. Epochs of a changelog are folded instead: its first epoch is then its *base*,
+the resulting table as inserts, under the number of the last folded epoch:
 
     epochs   3    5    8 │ 9   12            log.fold(8, …)     8 │ 9   12       freed = base = 8
              changes     │ changes                           rows │ changes
 
-So whoever reads from the beginning gets what makes the table of now. Whoever has read some of the epochs that
-are gone (`missed`) has to begin anew. Where the definition of a changelog is replaced, an epoch deletes all
-rows of its table, and the table begins anew behind it (`begun_after`). Whoever has read some of what was
-before reads the deletes; from the beginning (-1) all of that is left out, as it comes to nothing. A log that
-is paused shows the definition of then, until it goes on. Only `HomeState.apply` changes an index; any thread
-may read it.
+So a reader that starts at the beginning gets the current table. A reader that has read only some of the
+folded epochs has `missed` changes and must start again. If the definition of a changelog is replaced, an
+epoch deletes all rows of the old table, and the new table starts after that epoch (`begun_after`). A reader
+with a cursor reads these deletes. A reader from the beginning (-1) skips all epochs up to `begun_after`,
+because they cancel out. While a log is paused, readers see the definition at the pause. Only
+`HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from slicemill.storage.segments import (
 )
 from slicemill.storage.ties import has_ties
 
-# Of this many epochs the oldest arrival is looked for.
+# Number of epochs among which the oldest arrival is searched.
 _LOOKED_AT = 1_000
 
 # Stands for "no timestamp" in a column of integers.
@@ -62,7 +63,7 @@ EXTENT_COLUMNS = ("segment", "offset", "length", "rows", "crc")
 
 
 class EpochSpans(NamedTuple):
-    """The epochs of a log, in columns: number, least and greatest timestamp, rows; those with rows only."""
+    """Columns of the epochs with rows: number, timestamp range, rows."""
 
     numbers: NDArray[np.int64]
     first_ts: NDArray[np.int64]
@@ -71,7 +72,7 @@ class EpochSpans(NamedTuple):
 
 
 class LogColumns(NamedTuple):
-    """An index as snapshots store it; the columns as in the drawing above."""
+    """Log index as stored in snapshots (columns: see above)."""
 
     epochs: list[array[int]]
     extents: list[array[int]]
@@ -79,21 +80,21 @@ class LogColumns(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """Where a log ends: the number of its last epoch, -1 before the first, and its greatest timestamp."""
+    """Last epoch of a log (-1: none), and its greatest timestamp."""
 
     epoch: int = -1
     max_ts: int | None = None
 
 
 class Hold(NamedTuple):
-    """Where a log ends for all who read it; and the last record of the home when that was said."""
+    """End of a paused log, and the record of the pause."""
 
     end: LogEnd
     as_of: int
 
 
 class LogOutline(NamedTuple):
-    """What another process needs to read given epochs of a log."""
+    """Fields of a log that another process needs to read given epochs."""
 
     name: str
     folder: Path
@@ -102,15 +103,15 @@ class LogOutline(NamedTuple):
 
 
 class Log:
-    """The index of one log. With a `hold` it ends there for all who read it, though more is written to it."""
+    """Index of one log; a `hold` limits what readers see."""
 
     def __init__(self, name: str, folder: Path, columns: pa.Schema, files: FileSystem = LOCAL) -> None:
         self.name = name
         self.folder = folder
-        # From which epoch on, which, and how they are stored.
+        # first epoch of each schema, the schema, and the schema with system columns
         self._columns = [(0, columns, with_system_columns(columns))]
         self.first = 0
-        self.freed = -1  # the last epoch that was here and is freed: who has not read it has missed something
+        self.freed = -1  # the last freed epoch; a reader before it has missed rows
         self.end = LogEnd()
         self.hold: Hold | None = None
         self._files = files
@@ -128,47 +129,47 @@ class Log:
 
     @property
     def outline(self) -> LogOutline:
-        """What a process without the index needs to read epochs; `outlined` takes it."""
+        """Return the fields for a process without the index; see `outlined`."""
         return LogOutline(self.name, self.folder, self._columns, self.hold)
 
     @classmethod
     def outlined(cls, outline: LogOutline) -> Log:
-        """Return a log without epochs, which reads those that it is given."""
+        """Return a log without epochs, which can read given epochs."""
         log = cls(outline.name, outline.folder, outline.columns[-1][1])
         log._columns, log.hold = outline.columns, outline.hold
         return log
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of rows that come from now on."""
+        """Return the columns of new rows."""
         return self._columns[-1][1]
 
     @property
     def columns_shown(self) -> pa.Schema:
-        """The columns of the definition whose rows can be read: while it is held, that of then."""
+        """Return the columns of the visible definition."""
         return self._shown()[1]
 
     @property
     def begun_after(self) -> int:
-        """Of a changelog: the epochs up to this one come to no rows."""
+        """Return the last epoch of a replaced definition's table."""
         return _begun_after(*self._columns[-1])
 
     @property
     def shown_begun_after(self) -> int:
-        """The same of the definition whose rows can be read."""
+        """Like `begun_after`, for the visible definition."""
         return _begun_after(*self._shown())
 
     def _shown(self) -> tuple[int, pa.Schema, pa.Schema]:
         hold, found = self.hold, self._columns[-1]
         if hold is not None:
-            # What a record changes holds from its own epoch on, or behind the deletes that it has.
+            # A change of columns applies from its own epoch, or from the next one if its record has deletes.
             found = next(one for one in reversed(self._columns) if one[0] <= hold.as_of + 1)
         return found
 
     def schema_shown(self, now: Schema) -> Schema:
-        """The schema of what can be read: `now`, if it is of the definition of now.
+        """Return the schema of the visible definition; `now` is the current schema.
 
-        Changes of another one need no key: each names the row that it changes.
+        Changes of an earlier definition need no key, because each change has the whole row.
         """
         if self._shown() is self._columns[-1]:
             return now
@@ -176,34 +177,37 @@ class Log:
 
     @property
     def changes(self) -> bool:
-        """Is it a changelog? Read from its first epoch on, it comes to its table, whatever was folded."""
+        """Return True for a changelog. From its first epoch it always yields its whole table."""
         return OP in self.columns.names
 
     @property
     def first_columns(self) -> pa.Schema:
-        """The columns that its first rows had."""
+        """Return the columns of the first rows."""
         return self._columns[0][1]
 
     @property
     def changes_of_columns(self) -> list[tuple[int, pa.Schema]]:
-        """From which epochs on rows had other columns, and which."""
+        """Return later schemas, each with its first epoch."""
         return [(epoch, columns) for epoch, columns, _ in self._columns[1:]]
 
     def change_columns(self, epoch: int, columns: pa.Schema) -> None:
-        """Rows of an epoch and of all that follow have these columns.
+        """Set the columns of rows from an epoch on.
 
-        A changelog begins anew there, also where its columns stay.
+        A changelog starts with an empty table there, also if its columns stay the same.
         """
         if columns.equals(self.columns, check_metadata=True):
-            columns = self.columns  # readers ask whether they are the same ones
+            columns = self.columns  # readers compare schemas by identity
         self._columns = [*self._columns, (epoch, columns, with_system_columns(columns))]
 
     def widen(self, columns: pa.Schema) -> None:
-        """All rows have these columns; what was stored without some of them has their defaults."""
+        """Set the columns of all rows.
+
+        Columns that a stored row lacks have their defaults.
+        """
         self._columns = [(0, columns, with_system_columns(columns))]
 
     def columns_at(self, epoch: int) -> pa.Schema:
-        """The columns that the rows of an epoch have."""
+        """Return the columns of the rows of an epoch."""
         return next(columns for first, columns, _ in reversed(self._columns) if first <= epoch)
 
     def _stored_at(self, epoch: int) -> pa.Schema:
@@ -211,17 +215,17 @@ class Log:
 
     @property
     def schema(self) -> Schema:
-        """The ESL columns."""
+        """Return the columns of new rows as an ESL schema."""
         return from_arrow(self.columns)
 
     @property
     def head(self) -> int:
-        """The last epoch that can be read; -1 before the first."""
+        """Return the last readable epoch; -1 before the first."""
         return self._read_end.epoch
 
     @property
     def max_ts(self) -> int | None:
-        """The greatest timestamp that can be read."""
+        """Return the greatest readable timestamp."""
         return self._read_end.max_ts
 
     @property
@@ -230,44 +234,51 @@ class Log:
 
     @property
     def rows(self) -> int:
-        """The rows that are still there."""
+        """Return the number of rows that are not freed."""
         with self._lock:
             return self._rows_until(len(self._epochs[0])) - self._rows_until(self._start)
 
     @property
     def bytes(self) -> int:
-        """The bytes of the extents that are still there."""
+        """Return the bytes of the extents that are not freed."""
         return self._bytes
 
     def __len__(self) -> int:
-        """How many epochs are still there, of those that can be read."""
+        """Return the number of readable epochs."""
         return self._until() - self._start
 
     def _until(self) -> int:
-        """The position behind the last epoch that can be read."""
+        """Return the position after the last readable epoch."""
         numbers = self._epochs[0]
         return len(numbers) if self.hold is None else bisect_right(numbers, self.head, lo=self._start)
 
     @property
     def base(self) -> int | None:
-        """The number of the first epoch, if it has the rows of a table instead of changes."""
+        """Return the number of the base epoch, None without one."""
         with self._lock:
             there = self._start < len(self._epochs[0]) and self._epochs[0][self._start] == self.freed
             return self.freed if there else None
 
     def missed(self, cursor: int) -> bool:
-        """Has somebody who has read up to this epoch (-1: nothing) missed what is gone now?"""
+        """Return True if epochs after a cursor were freed.
+
+        A reader from the beginning (-1) has missed nothing.
+        """
         return 0 <= cursor < self.freed
 
     def covers(self, cursor: int) -> bool:
-        """Return True if every epoch after a cursor is still there, or its base is."""
+        """Return True if all epochs after a cursor are readable.
+
+        Epochs that are folded into the base count as readable.
+        """
         return not self.missed(cursor) and (cursor >= 0 or self.freed < 0 or self.changes)
 
     def epochs(self, after: int = -1, upto: int | None = None, of_now: bool = False) -> list[Epoch]:
-        """The epochs after number `after` (a cursor: the last epoch read), up to and with `upto`.
+        """Return the epochs after cursor `after`, up to and including `upto`.
 
-        From the beginning on, these are of the definition that is shown; `of_now` is for those who compute by
-        the definition of now, and have nothing to read until it is shown.
+        A cursor is the last epoch that was read. From the beginning (-1), only epochs of the visible
+        definition are returned. With `of_now` these are epochs of the newest definition: none as long as the
+        log is paused with an earlier one.
         """
         with self._lock:
             begun = self.begun_after if of_now else self.shown_begun_after
@@ -278,12 +289,12 @@ class Log:
             return [self._epoch(position) for position in range(begin, end)]
 
     def all_epochs(self) -> list[Epoch]:
-        """All epochs that are still there, whatever a pause holds back, and of all definitions."""
+        """Return all epochs that are not freed, ignoring pauses and definitions."""
         with self._lock:
             return [self._epoch(position) for position in range(self._start, len(self._epochs[0]))]
 
     def spans(self) -> EpochSpans:
-        """What is known of the epochs without reading any."""
+        """Return numbers, timestamps and rows of the epochs without reading any."""
         with self._lock:
             numbers, _, first_ts, last_ts, rows_so_far, _ = (
                 np.array(column[self._start : self._until()], np.int64) for column in self._epochs
@@ -294,8 +305,11 @@ class Log:
         return EpochSpans(numbers[filled], first_ts[filled], last_ts[filled], rows[filled])
 
     def take(self, after: int, most_rows: float) -> tuple[list[Epoch], int | None]:
-        """The first epochs after a cursor that have no more rows than that, one at least; and the least
-        timestamp behind them. Rows are in order, so the next one has it."""
+        """Return the next epochs, with at most `most_rows` rows.
+
+        At least one epoch is returned, with the least timestamp after these epochs. Rows are in order, so
+        the first later epoch with rows has that timestamp.
+        """
         with self._lock:
             rows_so_far, least = self._epochs[4], self._epochs[2]
             begin = self._behind(after)
@@ -306,20 +320,22 @@ class Log:
             return [self._epoch(position) for position in range(begin, end)], left
 
     def waiting(self, after: int, upto: int) -> tuple[int, int, int | None]:
-        """How many epochs there are after a cursor and up to a number, how many rows they have, and when the
-        first of them arrived."""
+        """Count the epochs and rows after a cursor, with the oldest arrival."""
         with self._lock:
             numbers, arrivals = self._epochs[0], self._epochs[1]
             begin = self._behind(after)
             end = min(bisect_right(numbers, upto, lo=begin), self._until())
             if begin >= end:
                 return 0, 0, None
-            # Arrivals may step back with the clock, or with who writes; of many the first ones tell enough.
+            # Arrivals may step back with the clock or between writers; the first epochs are a good estimate.
             oldest = min(arrivals[begin : min(end, begin + _LOOKED_AT)])
             return end - begin, self._rows_until(end) - self._rows_until(begin), oldest
 
     def last_before(self, ts: int) -> int:
-        """The last epoch all of whose rows are before a time; -1 if there is none."""
+        """Return the last epoch before a time, -1 if none.
+
+        All rows up to this epoch are before the time.
+        """
         with self._lock:
             numbers, greatest, found = self._epochs[0], self._epochs[3], -1
             for position in range(self._start, len(numbers)):
@@ -329,17 +345,17 @@ class Log:
             return found
 
     def rows_after(self, after: int) -> int:
-        """How many rows the epochs after a cursor have."""
+        """Return the number of rows after a cursor."""
         with self._lock:
             end = self._until()
             begin = min(self._behind(after), end)
             return self._rows_until(end) - self._rows_until(begin)
 
     def first_arrived_after(self, arrival_us: int, upto: int) -> int:
-        """The first epoch that arrived after a time; the one after `upto` if none up to there did.
+        """Return the first epoch that arrived after a time.
 
-        Epochs are freed in order, so this is what an age limit lets go. Arrivals may step back with the
-        clock.
+        Return `upto` + 1 if no epoch up to `upto` did. Epochs are freed in order, so this is the first epoch that an age limit keeps. Arrivals may step back
+        with the clock.
         """
         with self._lock:
             numbers, arrivals = self._epochs[0], self._epochs[1]
@@ -350,7 +366,10 @@ class Log:
             return upto + 1
 
     def newest(self, count: int) -> int:
-        """The number of the first of the `count` newest epochs; the one after the head if `count` is 0."""
+        """Return the first of the `count` newest epochs.
+
+        Return head + 1 if `count` is 0.
+        """
         with self._lock:
             numbers = self._epochs[0]
             end = self._until()
@@ -358,9 +377,9 @@ class Log:
             return numbers[position] if position < end else self.head + 1
 
     def read(self, epoch: Epoch, needed: frozenset[str] = frozenset()) -> pa.Table:
-        """The rows of an epoch; see `read_epochs`, which does the same in another process."""
+        """Return the rows of an epoch; see also `read_epochs`."""
         if len(epoch.extents) == 1 and epoch.rows and not needed:
-            # Nearly all epochs of a live query are such, and have a row or two: the rest would cost more.
+            # Fast path: nearly all epochs of a live query have one extent with a row or two.
             try:
                 table = read_extent(self.folder, epoch.extents[0], self._files)
             except ExtentDamaged as problem:
@@ -370,7 +389,7 @@ class Log:
         return read_epochs(self.folder, self.columns_at(epoch.number), [epoch], needed, self._files)
 
     def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table:
-        """`_ts` and some columns of epochs, one epoch after another; the other columns are not decoded."""
+        """Return `_ts` and some columns of epochs; other columns are not decoded."""
         wanted = {TS, *columns}
         shown = with_system_columns(self.columns_shown)
         schema = pa.schema([field for field in shown if field.name in wanted])
@@ -391,7 +410,7 @@ class Log:
         return [self.read(epoch) for epoch in run]
 
     def read_after(self, after: int = -1) -> tuple[list[Epoch], list[pa.Table]]:
-        """The epochs after a cursor and their rows, as of one moment, though some may be freed meanwhile."""
+        """Return the epochs after a cursor and their rows, consistent despite retention."""
         while True:
             freed, epochs = self.freed, self.epochs(after)
             try:
@@ -408,7 +427,7 @@ class Log:
         max_ts: int | None,
         arrival_us: int,
     ) -> None:
-        """Add an epoch; extents are given as (segment, offset, length, rows, checksum).
+        """Add an epoch; extents are (segment, offset, length, rows, checksum).
 
         Records of FORMAT 5 have no checksum.
         """
@@ -434,7 +453,7 @@ class Log:
             self.end = LogEnd(number, max(known, default=None))
 
     def free(self, first: int) -> list[str]:
-        """Forget the epochs before `first`; the segments of which no extent is left."""
+        """Free the epochs before `first`; return the segments without a live extent."""
         with self._lock:
             emptied = self._free(first)
             if self._start * 2 > len(self._epochs[0]):
@@ -449,7 +468,7 @@ class Log:
         max_ts: int | None,
         arrival_us: int,
     ) -> list[str]:
-        """Put the rows of a table in the place of the epochs up to a number; segments without an extent."""
+        """Replace epochs by the rows of a table; return unused segments."""
         with self._lock:
             emptied = self._free(upto + 1)
             self._compact()
@@ -458,7 +477,7 @@ class Log:
             segments = [self._segment_index(segment) for segment in columns[0]]
             rows = sum(columns[3])
             self._bytes += sum(columns[2])
-            # Totals go on from what was freed, so that those behind the base stay what they are.
+            # Adjust the freed totals, so that the running totals after the base stay the same.
             rows_so_far, extents_so_far = self._freed_rows, self._freed_extents
             self._freed_rows -= rows
             self._freed_extents -= len(segments)
@@ -472,9 +491,9 @@ class Log:
             return emptied
 
     def lose(self, lost: Collection[tuple[str, int]]) -> None:
-        """Leave out the rows of extents that cannot be read, given as (segment, offset).
+        """Drop the rows of unreadable extents, given as (segment, offset).
 
-        The extents stay, without rows: readers skip them, and their segments are removed when freed.
+        The extents stay, with 0 rows: readers skip them, and their segments are removed when they are freed.
         """
         with self._lock:
             indexes, offsets, _, counts, _ = self._extents
@@ -482,30 +501,30 @@ class Log:
             for place, (index, offset) in enumerate(zip(indexes, offsets, strict=True)):
                 if (self._segments[index], offset) in lost:
                     missing[place], counts[place] = counts[place], 0
-            # Totals count from the first epoch that was ever there, those that are freed included.
+            # Running totals count from the first epoch ever, including freed epochs.
             missed_so_far = np.concatenate(([0], np.cumsum(missing)))
             rows_so_far = self._epochs[4]
             for position in range(self._start, len(rows_so_far)):
                 rows_so_far[position] -= int(missed_so_far[self._extents_until(position + 1)])
 
     def is_used(self, segment: str) -> bool:
-        """Has the segment an extent that is still there?"""
+        """Return True if a segment has an extent that is not freed."""
         with self._lock:
             return self._live.get(segment, 0) > 0
 
     def is_left_behind(self, segment: str) -> bool:
-        """Has its writer appended to a later segment of this log since, so that this one grows no more?"""
+        """Return True if the writer has moved to a later segment."""
         parsed = parse_segment(segment)
         with self._lock:
             return parsed is not None and parsed[1] < self._newest.get(parsed[0], -1)
 
     def used_segments(self) -> list[str]:
-        """The segments that have an extent that is still there."""
+        """Return the segments with an extent that is not freed."""
         with self._lock:
             return [segment for segment, count in self._live.items() if count]
 
     def dump(self) -> LogColumns:
-        """A copy of the index without what was freed."""
+        """Return a copy of the index without freed epochs."""
         with self._lock:
             gone = self._extents_until(self._start)
             return LogColumns(
@@ -515,7 +534,7 @@ class Log:
             )
 
     def load(self, stored: LogColumns) -> None:
-        """Take over an index that `dump` has made; this one must be empty."""
+        """Load an index from `dump` into this empty one."""
         with self._lock:
             self._epochs, self._extents = stored.epochs, stored.extents
             if len(self._extents) < len(EXTENT_COLUMNS):  # FORMAT 5 had no checksums
@@ -566,15 +585,15 @@ class Log:
             self._newest[writer] = max(number, self._newest.get(writer, -1))
 
     def _behind(self, after: int) -> int:
-        """The position of the first epoch after a cursor, of the definition of now if that is none."""
+        """Return the position of the first epoch after a cursor."""
         return bisect_right(self._epochs[0], self.begun_after if after < 0 else after, lo=self._start)
 
     def _rows_until(self, position: int) -> int:
-        """The rows before a position, with all that was freed."""
+        """Return the number of rows before a position, including freed rows."""
         return self._epochs[4][position - 1] if position else self._freed_rows
 
     def _extents_until(self, position: int) -> int:
-        """The position of the first extent of the epoch at a position."""
+        """Return the position of the first extent of an epoch."""
         return self._epochs[5][position - 1] - self._freed_extents if position else 0
 
     def _epoch(self, position: int) -> Epoch:
@@ -596,7 +615,7 @@ class Log:
         )
 
     def _compact(self) -> None:
-        """Give back the memory of what was freed, and number the segments anew."""
+        """Release the memory of freed epochs, and renumber the segments."""
         gone = self._extents_until(self._start)
         self._freed_rows = self._rows_until(self._start)
         self._freed_extents += gone

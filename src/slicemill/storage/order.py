@@ -1,4 +1,4 @@
-"""Sorting and merging of tuples by (`_ts`, `_seq`); rows are copied only where tables overlap in time."""
+"""Sort and merge tuples by (`_ts`, `_seq`), copying rows only if necessary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from slicemill.errors import SlicemillError
 from slicemill.storage.arrow_schema import SEQ, TS
 
-# Handling a run costs about as much as copying so many rows.
+# Handling a run takes about as long as copying this many rows.
 _ROWS_PER_RUN = 1_000
 _FEW_TABLES = 8
 
@@ -20,11 +20,16 @@ _INT64 = pa.int64()
 
 
 class OrderError(SlicemillError):
-    """A table that is not sorted by (`_ts`, `_seq`), or has no timestamps to sort by."""
+    """Table that is not sorted by (`_ts`, `_seq`), or has no timestamps."""
 
 
 def time_range(table: pa.Table) -> tuple[int | None, int | None]:
-    """The least and the greatest `_ts` of a sorted table, None without rows; OrderError if unsorted."""
+    """Return the timestamp range of a sorted table.
+
+    Both are None without rows.
+
+    Raises OrderError if the table is not sorted.
+    """
     if table.num_rows == 0:
         return None, None
     ts = _int64(table, TS)
@@ -35,31 +40,33 @@ def time_range(table: pa.Table) -> tuple[int | None, int | None]:
 
 
 def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables that are each sorted by (`_ts`, `_seq`) as one; at least one table.
+    """Merge tables that are each sorted by (`_ts`, `_seq`).
 
-    Rows that are equal in both keep the order of the tables. Nothing is copied if each table starts where the
-    one before it ends, or later.
+    Rows with equal keys keep the order of the tables. Nothing is copied if no table starts before the end of
+    the previous one.
     """
     filled = [table for table in tables if table.num_rows] or tables[:1]
     if len(filled) == 1:
         return filled[0]
-    # Tables may have the columns that were needed when they were stored.
+    # Tables have only the columns that were needed when they were stored.
     alike = all(table.schema.equals(filled[0].schema) for table in filled)
     whole = pa.concat_tables(filled, promote_options="none" if alike else "default")
     return whole if _follow_each_other(filled, whole) else in_order(whole)
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The rows sorted by (`_ts`, `_seq`); the table itself if it is sorted already.
+    """Sort rows by (`_ts`, `_seq`).
 
-    Files and partitions are sorted in themselves more often than not. Where their rows come in long runs, the
-    runs are put in order, and no row is copied.
+    A sorted table is returned as it is.
+
+    Files and partitions are usually sorted in themselves. If rows are in long sorted runs, the runs are
+    reordered and no row is copied.
     """
     return taken(table, order_of(*_keys(table)))
 
 
 def order_of(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The positions of rows in the order of (ts, seq)."""
+    """Return the positions of rows in the order of (ts, seq)."""
     order = np.argsort(ts, kind="stable")
     sorted_ts, sorted_seq = ts[order], seq[order]
     if ((sorted_ts[1:] == sorted_ts[:-1]) & (sorted_seq[1:] < sorted_seq[:-1])).any():
@@ -68,7 +75,7 @@ def order_of(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.intp]:
 
 
 def taken(table: pa.Table, order: NDArray[np.intp]) -> pa.Table:
-    """The rows at the positions; as slices, without copying, where positions come in long runs."""
+    """Return the rows at some positions, as slices if possible."""
     if len(order) == 0:
         return table.slice(0, 0)
     starts = np.concatenate(([0], np.flatnonzero(np.diff(order) != 1) + 1))
@@ -93,7 +100,7 @@ def _sequence(table: pa.Table) -> NDArray[np.int64]:
 
 
 def _tied_in_order(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Where a row has the timestamp of the one before it, and no smaller arrival number."""
+    """Return True where a row ties with the previous one, in order."""
     tied: NDArray[np.bool_] = (ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1])
     return tied
 
@@ -107,11 +114,14 @@ def _int64(table: pa.Table, name: str) -> NDArray[np.int64]:
 
 
 def _follow_each_other(tables: Sequence[pa.Table], whole: pa.Table) -> bool:
-    """Does each table start where the one before it ends, or later? `whole` has the rows of all."""
+    """Return True if the tables follow each other in time.
+
+    `whole` has the rows of all tables.
+    """
     if len(tables) <= _FEW_TABLES:
         ends = [_ends(table) for table in tables]
         return all(before[1] <= after[0] for before, after in pairwise(ends))
-    # Two columns of all rows are copied sooner than many tables are looked into.
+    # Copying two columns of all rows is faster than inspecting many tables.
     ts, seq = _keys(whole)
     starts = np.cumsum([table.num_rows for table in tables])[:-1]
     later, tied = ts[starts] > ts[starts - 1], ts[starts] == ts[starts - 1]
@@ -119,6 +129,6 @@ def _follow_each_other(tables: Sequence[pa.Table], whole: pa.Table) -> bool:
 
 
 def _ends(table: pa.Table) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The keys of the first row and of the last."""
+    """Return the keys of the first and the last row."""
     ts, seq = _keys(table)
     return (int(ts[0]), int(seq[0])), (int(ts[-1]), int(seq[-1]))

@@ -1,7 +1,7 @@
-"""The repair of a home: it goes on without what cannot be read.
+"""Repair of a home: continue without the parts that cannot be read.
 
-One record leaves out damaged extents and names, of each unit, the newest checkpoint that is whole. Files are
-not changed, and all that is lost is reported.
+One record drops damaged extents, and selects the newest whole checkpoint of each unit. Files are not changed,
+and all losses are reported.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _OF_STATE = ("due", "latest", "heavy", *SINCE_CHECKPOINT, "resumable", BEFORE)
 
 
 def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
-    """Leave out of a home what is damaged; returns what was lost and done, nothing if the home is whole.
+    """Drop damaged parts of a home; return what was lost and done.
 
-    Raises JournalDamaged where records in the middle of the journal cannot be read.
+    The list is empty if the home is undamaged. Raises JournalDamaged if records in the middle of the journal
+    cannot be read.
     """
     require_home(folder)
     home = Home(folder, durability="machine")
@@ -59,7 +60,7 @@ def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
 
 
 def _with_whole_checkpoint(name: str, home: Home, damaged: set[str], change: Change) -> Iterator[str]:
-    """Have a unit restored from a checkpoint that is whole, or begin anew."""
+    """Restore a unit from a whole checkpoint, or restart it without state."""
     unit, fields = home.units[name], change.units.setdefault(name, {})
     before = unit.get(BEFORE)
     if CHECKPOINT not in damaged:
@@ -86,7 +87,7 @@ def _can_replay(home: Home, checkpoint: Mapping[str, Any]) -> bool:
 
 
 def _resume(units: Mapping[str, dict[str, Any]], change: Change) -> None:
-    """Let queries that stopped as a whole, which they do at damage, go on from what is committed."""
+    """Resume queries that stopped with their whole unit, on damage."""
     for name, unit in units.items():
         stopped = unit.get("resumable", ())
         if stopped and "failed" not in change.units.get(name, {}):

@@ -1,21 +1,21 @@
-"""Segments: append-only files of Arrow record batches, with the rows of logs.
+"""Segments: append-only files of Arrow record batches with the rows of logs.
 
     logs/bid/w3.2-0.arrows         <writer>-<number>.arrows
 
     | schema | batch | batch | batch …        an Arrow IPC stream; any Arrow library can read it
              ^ extent: (segment, offset, length, rows, checksum)
 
-A writer appends messages to the end of a segment of its own, so no two processes write to one file, and
-nothing is ever written twice. A batch counts once a journal record names its extent; what a dead writer left
-behind it is not there. A writer starts a new segment when the schema changes or the old one is full.
+Each writer appends messages to its own segment: no two processes write to one file, and no byte is
+overwritten. A batch becomes valid when a journal record names its extent; bytes that a crashed writer left
+are ignored. A writer starts a new segment when the schema changes or the old segment is full.
 
 An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The journal
-has it, so a segment stays an Arrow stream. A reader verifies an extent before it parses anything: after each
-read, and once per mapping. Extents that FORMAT 5 wrote have no checksum and are read unverified.
+has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before it parses it:
+after each read, and once per mapping. Extents of FORMAT 5 have no checksum and are read unverified.
 
-Reading maps a segment: columns are views of the page cache, shared by all processes on the machine. A small
-batch at the end of a segment that grows is read instead: mapping a file again takes longer than copying some
-kilobytes.
+Segments are memory-mapped: columns are views of the page cache, shared by all processes of the machine. A
+small batch at the end of a growing segment is read instead, because mapping a file again takes longer than
+copying some kilobytes.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from slicemill.storage.files import (
 SUFFIX = ".arrows"
 ROLL_BYTES = 64 << 20
 
-# LZ4 takes less time than writing what it saves, above this size; whole columns of many rows take much
-# longer.
+# Above this size LZ4 takes less time than writing the bytes that it saves. Columns of very many rows compress
+# much slower, so they are split.
 _COMPRESSED_BYTES = 1 << 16
 _COMPRESSED_ROWS = 1 << 17
 _COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
-# How many segments a process knows, or has open for appending, at a time.
+# Number of segments that a process caches, or has open for appending.
 _KNOWN_SEGMENTS = 1_024
 _OPEN_FILES = 400
 
-# How often maps are made until those of removed files are looked for.
+# Number of mappings between searches for removed files.
 _MAPS_BETWEEN_LOOKS = 16
 
-# Batches up to this size are read, not mapped, until so many were read from a segment.
+# Batches up to this size are read and not mapped, until this many reads of a segment.
 _READ_BYTES = 1 << 18
 _READS_BEFORE_MAP = 256
 _SCHEMA_BYTES = 1 << 12
@@ -70,22 +70,25 @@ _REPAIR = (
 
 
 class SegmentError(SlicemillError):
-    """A table that cannot be appended, or an extent that cannot be read."""
+    """Table that cannot be appended, or extent that cannot be read."""
 
 
 class ExtentGone(SegmentError):
-    """The segment of an extent has been removed, because its rows were freed."""
+    """Segment that was removed because its rows were freed."""
 
 
 class ExtentDamaged(SegmentError):
-    """The bytes of an extent, or of its segment's schema, are not those that were written."""
+    """Extent or schema whose bytes are not those that were written."""
 
 
-UNVERIFIED = -1  # the checksum of an extent that has none
+UNVERIFIED = -1  # stands for the checksum of an extent without one
 
 
 class Extent(NamedTuple):
-    """Where rows lie: usually one record batch, several if they are many and compressed."""
+    """Position of rows in a segment: usually one record batch.
+
+    Many compressed rows take several batches.
+    """
 
     segment: str
     offset: int
@@ -99,7 +102,7 @@ def segment_name(writer: str, number: int) -> str:
 
 
 def parse_segment(name: str) -> tuple[str, int] | None:
-    """The writer and the number in a segment's name; None if it is not one.
+    """Return writer and number of a segment. None for other names.
 
     >>> parse_segment("w3.2-17.arrows")
     ('w3.2', 17)
@@ -109,7 +112,10 @@ def parse_segment(name: str) -> tuple[str, int] | None:
 
 
 class SegmentWriter:
-    """Appends batches to one log. The writer's name must not have been used by another process before."""
+    """Writer of one log's segments.
+
+    The writer's name must not have been used by another process.
+    """
 
     __slots__ = (
         "_end",
@@ -139,9 +145,9 @@ class SegmentWriter:
         self._unsynced: set[int] = set()
 
     def append(self, table: pa.Table, *, compress: bool = False) -> Extent:
-        """Append the rows; `compress` is for what need not be mapped (a small table is not compressed).
+        """Append rows; `compress` is for rows that need no mapping.
 
-        If the disk is full, StorageFull is raised, and the next append goes on as if this one had not been.
+        If the disk is full, raise StorageFull; a later append continues as if this one had not happened.
         """
         schema = table.schema
         start = -1
@@ -162,7 +168,7 @@ class SegmentWriter:
         return Extent(name, start, self._end - start, table.num_rows, crc)
 
     def sync(self) -> None:
-        """Make what was appended since the last sync survive a loss of power."""
+        """Sync all appends since the last sync to disk."""
         for number in sorted(self._unsynced):
             if number == self._number and self._file is not None:
                 self._file.sync()
@@ -173,13 +179,13 @@ class SegmentWriter:
         self._unsynced.clear()
 
     def release(self) -> None:
-        """Give the descriptor back; the next append opens the segment again."""
+        """Close the descriptor; the next append opens the segment again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def finish(self) -> None:
-        """Append no more to the segment; the next append starts another one."""
+        """End the segment; the next append starts a new one."""
         self.release()
         self._schema = None
 
@@ -187,11 +193,14 @@ class SegmentWriter:
         return self._folder / segment_name(self._writer, number)
 
     def _segment(self, schema: pa.Schema) -> AppendFile:
-        """The segment to append to: the last one, unless it is full, has another schema or was removed."""
+        """Return the segment to append to.
+
+        A new one is started if the last is full, has another schema or was removed.
+        """
         if self._schema is not None and self._end < self._roll_bytes and _same(schema, self._schema):
             if self._file is None and exists(self._files, self._path(self._number)):
                 self._file = self._files.append(self._path(self._number))
-            # A home may be opened again beside a worker that stays, and then removes what nobody names.
+            # A home may be opened again while a worker keeps running; opening removes unreferenced files.
             if self._file is not None and not self._file.is_removed():
                 return self._file
         return self._roll(schema)
@@ -202,7 +211,7 @@ class SegmentWriter:
             raise SegmentError("a dictionary column cannot be stored; decode it before it is appended")
         self.finish()
         while self._file is None:
-            # Never a number that was used before: others may remember the segment of that name.
+            # Never reuse a number: readers may have cached the segment of that name.
             self._number += 1
             try:
                 self._file = self._files.append(self._path(self._number), new=True)
@@ -217,9 +226,9 @@ class SegmentWriter:
         return self._file
 
     def _undo(self, end: int) -> None:
-        """Cut off what a failed append has left, so that the segment goes on from there."""
+        """Cut off a failed append, so that the segment can continue."""
         if self._file is not None and self._schema is None:
-            # It failed on the first message: a full disk should not fill with files of nothing.
+            # The first message failed: remove the file, so that a full disk does not fill with empty files.
             self.release()
             self._files.remove(self._path(self._number))
         elif self._file is not None and end >= 0:
@@ -231,7 +240,7 @@ class SegmentWriter:
 
 
 class SegmentWriters:
-    """The writers of one process, by log folder; the least recently used ones have no descriptor open."""
+    """Segment writers of one process, with a limit on open files."""
 
     __slots__ = ("_files", "_open", "_roll_bytes", "_writers", "name")
 
@@ -251,12 +260,12 @@ class SegmentWriters:
         return writer.append(table, compress=compress)
 
     def sync(self) -> None:
-        """Sync all that was appended to any log since the last sync."""
+        """Sync all appends to any log since the last sync."""
         for writer in self._writers.values():
             writer.sync()
 
     def forget(self, folder: Path) -> None:
-        """Give up the segment of a log that was dropped."""
+        """Close the segment of a dropped log."""
         self._open.pop(folder, None)
         if folder in self._writers:
             self._writers[folder].finish()
@@ -281,7 +290,10 @@ def _same(one: pa.Schema, other: pa.Schema) -> bool:
 
 
 def _messages(table: pa.Table, compress: bool) -> list[pa.Buffer]:
-    """The rows as messages of an Arrow stream, one unless they are compressed or above 2 GiB of text."""
+    """Return rows as messages of an Arrow stream.
+
+    There is one message unless they are compressed or have more than 2 GiB of text.
+    """
     batches = table.to_batches()
     if len(batches) > 1:
         table = table.combine_chunks()
@@ -299,14 +311,17 @@ def _compressed(table: pa.Table) -> list[pa.Buffer]:
     with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSION) as writer:
         writer.write_table(table, max_chunksize=_COMPRESSED_ROWS)
     stream = sink.getvalue()
-    # A stream is the schema, which the segment has already, the batches, and an end mark of 8 bytes.
+    # A stream is the schema, which the segment already has, the batches, and an end mark of 8 bytes.
     head = len(table.schema.serialize())
     return [stream.slice(head, len(stream) - head - 8)]
 
 
 @dataclass(slots=True)
 class _OpenSegment:
-    """A segment that is read; its schema message is parsed once an extent's checksum has covered it."""
+    """Cached segment of a reader.
+
+    Its schema is parsed after a checksum has verified the message.
+    """
 
     path: Path
     head: bytes
@@ -324,7 +339,7 @@ class _OpenSegment:
         return self.parsed
 
     def verify(self, extent: Extent, buffer: pa.Buffer) -> None:
-        """Raise ExtentDamaged unless the bytes of an extent are those that were written."""
+        """Raise ExtentDamaged unless the bytes of an extent match its checksum."""
         if extent.crc != UNVERIFIED and crc32(buffer, self.schema_crc) != extent.crc:
             raise ExtentDamaged(
                 f"segment {self.path} is damaged: the checksum of {extent.rows:,} rows at {extent.offset} "
@@ -333,7 +348,7 @@ class _OpenSegment:
 
 
 class _Joined:
-    """Two buffers as a file that Arrow reads without copying them."""
+    """File over two buffers that Arrow reads without a copy."""
 
     closed = False
 
@@ -341,7 +356,7 @@ class _Joined:
         self._parts = [first, second]
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        # Messages do not go over the border: the first buffer is one, the second begins with one.
+        # Messages do not cross the border: the first buffer is a message, and the second starts with one.
         while len(self._parts) > 1 and not len(self._parts[0]):
             del self._parts[0]
         part = self._parts[0]
@@ -369,7 +384,7 @@ def _telling_damage(path: Path, offset: int) -> Iterator[None]:
 
 
 class SegmentReader:
-    """Reads extents; keeps maps and schemas of the segments that it has read from, within bounds."""
+    """Reader of extents, with a bounded cache of mapped segments and schemas."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -383,7 +398,7 @@ class SegmentReader:
             return _decoded(self._buffer(segment, [extent]), extent.rows, segment.schema)
 
     def columns_of(self, folder: Path, extent: Extent) -> list[str]:
-        """The names of the columns of an extent's segment."""
+        """Return the column names of an extent's segment."""
         with _telling_damage(folder / extent.segment, 0):
             segment = self._segment(folder, extent)
             if segment.parsed is None:
@@ -391,7 +406,7 @@ class SegmentReader:
             return list(segment.schema.names)
 
     def read_columns(self, folder: Path, run: Sequence[Extent], columns: Collection[str]) -> pa.Table:
-        """Some columns of extents that follow each other in one segment; the others are not decoded."""
+        """Return some columns of adjacent extents; other columns are not decoded."""
         rows = sum(extent.rows for extent in run)
         with _telling_damage(folder / run[0].segment, run[0].offset):
             segment = self._segment(folder, run[0])
@@ -422,7 +437,7 @@ class SegmentReader:
         return opened
 
     def _buffer(self, segment: _OpenSegment, run: Sequence[Extent]) -> pa.Buffer:
-        """The verified bytes of extents that follow each other."""
+        """Return the verified bytes of adjacent extents."""
         offset, end = run[0].offset, run[-1].offset + run[-1].length
         if end > segment.size:
             if end - offset <= _READ_BYTES and segment.reads < _READS_BEFORE_MAP:
@@ -452,7 +467,7 @@ class SegmentReader:
         segment.verified = set()
 
     def _forget_removed(self) -> None:
-        """A removed file takes up space for as long as somebody has it mapped."""
+        """Unmap removed files, which use disk space while mapped."""
         with self._lock:
             known = list(self._segments.items())
         mapped = [(key, segment.path) for key, segment in known if segment.mapped is not None]
@@ -466,19 +481,22 @@ _LOCAL_READER = SegmentReader(LOCAL)
 
 
 def reader_of(files: FileSystem) -> SegmentReader:
-    """The reader of a file system; a process has one for its own."""
+    """Return the reader of a file system (one for local files)."""
     return _LOCAL_READER if files is LOCAL else SegmentReader(files)
 
 
 def read_extent(folder: Path, extent: Extent, files: FileSystem = LOCAL) -> pa.Table:
-    """The rows of an extent in a log's folder, as they were appended; ExtentGone if they were freed."""
+    """Return the rows of an extent; raise ExtentGone if they were freed."""
     return reader_of(files).read(folder, extent)
 
 
 def _schema_message(files: FileSystem, path: Path, end: int) -> bytes:
-    """The message at the start of a segment; an extent starts at `end`, or later."""
+    """Return the schema message of a segment.
+
+    The first extent starts at `end` or later.
+    """
     head = files.read(path, 0, min(_SCHEMA_BYTES, end))
-    # A message starts with a mark of 4 bytes and the length of what follows.
+    # A message starts with a mark of 4 bytes and the length of the rest.
     length = 8 + int.from_bytes(head[4:8], "little")
     if length > end:
         raise EOFError("its schema is damaged")

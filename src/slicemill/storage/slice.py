@@ -1,7 +1,7 @@
 """Slices: immutable pieces of an operator's state.
 
-State that grows is kept in slices, each a table that never changes once it is made. So it is stored once, and
-only referred to afterwards; one that comes back from storage is opened when it is first looked at.
+Growing state is kept in slices: tables that never change once they are made. So each slice is stored once and
+only referenced afterwards. A restored slice is read on first access.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import pyarrow as pa
 
 
 class Slice:
-    """A table of state rows. `stored` is the storage's own note of where it lies, None while it is new."""
+    """Immutable table of state rows.
+
+    `stored` is the storage's reference to its file, None for a new slice.
+    """
 
     def __init__(self, table: pa.Table | Callable[[], pa.Table], stored: object = None) -> None:
         self._table = table

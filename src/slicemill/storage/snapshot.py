@@ -4,7 +4,7 @@
     Arrow stream: the epochs of all logs, one log after the other
     Arrow stream: their extents
 
-The line is framed as a journal's record is; it holds the lengths of the streams and a checksum over them.
+The first line is framed like a journal record. It has the lengths and checksums of the streams.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from slicemill.storage.log import EPOCH_COLUMNS, EXTENT_COLUMNS, LogColumns, Log
 
 
 class SnapshotDamaged(ValueError):
-    """The bytes are not those of a whole snapshot."""
+    """Bytes that are not a whole snapshot."""
 
 
 def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
-    """The parts of the file, in order. Copies, so that the state may change while they are written."""
+    """Return the parts of a snapshot file, independent of the state."""
     dumped = [log.dump() for log in state.logs.values()]
     tables = [
         _stream(EPOCH_COLUMNS, [columns.epochs for columns in dumped]),
@@ -71,7 +71,7 @@ def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
 
 
 def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
-    """The state that a snapshot holds; SnapshotDamaged if a part is missing or changed."""
+    """Return the state in a snapshot, or raise SnapshotDamaged."""
     end = data.find(b"\n") + 1
     content = unframe(data[:end])
     if content is None:
@@ -103,7 +103,7 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
 
 
 def _stream(names: tuple[str, ...], logs: list[list[array[int]]]) -> pa.Buffer:
-    """The columns of all logs as one Arrow stream."""
+    """Return the columns of all logs as one Arrow stream."""
     arrays = [
         pa.array(np.concatenate([np.frombuffer(log[i], np.int64) for log in logs] or [np.empty(0, np.int64)]))
         for i in range(len(names))

@@ -1,4 +1,4 @@
-"""The bytes that operator state takes in its process."""
+"""Memory size of operator state."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from slicemill.storage.codec.registry import codec_of
 from slicemill.storage.slice import Slice
 
 _SAMPLE = 64
-_ARRAY = 112  # the head of an array
+_ARRAY = 112  # header of an array
 
 
 def state_bytes(states: Mapping[str, object]) -> int:
-    """The bytes of the states of some nodes, an estimate: of long lists the first items stand for all.
+    """Estimate the bytes of some nodes' states; long lists are sampled.
 
-    What is not stored, because it can be made again, does not count.
+    State that is not stored, because it can be recomputed, does not count.
     """
     total = 0.0
     seen: set[int] = set()
-    # What is left to look at, and for how many of its kind each thing stands.
+    # Values to visit, with the number of values that each one represents.
     left: list[tuple[Any, float]] = [(state, 1.0) for state in states.values()]
     while left:
         value, share = left.pop()
@@ -41,21 +41,21 @@ def state_bytes(states: Mapping[str, object]) -> int:
 
 
 def _own_bytes(value: Any) -> int:
-    """The bytes of a value without those of its parts."""
+    """Return the bytes of a value without those of its parts."""
     if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray)):
         return int(value.nbytes)
     if isinstance(value, np.ndarray):
-        # Of a part of an array all of it is there, such as room behind figures that grow.
+        # A view counts as its whole base array, such as spare room after growing accumulators.
         return _ARRAY if isinstance(value.base, np.ndarray) else int(value.nbytes) + _ARRAY
     if isinstance(value, Slice):
         return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
-    # Definitions of queries are small, and not looked into.
+    # Definitions of queries are small and are not traversed.
     own = getsizeof(value)
     return own + getsizeof(value.__dict__) if hasattr(value, "__dict__") else own
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, float]]:
-    """The parts of a value, and for how many each stands."""
+    """Yield the parts of a value, each with its sampling weight."""
     if isinstance(value, (str, bytes, Slice, pa.Table, pa.Array, pa.ChunkedArray)):
         return
     if isinstance(value, np.ndarray):

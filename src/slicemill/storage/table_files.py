@@ -1,11 +1,11 @@
-"""Files of tables: a version of a table's rows, whole, or as what differs from another version.
+"""Table files: a whole version, or the difference to another version.
 
     tables/item-5f0a….arrow     100 000 rows
     tables/item-77c1….arrow     parent item-5f0a….arrow; gone: rows 3 and 17 of it; one row more
 
-The rows of a whole file have the numbers from 0 on, those that later ones add go on from there. So one INSERT
-into a large table writes a small file. Each is an Arrow file, and has what else it says in its metadata. A
-version that would be told by too many files, or by too many changes, is written whole.
+The rows of a whole file are numbered from 0; rows that later files add continue the numbers. So one INSERT
+into a large table writes a small file. Each file is an Arrow file with the other fields in its metadata. A
+version that would consist of too many files or changes is written whole.
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ _PARENT, _GONE = b"slicemill.parent", b"slicemill.gone"
 _FIRST, _DEPTH, _CHANGES = b"slicemill.first", b"slicemill.depth", b"slicemill.changes"
 
 MOST_FILES = 64
-# A version is written whole when so large a part of its rows has changed since one that is whole.
+# A version is written whole if this share of its rows has changed since the last whole version.
 _MOST_CHANGED = 0.5
 
 Numbers = NDArray[np.int64]
 
 
 class TableDamaged(SlicemillError):
-    """A file of a table whose bytes are not those that were written."""
+    """Table file whose bytes are not those that were written."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """What a file says: rows, numbered from `first` on, and which numbers of its parent's are gone.
+    """Decoded table file: new rows, and deleted rows of its parent.
 
-    `depth` counts the files before it, `changes` the rows that they and it add and take away.
+    Rows are numbered from `first`.
+
+    `depth` is the number of files before it. `changes` is the number of rows added and deleted since the last
+    whole file.
     """
 
     rows: pa.Table
@@ -55,16 +58,16 @@ class TableFile:
 
     @property
     def next(self) -> int:
-        """The number that the next row will have."""
+        """Return the number of the next row."""
         return self.first + int(self.rows.num_rows)
 
     def followed_by(self, name: str, gone: Numbers, rows: pa.Table, next_: int) -> TableFile:
-        """What comes after a version that is told by the file `name`, this one."""
+        """Return the next version's file, a child of this file `name`."""
         changes = self.changes + len(gone) + rows.num_rows
         return TableFile(rows, name, gone, next_, self.depth + 1, changes)
 
     def is_long(self, rows: int) -> bool:
-        """Is a version of so many rows better written whole?"""
+        """Return True if a version should be written whole."""
         return self.depth >= MOST_FILES or self.changes > _MOST_CHANGED * rows
 
     def encoded(self) -> pa.Buffer:
@@ -81,12 +84,12 @@ class TableFile:
 
 
 def content_digest(content: bytes | pa.Buffer) -> str:
-    """Return the digest by which a file of a table is named."""
+    """Return the digest that is part of a table file's name."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def is_whole(files: FileSystem, path: Path) -> bool:
-    """Return True if the file of a table is there and its content is that of its name."""
+    """Return True if a table file exists and is undamaged."""
     try:
         return content_digest(files.read(path)) == path.stem.rpartition("-")[2]
     except FileNotFoundError:
@@ -94,7 +97,7 @@ def is_whole(files: FileSystem, path: Path) -> bool:
 
 
 def read_table_file(files: FileSystem, path: Path) -> TableFile:
-    """Return what a file of a table says; TableDamaged if its content is not that of its name."""
+    """Decode a table file, or raise TableDamaged."""
     content = files.read(path)
     if content_digest(content) != path.stem.rpartition("-")[2]:
         raise TableDamaged(
@@ -112,12 +115,14 @@ def read_table_file(files: FileSystem, path: Path) -> TableFile:
 
 
 def files_of_versions(files: FileSystem, folder: Path, versions: Iterable[str]) -> set[str]:
-    """Return the files that versions consist of; a missing file has no parent.
+    """Return the files that versions consist of.
 
-    Raise TableDamaged where a damaged file hides its parent.
+    A missing file has no parent.
+
+    Raise TableDamaged if a damaged file hides its parent.
     """
     found: set[str] = set()
-    disk: Any = files  # whichever it is, it can be a key
+    disk: Any = files  # a FileSystem is hashable, as the cache requires
     for version in versions:
         name: str | None = version
         while name is not None and name not in found:
@@ -131,5 +136,8 @@ def files_of_versions(files: FileSystem, folder: Path, versions: Iterable[str]) 
 
 @lru_cache(maxsize=4 * MOST_FILES)
 def _parent(files: Any, path: Path) -> str | None:
-    """A file is named by its content: what it says once, it says always."""
+    """Return the parent of a table file.
+
+    It can be cached, because files are named by their content.
+    """
     return read_table_file(files, path).parent

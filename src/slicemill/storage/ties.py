@@ -1,16 +1,16 @@
-"""Ties: rows of one cause that several cells have found, in the order in which one cell finds them.
+"""Ties: sort keys that merge result rows of several partitions.
 
-The rows of a cause are numbered (`columns.order`). One cell does so at once. Where several find some of them,
-none knows its rows' numbers: it stores what they go by in columns beside them, the *ties*. All rows of a
-cause are of one epoch, so whoever reads a log puts the rows of an epoch in order, numbers them and leaves
-the ties out. That happens in `storage.epochs`, and nobody else sees a tie.
+The result rows of one input row are numbered (`columns.order`). A single partition numbers them at once. If
+several partitions produce some of the rows, none knows the numbers. Each partition then stores the sort keys
+of its rows in extra columns, the *ties*. All rows of one input row are in one epoch, so a reader of the log
+sorts the rows of an epoch, numbers them and drops the ties. `storage.epochs` does so for all readers.
 
     cell 0   _ts  _seq  _tie_0_8  _tie_1_8          as read   _ts     _seq
              700     5        20        11                    700   5·2⁸
              700     5        60        14                    700   5·2⁸ + 1
     cell 1   700     5        40         9                    700   5·2⁸ + 2
 
-A tie's name ends with the bits that numbers of rows have: the last of them stands for all that come later.
+The name of a tie ends with the number of bits of row numbers. Rows beyond that range share the last number.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _PREFIX = "_tie_"
 
 
 def tie_name(place: int, bits: int) -> str:
-    """The column of one of the ties by which rows come, the first one first."""
+    """Return the name of a tie column; 0 is the primary key."""
     return f"{_PREFIX}{place}_{bits}"
 
 
 def has_ties(columns: Iterable[str]) -> bool:
-    """Are there ties among some columns?"""
+    """Return True if there is a tie column."""
     return any(name.startswith(_PREFIX) for name in columns)
 
 
 def ties_of(table: pa.Table) -> list[str]:
-    """The columns of ties, the first one first."""
+    """Return the tie columns, the primary sort key first."""
     return sorted((name for name in table.column_names if name.startswith(_PREFIX)), key=_place)
 
 
 def untied(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all cells, as one cell gives them; rows that are equal in everything stay as they are."""
+    """Merge the partitions' rows into the order of one partition."""
     table = pa.concat_tables(tables)
     ties = ties_of(table)
     order = np.lexsort([table.column(name).to_numpy() for name in (*reversed(ties), SEQ, TS)])
@@ -52,7 +52,7 @@ def untied(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def fanned(table: pa.Table, bits: int) -> pa.Table:
-    """Rows in order, those of one cause numbered in so many bits."""
+    """Number sorted rows with equal keys, in this many bits of `_seq`."""
     if not bits:
         return table
     times, seqs = (table.column(name).to_numpy() for name in (TS, SEQ))

@@ -1,10 +1,10 @@
-"""The trash of a home: files that no record names, kept for a day before they are deleted.
+"""Trash of a home: unreferenced files, deleted after a day.
 
     trash/1700000000000000/logs/bid/w3.2-0.arrows     moved there at that time (µs)
 
-A writer that died leaves such files, and they are of no use. But a journal that was damaged from outside does
-not name files that are needed, so opening a home moves files and deletes none. `mv trash/<time>/* .` in the
-home restores them. The folder may be removed at any time to free space.
+A crashed writer leaves such files, and they are useless. But after external damage the journal may fail to
+reference files that are needed, so opening a home only moves files. `mv trash/<time>/* .` in the home
+restores them. The folder may be removed at any time to free space.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from slicemill.storage.home_state import CHECKPOINTS, LOGS
 
 TRASH = "trash"
 KEPT_US = 86_400_000_000
-_NESTED = (LOGS, CHECKPOINTS)  # their files lie in folders of logs and units
+_NESTED = (LOGS, CHECKPOINTS)  # their files are in folders of logs and units
 
 
 class Trash:
-    """Takes files of a home, at one moment."""
+    """Move of files to the trash, with one time."""
 
     __slots__ = ("_files", "_home", "_now_us")
 
@@ -31,9 +31,9 @@ class Trash:
         self._now_us = now_us
 
     def take(self, path: Path) -> bool:
-        """Move a file here; False if it is gone.
+        """Move a file to the trash. False if it does not exist.
 
-        On a full disk, or from another file system, the file stays where it is.
+        On a full disk, or across file systems, the file stays where it is.
         """
         target = self._home / TRASH / str(self._now_us) / path.relative_to(self._home)
         try:
@@ -46,13 +46,13 @@ class Trash:
         return True
 
     def take_folder(self, folder: Path) -> int:
-        """Move the files of a folder here and remove it; returns how many files."""
+        """Move a folder's files to the trash; return their number."""
         taken = sum(self.take(folder / name) for name in self._files.names(folder))
         self._files.remove_folder(folder)
         return taken
 
     def empty(self) -> None:
-        """Delete what has been here for a day."""
+        """Delete files that have been in the trash for a day."""
         for name in self._files.names(self._home / TRASH):
             if name.isdecimal() and int(name) <= self._now_us - KEPT_US:
                 batch = self._home / TRASH / name
@@ -65,7 +65,7 @@ class Trash:
 
 
 def remove_tree(files: FileSystem, folder: Path) -> int:
-    """Remove a folder of files; returns how many there were."""
+    """Remove a folder and its files; return the number of files."""
     names = files.names(folder)
     for name in names:
         files.remove(folder / name)

@@ -1,20 +1,20 @@
-"""The codec of operator state: JSON and buffers, versioned, without pickles.
+"""Codec of operator state: versioned JSON and buffers, without pickle.
 
-    encoded = encode(value)                       # fast: copies only what may still change
+    encoded = encode(value)                       # fast: copies only mutable data
     decode(encoded.tree, encoded.buffers())       # the same value again
 
-The tree is JSON that a person can read. Numbers, strings and lists stand for themselves; everything else is
-an object with one key that says what it is:
+The tree is human-readable JSON. Numbers, strings and lists stand for themselves. Every other value is an
+object with one key for its type:
 
     {"$tuple": [1, 2.5]}   {"$map": {"a": 1}}   {"$dict": [[1, "one"]]}   {"$float": "7ff8000000000000"}
     {"$array": {"dtype": "<i8", "shape": [3], "buffer": 0}}               {"$table": 1}
     {"column": {"name": "price", "type": {"type": {...}}}}                a registered class, by value
     {"$ref": 4}                                                           entry 4 of "objects"
 
-The tree has four parts: `classes` names the registered classes in it with their versions; `objects` has the
-registered objects that may be referred to more than once, and what lies deep inside something else (so that
-depth is bounded, however long a linked structure is); `value` is the value; `buffers` counts the buffers.
-Identity is kept for registered objects, arrays and tables, not for lists and dictionaries.
+The tree has four parts. `classes` has the registered classes with their versions. `objects` has registered
+objects that may be referenced several times, and deeply nested values, so that the depth is bounded also for
+long linked structures. `value` is the value. `buffers` is the number of buffers. Identity is kept for
+registered objects, arrays and tables, not for lists and dictionaries.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _NONE: External = {}
 
 
 def encode(value: object, external: External = _NONE, *, copied: bool = True) -> Encoded:
-    """Return a value as JSON and buffers. StorageError if it has an object of an unregistered class.
+    """Encode a value as JSON and buffers; StorageError for unregistered classes.
 
-    Without copies, the buffers are the arrays themselves: write them before anything changes these.
+    Without copies, the buffers are the arrays themselves: write them before the arrays change.
     """
     with _no_collection():
         return Encoder(external, copied).whole(value)
@@ -58,14 +58,14 @@ def decode(
     buffers: Sequence[pa.Buffer],
     external: Callable[[Tree], object] | None = None,
 ) -> Any:
-    """The value of a tree. Tables lie over the buffers; arrays are copies, which may be written to."""
+    """Decode a tree; tables are views, arrays are writable copies."""
     with _no_collection():
         return Decoder(tree, buffers, external).whole()
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No search for garbage, which would look through all of a large state, over and over."""
+    """Disable garbage collection, which would repeatedly traverse a large state."""
     if not gc.isenabled():
         yield
         return

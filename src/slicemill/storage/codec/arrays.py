@@ -1,4 +1,4 @@
-"""NumPy and Arrow data in a checkpoint: a description as JSON, and the bytes as buffers."""
+"""NumPy and Arrow data in a checkpoint: JSON description and buffers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.rec  # named so that records are found by their module
+import numpy.rec  # imported by name, because records are found by their module
 import pyarrow as pa
 
 from slicemill.storage.codec.registry import StorageError
 
-# The bytes of one buffer; a table is still to be written as an Arrow IPC stream.
+# Bytes of one buffer, or a table that is not yet serialized as an Arrow IPC stream.
 Payload: TypeAlias = pa.Buffer | pa.Table
 
 _COLUMN = "value"
@@ -21,7 +21,10 @@ _COLUMN = "value"
 
 
 def dtype_tree(dtype: np.dtype[Any]) -> object:
-    """A data type as JSON; of a record also where its fields lie, which machine code depends on."""
+    """Return a data type as JSON.
+
+    Records keep their field offsets, because compiled code relies on these.
+    """
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return {"of": dtype_tree(base), "shape": list(shape)}
@@ -55,9 +58,9 @@ def dtype_of(tree: Any) -> np.dtype[Any]:
 
 
 def array_bytes(array: np.ndarray[Any, Any], copied: bool) -> tuple[dict[str, Any], pa.Buffer]:
-    """Return what describes an array without objects, and its bytes.
+    """Return the description and the bytes of an array without objects.
 
-    Kernels change arrays in place: the bytes are a copy, unless they are written before the next run.
+    Kernels change arrays in place, so the bytes are copied unless they are written before the next run.
     """
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     tree: dict[str, Any] = {"dtype": dtype_tree(array.dtype), "shape": list(array.shape)}
@@ -72,7 +75,7 @@ def array_bytes(array: np.ndarray[Any, Any], copied: bool) -> tuple[dict[str, An
 
 
 def array_of(tree: Any, data: pa.Buffer) -> np.ndarray[Any, Any]:
-    """An array of its own, which may be written to."""
+    """Return a new, writable array."""
     if not data.size:
         return empty_array(tree)
     flat = np.frombuffer(data, np.uint8).copy()
@@ -81,7 +84,7 @@ def array_of(tree: Any, data: pa.Buffer) -> np.ndarray[Any, Any]:
 
 
 def empty_array(tree: Any) -> np.ndarray[Any, Any]:
-    """An array whose fields or items are filled in one by one."""
+    """Return an array whose fields or items are filled one by one."""
     made = np.empty(tree["shape"], dtype_of(tree["dtype"]))
     return made.view(np.recarray) if tree.get("recarray") else made
 
@@ -90,18 +93,21 @@ def empty_array(tree: Any) -> np.ndarray[Any, Any]:
 
 
 def as_table(data: Any) -> pa.Table:
-    """An array, chunked array or scalar as a table of one column. Nothing is copied."""
+    """Return an array or scalar as a one-column table, without a copy."""
     if isinstance(data, pa.Scalar):
         data = pa.array([data], data.type)
     return pa.table({_COLUMN: data})
 
 
 def stream_of(table: pa.Table) -> pa.Buffer:
-    """A table as an Arrow IPC stream of one batch, so that a kernel gets each column as one vector."""
+    """Serialize a table as an Arrow IPC stream of one batch.
+
+    One batch gives kernels each column as one vector.
+    """
     whole = table.combine_chunks() if _pieces(table) > 1 else table
     counted = pa.MockOutputStream()
     _write(counted, whole)
-    # Its size is found first: a buffer that grows copies what it has again and again.
+    # The size is computed first, because a growing buffer copies its content repeatedly.
     data = pa.allocate_buffer(counted.size())
     _write(pa.FixedSizeBufferWriter(data), whole)
     return data
@@ -117,7 +123,7 @@ def _pieces(table: pa.Table) -> int:
 
 
 def table_of(data: pa.Buffer) -> pa.Table:
-    """The table of a stream, over its bytes."""
+    """Return the table of a stream, as a view of its bytes."""
     return pa.ipc.open_stream(data).read_all()
 
 
@@ -126,5 +132,5 @@ def column_of(data: pa.Buffer) -> pa.ChunkedArray:
 
 
 def buffers_of(payloads: Sequence[Payload]) -> list[pa.Buffer]:
-    """All payloads as bytes: what is left of the work for the one who writes."""
+    """Serialize all payloads, in the thread that writes the file."""
     return [stream_of(each) if isinstance(each, pa.Table) else each for each in payloads]

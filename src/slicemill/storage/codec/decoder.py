@@ -1,4 +1,4 @@
-"""Trees and buffers to values (`slicemill.storage.codec` tells their form)."""
+"""Decoder of trees and buffers to values (format: `slicemill.storage.codec`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TREES = (dict, list)
 
 
 class Decoder:
-    """Decodes one value; `external` finds what was stored elsewhere."""
+    """Decoder of one value; `external` loads objects that are stored elsewhere."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Decoder:
 
     def whole(self) -> Any:
         entries = self._tree["objects"]
-        # Objects that are filled in field by field are all made first: they may refer to one another.
+        # Create all objects that are filled by field first, because they may refer to each other.
         filled = {number: codec for number, entry in enumerate(entries) if (codec := self._filled(entry))}
         for number, codec in filled.items():
             self._objects[number] = codec.new()
@@ -62,7 +62,10 @@ class Decoder:
         return codec if codec is not None and codec.from_plain is None and not codec.by_value else None
 
     def _resolve(self, wanted: int) -> None:
-        """Make an entry, after those that it refers to. A stack of our own: there may be many in a row."""
+        """Create an entry after those that it refers to.
+
+        An explicit stack avoids deep recursion in long chains.
+        """
         left, begun = [wanted], set()
         while left:
             number = left[-1]
@@ -196,7 +199,7 @@ class Decoder:
 
 
 def _references(tree: Tree) -> list[int]:
-    """The entries that a tree refers to."""
+    """Return the entries that a tree refers to."""
     found, left = [], [tree]
     while left:
         each = left.pop()

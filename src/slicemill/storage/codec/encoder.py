@@ -1,4 +1,4 @@
-"""Values to trees and payloads (`slicemill.storage.codec` tells their form)."""
+"""Encoder of values to trees and payloads (format: `slicemill.storage.codec`)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pyarrow as pa
 from slicemill.storage.codec.arrays import Payload, array_bytes, as_table, buffers_of, dtype_tree
 from slicemill.storage.codec.registry import Codec, StorageError, codec_of
 
-Tree: TypeAlias = Any  # what JSON holds
+Tree: TypeAlias = Any  # JSON value
 
-# Stores objects of a class somewhere else: gives what stands for them in the tree.
+# Encoders of objects that are stored elsewhere, by class; they return a reference for the tree.
 External: TypeAlias = Mapping[type, Callable[[Any], Tree]]
 
 _DEPTH = 40
@@ -30,7 +30,7 @@ _PLAIN = frozenset((str, bool, type(None)))
 
 @dataclass(slots=True)
 class Encoded:
-    """A value as a JSON tree and payloads: buffers, or tables that become buffers when they are written."""
+    """Value as a JSON tree, with buffers or still unserialized tables."""
 
     tree: dict[str, Tree]
     payloads: list[Payload] = field(default_factory=list)
@@ -40,9 +40,9 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes one value; `external` are classes whose objects are stored elsewhere.
+    """Encoder of one value; `external` has the classes that are stored elsewhere.
 
-    Arrays that are not `copied` must not change before the value is written.
+    If arrays are not `copied`, they must not change before the value is written.
     """
 
     def __init__(self, external: External, copied: bool) -> None:
@@ -51,11 +51,12 @@ class Encoder:
         self._classes: dict[str, int] = {}
         self._objects: list[Tree] = []
         self._payloads: list[Payload] = []
-        # Entries of `objects` that are known by number but not encoded yet: functions that do it.
+        # Entries of `objects` with a number but without content yet, with the function that encodes the
+        # content.
         self._open: deque[tuple[int, Callable[[], Tree]]] = deque()
-        # By identity, what stands for an object; and the objects, so that none goes and gives its id away.
+        # References by object identity; `_alive` keeps the objects, so that no id is reused.
         self._known: dict[int, Tree] = {}
-        self._values: dict[int, tuple[Tree, int]] = {}  # the same of those stored by value, and how deep
+        self._values: dict[int, tuple[Tree, int]] = {}  # trees of objects stored by value, and their depth
         self._alive: list[object] = []
 
     def whole(self, value: object) -> Encoded:
@@ -90,7 +91,7 @@ class Encoder:
         return self._other(value)
 
     def _entry(self, make: Callable[[], Tree]) -> Tree:
-        """A new entry of `objects`, encoded after what is being encoded now."""
+        """Add an entry to `objects`, encoded after the current value."""
         number = len(self._objects)
         self._objects.append(None)
         self._open.append((number, make))
@@ -108,7 +109,7 @@ class Encoder:
     # -- containers ------------------------------------------------------------------------------------
 
     def _list(self, value: Iterable[Any], depth: int) -> Tree:
-        # Most rows consist of what stands for itself: that is not worth a call for each.
+        # Inlined for speed: most items of rows are plain values.
         return [
             item
             if (kind := type(item)) in _PLAIN
@@ -131,7 +132,7 @@ class Encoder:
         return {"$frozenset": self._unordered(value, depth)}
 
     def _unordered(self, value: Any, depth: int) -> Tree:
-        # In an order that does not depend on the process, where there is one.
+        # Sorted if possible, so that the order does not depend on the process.
         try:
             items = sorted(value)
         except TypeError:
@@ -167,7 +168,7 @@ class Encoder:
             self._classes[codec.name] = codec.version
             return {codec.name: dict(zip(codec.names, self._list(value, depth), strict=True))}
         if codec.by_value:
-            # A tree may stand again where it is no deeper than before: so depth stays bounded.
+            # A tree is reused only at the same depth or less, so depth stays bounded.
             tree, deepest = self._values.get(id(value), (None, -1))
             if depth > deepest:
                 self._classes[codec.name] = codec.version

@@ -1,7 +1,8 @@
-"""Names and versions of the classes that may stand in a checkpoint.
+"""Registry of the classes in checkpoints, with stable names and versions.
 
-A class registers once, next to its definition, under a name that never changes: renaming or moving the class
-breaks no home. What is stored are its fields by name, or whatever plain value it says stands for it.
+A class is registered once, next to its definition, under a name that never changes. So a class can be renamed
+or moved without breaking a home. Its fields are stored by name, or the plain value that the class converts
+to.
 
     @stored_as("panes", version=2, upgrade={1: lambda old: old | {"seen": 0}})
     @dataclass(slots=True)
@@ -9,9 +10,9 @@ breaks no home. What is stored are its fields by name, or whatever plain value i
 
     register("keys", 1, Keys, Keys.plain, Keys.from_plain)
 
-A class whose objects never change (a frozen dataclass, a named tuple, an enumeration) is stored by value,
-wherever it occurs. Of any other class each object is stored once, and whoever refers to it refers to the same
-object again after loading.
+Objects of an immutable class (a frozen dataclass, a named tuple, an enumeration) are stored by value wherever
+they occur. An object of another class is stored once, and all references to it lead to the same object again
+after loading.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ from slicemill.errors import SlicemillError
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
-# From the plain value of one version to that of the next.
+# Conversion of a plain value from one version to the next.
 Upgrade = Callable[[Any], Any]
 
-# Importing this imports every class that a step keeps.
+# This module imports all classes of operator state.
 _ALL_STATES = "slicemill.operators.state_codecs"
 _HINT = "run `slicemill home upgrade` with the version of slicemill that wrote it"
 
 
 class StorageError(SlicemillError):
-    """Something that cannot be stored, or was stored by a version that this one does not know."""
+    """Value that cannot be stored, or that this version cannot read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How objects of one class are stored.
+    """Storage of objects of one class.
 
-    `names` are its fields where these are stored as they are; else `to_plain` and `from_plain` convert.
+    `names` are the stored fields; otherwise `to_plain` and `from_plain` convert the object.
     """
 
     name: str
@@ -57,17 +58,18 @@ class Codec:
     from_plain: Callable[[Any], Any] | None
     upgrades: Mapping[int, Upgrade]
     named_tuple: bool = False
-    unstored: Mapping[str, Any] = field(default_factory=dict)  # fields with the value that they always have
+    # fields that are not stored, with their constant value
+    unstored: Mapping[str, Any] = field(default_factory=dict)
 
     def upgraded(self, plain: Any, version: int) -> Any:
-        """What an earlier version stored, as this one would have stored it."""
+        """Convert a plain value of an earlier version to the current version."""
         while version < self.version:
             plain = self.upgrades[version](plain)
             version += 1
         return plain
 
     def check(self, version: int) -> None:
-        """Raise unless what a version has stored can be read."""
+        """Raise unless values of a stored version can be read."""
         if version > self.version:
             raise StorageError(
                 f"the state {self.name} was stored in version {version}, and this slicemill knows versions "
@@ -81,7 +83,7 @@ class Codec:
                 )
 
     def new(self) -> Any:
-        """An object without fields."""
+        """Return an object without fields."""
         made: Any = object.__new__(self.cls)
         return made
 
@@ -92,7 +94,7 @@ class Codec:
             object.__setattr__(made, name, value)
 
     def named(self, plain: Mapping[str, Any]) -> Any:
-        """A named tuple of these fields."""
+        """Return a named tuple with these fields."""
         self._check_fields(plain)
         return self.cls(**plain)
 
@@ -116,15 +118,15 @@ def stored_as(
     fields: tuple[str, ...] | None = None,
     upgrade: Mapping[int, Upgrade] | None = None,
 ) -> Callable[[C], C]:
-    """Register the decorated class: its fields are what is stored, by their names.
+    """Register the decorated class; its fields are stored by name.
 
-    The fields are those of a dataclass that are compared (the others get their defaults again), of a named
-    tuple, or `__slots__`; of other classes `fields` names them. Of an enumeration the member's name is.
+    The fields are the compared fields of a dataclass (others get their defaults), the fields of a named
+    tuple, or `__slots__`; for other classes `fields` names them. An enumeration stores the member's name.
     """
 
     def registered(cls: C) -> C:
         if issubclass(cls, Enum):
-            # Not its method `__getitem__`, which one that consists of strings has from these.
+            # Not the method `__getitem__`, which a string enumeration inherits from str.
             find = partial(getitem, cls)
             _add(Codec(name, version, cls, True, (), attrgetter("name"), find, upgrade or {}))
             return cls
@@ -148,16 +150,16 @@ def register(
     by_value: bool | None = None,
     upgrade: Mapping[int, Upgrade] | None = None,
 ) -> None:
-    """Register a class of which something else than its fields is stored.
+    """Register a class that is stored as a converted value.
 
-    `by_value` is for classes whose objects never change; frozen dataclasses are such.
+    `by_value` marks immutable classes; frozen dataclasses are immutable by default.
     """
     immutable = _is_frozen(cls) if by_value is None else by_value
     _add(Codec(name, version, cls, immutable, (), to_plain, from_plain, upgrade or {}))
 
 
 def codec_of(cls: type) -> Codec | None:
-    """The codec of objects of exactly this class."""
+    """Return the codec of exactly this class."""
     found = _by_class.get(cls)
     if found is None and cls.__module__.startswith("slicemill."):
         importlib.import_module(_ALL_STATES)
@@ -166,7 +168,7 @@ def codec_of(cls: type) -> Codec | None:
 
 
 def codec_named(name: str) -> Codec:
-    """The codec of a name that a checkpoint has."""
+    """Return the codec of a name in a checkpoint."""
     if name not in _by_name:
         importlib.import_module(_ALL_STATES)
     if name not in _by_name:
@@ -175,14 +177,14 @@ def codec_named(name: str) -> Codec:
 
 
 def registered_names() -> dict[str, int]:
-    """All names with their present versions."""
+    """Return all registered names with their current versions."""
     importlib.import_module(_ALL_STATES)
     return {name: codec.version for name, codec in sorted(_by_name.items())}
 
 
 def _add(codec: Codec) -> None:
     known = _by_name.get(codec.name)
-    # A module that is imported again defines its classes anew.
+    # A module that is imported again redefines its classes.
     if known is not None and known.cls.__qualname__ != codec.cls.__qualname__:
         raise TypeError(f"two classes are stored as {codec.name}: {known.cls} and {codec.cls}")
     if not codec.name or codec.name.startswith("$"):
