@@ -9,8 +9,7 @@
      "widened": {"bid": "<Arrow schema, base64>"},             logs all of whose rows have these columns
      "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
      "freed": {"bid": 9},                                      the first epoch that is kept
-     "based": {"top": [9, min_ts, max_ts, arrival_us, […]]},   the table that replaces the changes up to epoch
-     9
+     "based": {"top": [9, min_ts, max_ts, arrival_us, […]]},   a table in place of changes up to epoch 9
      "lost": {"bid": [["w3.2-0.arrows", 328]]},                unreadable extents that are dropped
      "catalog": [{"at": 1, "by": "ann", "text": "CREATE …"}],
      "tables": {"item": "item-5f0a….arrow"},                   files of the rows of tables; null: dropped

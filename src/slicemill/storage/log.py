@@ -354,8 +354,8 @@ class Log:
     def first_arrived_after(self, arrival_us: int, upto: int) -> int:
         """Return the first epoch that arrived after a time.
 
-        Return `upto` + 1 if no epoch up to `upto` did. Epochs are freed in order, so this is the first epoch that an age limit keeps. Arrivals may step back
-        with the clock.
+        Return `upto` + 1 if no epoch up to `upto` did. Epochs are freed in order, so this is the first epoch
+        that an age limit keeps. Arrivals may step back with the clock.
         """
         with self._lock:
             numbers, arrivals = self._epochs[0], self._epochs[1]

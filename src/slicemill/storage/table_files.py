@@ -43,10 +43,8 @@ class TableDamaged(SlicemillError):
 class TableFile:
     """Decoded table file: new rows, and deleted rows of its parent.
 
-    Rows are numbered from `first`.
-
-    `depth` is the number of files before it. `changes` is the number of rows added and deleted since the last
-    whole file.
+    Rows are numbered from `first`. `depth` is the number of files before it. `changes` is the number of rows
+    added and deleted since the last whole file.
     """
 
     rows: pa.Table
@@ -117,9 +115,7 @@ def read_table_file(files: FileSystem, path: Path) -> TableFile:
 def files_of_versions(files: FileSystem, folder: Path, versions: Iterable[str]) -> set[str]:
     """Return the files that versions consist of.
 
-    A missing file has no parent.
-
-    Raise TableDamaged if a damaged file hides its parent.
+    A missing file has no parent. Raise TableDamaged if a damaged file hides its parent.
     """
     found: set[str] = set()
     disk: Any = files  # a FileSystem is hashable, as the cache requires

@@ -148,8 +148,6 @@ def retained_from(log: str, home: Home, catalog: Catalog) -> tuple[int, int | No
     """Return a log's last incomplete epoch, and the time of its gap.
 
     All rows after that time are kept. The time is None if the log has had all rows from the beginning.
-
-    The time is None if the log has had all rows from the beginning.
     """
     opened, relation = home.logs[log], catalog.relation(log)
     if opened.changes:
@@ -490,10 +488,8 @@ class Backfills:
 def _is_at_same_place(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
     """Return True if two reads of a source have the same position.
 
-    Both have read the same rows and hold back the same rows.
-
-    Rows that the stream holds from before the query was created may lack columns that the query reads.
-    `newest` is the greatest timestamp of these rows.
+    Both have read the same rows and hold back the same rows. Rows that the stream holds from before the query
+    was created may lack columns that the query reads. `newest` is the greatest timestamp of these rows.
     """
     one, other = stream.fields, again.fields
     if stream.error is not None or again.error is not None or not stream.is_where(again):

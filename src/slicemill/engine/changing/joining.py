@@ -203,9 +203,8 @@ def passed_by_all(unit: RunningUnit, home: Home) -> dict[str, Any]:
 def moved_cells(plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that redistribute a unit's checkpoint, if necessary.
 
-    That is the case if its partitions or heavy keys no longer fit.
-
-    `adapting.replacing` moves the state to its new cells.
+    That is the case if its partitions or heavy keys no longer fit. `adapting.replacing` moves the state to
+    its new cells.
     """
     was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
     heavy = before.fields.get("heavy") or []
@@ -222,9 +221,7 @@ def missing_logs(
 ) -> dict[str, pa.Schema]:
     """Return the logs to create for streams and queries.
 
-    Raises if an existing log has other columns.
-
-    Logs in `replaced` may change their columns.
+    Raises if an existing log has other columns. Logs in `replaced` may change their columns.
     """
     logs = {name: columns for stream in streams for name, columns in logs_of(stream).values()}
     logs |= {query.name: to_arrow(query.schema) for query in queries}
@@ -295,10 +292,8 @@ def _passed(before: RunningUnit, logs: Collection[str]) -> int:
 def newest_ts(logs: Collection[str], home: Home) -> int | None:
     """Return the greatest timestamp of some inputs.
 
-    A query that is added now reads all later rows.
-
-    Tuples of a stream that no query needed count too: they arrived, but are not in the log. A changelog does
-    not count, because it is read from its beginning.
+    A query that is added now reads all later rows. Tuples of a stream that no query needed count too: they
+    arrived, but are not in the log. A changelog does not count, because it is read from its beginning.
     """
     newest = [home.logs[log].max_ts for log in logs if not home.logs[log].changes]
     newest += [newest_tuple(home.streams[log]) for log in logs if log in home.streams]

@@ -242,8 +242,9 @@ class KeptStatements:
         return catalog, same, replaced
 
     def _may_be(self, one: ReplacedStatement) -> bool:
-        """Return True if a statement may be replaced. Of a stream with stored rows only the source may
-        change.
+        """Return True if a statement may be replaced.
+
+        Of a stream with stored rows only the source may change.
         """
         return one.only_moves or not (isinstance(one.after, Stream) and one.after.name in self.logs)
 
