@@ -1,1 +1,1 @@
-"""Ingest: readers of sources, order, late tuples and watermarks."""
+"""Ingest: source readers, ordering, late tuples and watermarks."""

@@ -1,29 +1,28 @@
-"""The intake of a stream: separates late tuples, sorts the others and numbers them (M24-M27).
+"""Intake of a stream: detect late tuples, sort others (M24-M27).
 
-It is a state machine without clock, files or threads. A worker gives it what a reader has read, batch by
-batch, and what it answers becomes one record of the journal. It decides tuple by tuple in arrival order, so
-nothing depends on where batches end:
+The intake is a state machine without clock, files or threads. A worker passes the batches of a reader to it,
+and its answer becomes one journal record. It decides tuple by tuple in arrival order, so results do not
+depend on batch boundaries:
 
     SLACK 5                     arrives as       0    1    2    3    4
                                 timestamp        9    5   12    6   11
     running maximum before it - 5                -    4    4    7    7
                                                  ok   ok   ok  late  ok
     watermark after it                           4    4    7    7    7
-    put in order                                           5             (9, 11 and 12 are still held)
+    emitted in order                                       5             (9, 11 and 12 are still held)
 
-- Late is what is below the watermark that was announced, or more than SLACK below an earlier tuple of its own
-  partition. A partition that returns from silence is judged by the stream's watermark.
-- Tuples above the stream's watermark are held back, here and, once each, in the stream's held log. Those at
-  or below it come out by timestamp, equal ones as they arrived. So what is held after a restart is all of the
-  held log from `held_from` on.
-- `_seq` is a tuple's number in that order, given when it comes out: it rises with `_ts`, so the order of
-  tuples by (`_ts`, `_seq`) is that by `_seq` alone. In the held log and in the late stream, `_seq` counts
-  arrivals.
-- Rows that no query wants move time like others: who is interested in a stream changes no tuple's fate.
-- A SLACK is a delay that the user asked for. So the arrival (`_arr`) of a tuple that it held back is the
-  moment at which the slack was over, and response times count from there.
-- Tuples of streams that are not external, and late and bad rows, are stamped with their arrival, or with the
-  watermark that was announced, if that is later.
+- A tuple is late if it is below the announced watermark, or more than SLACK below an earlier tuple of its
+  partition. Tuples of a partition that was silent are compared with the stream's watermark.
+- Tuples above the stream's watermark are held back, in memory and, once each, in the stream's held log.
+  Tuples up to the watermark are emitted by timestamp, then by arrival. So after a restart the held tuples are
+  all rows of the held log from `held_from` on.
+- `_seq` is the tuple's number in emission order. It increases with `_ts`, so the order by (`_ts`, `_seq`) is
+  the order by `_seq`. In the held log and in the late stream `_seq` counts arrivals.
+- Rows that no query needs advance the watermark too, so queries do not change which tuples are late.
+- SLACK is a delay that the user requested. So the arrival time (`_arr`) of a held-back tuple is the end of
+  its slack, and latencies are measured from there.
+- Tuples of internal streams, late rows and bad rows get their arrival as timestamp, or the announced
+  watermark if that is later.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ from slicemill.metrics.due import TimeLine, TimeMoments, moments_of
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.time import BEGINNING
 
-# More fields of a stream's progress: the number of the next tuple that comes out, of the next arrival and of
-# the next bad row.
+# More fields of a stream's progress: the next `_seq`, the next arrival number and the next number of a bad
+# row.
 NEXT_SEQ, NEXT_ARRIVAL, NEXT_ERROR = "next_seq", "next_arrival", "next_error"
 
-# A source without partitions has this one.
+# Name of the single partition of an unpartitioned source.
 ONLY = ""
 
 _FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRIVAL)]
@@ -67,9 +66,10 @@ Integers = NDArray[np.int64]
 
 
 class BatchTimestamps(NamedTuple):
-    """Timestamps of all rows of a batch, and which of them are wanted: the batch's table has only those.
+    """Timestamps of a batch's rows, and a mask of needed rows.
 
-    A stream that is not external has no timestamps: `times` then only counts the rows.
+    The batch's table has only the needed rows. An internal stream has no timestamps, and `times` only counts
+    its rows.
     """
 
     times: Integers
@@ -78,23 +78,21 @@ class BatchTimestamps(NamedTuple):
 
 @dataclass(slots=True)
 class Admitted:
-    """What one call decides; all of it belongs into one record of the journal."""
+    """Result of one call, which belongs in one journal record."""
 
-    rows: (
-        pa.Table
-    )  # for the stream's log, by (_ts, _seq); none is below what was admitted or announced before
+    rows: pa.Table  # for the stream's log, by (_ts, _seq), not below earlier rows or watermarks
     late: pa.Table  # for the late stream's log
     held: pa.Table  # for the held log: newly held back
     errors: pa.Table  # for the error stream's log
-    progress: dict[str, Any]  # fields to set, plain JSON; None removes one
-    moments: list[tuple[int, int]]  # timestamps that the stream's time got to, and when
+    progress: dict[str, Any]  # fields to set, plain JSON; None removes a field
+    moments: list[tuple[int, int]]  # pairs of a timestamp and the time at which the stream reached it
 
 
 class Intake:
-    """The state of one declared stream's intake.
+    """State of one declared stream's intake.
 
-    `partitions` are those that its source has now: one that has not been read holds the others back. One that
-    is not among them any more is forgotten.
+    `partitions` are the current partitions of its source. A partition that was not read yet holds the
+    watermark back. Progress of a removed partition is dropped.
     """
 
     def __init__(
@@ -120,7 +118,7 @@ class Intake:
         self._no_errors = with_system_columns(to_arrow(ERROR_SCHEMA)).empty_table()
 
     def restore(self, held: pa.Table) -> None:
-        """Take back the held log: its rows from `held_from` on are those that are still held."""
+        """Restore held tuples from the rows of the held log."""
         if self._restores_from is None:
             return
         times, seqs = _integers(held.column(TS)), _integers(held.column(SEQ))
@@ -144,12 +142,13 @@ class Intake:
         ended: bool = False,
         side_watermark: int = BEGINNING,
     ) -> Admitted:
-        """Take the next batch of a partition, in arrival order; None or no rows: the read found nothing.
+        """Process the next batch of a partition, in arrival order.
 
-        `watermark` is the stream's watermark that units were given when the read was sent, `side_watermark`
-        that of the late and the error stream. All that had arrived by `seen_us` is here: it is when the read
-        began. With `more` there is more to read at once. An `ended` partition brings nothing any more.
-        `arrival_us` is one moment for all rows that were read, or one for each.
+        No rows mean that the read found nothing. `watermark` is the stream's watermark that units had
+        received when the read was sent, `side_watermark` that of late and bad rows. All rows that had arrived
+        by `seen_us`, the start of the read, are in the batch. `more` means that more rows can be read at
+        once. An `ended` partition delivers no more rows. `arrival_us` is one time for all rows, or one for
+        each.
         """
         if self._restores_from is not None:
             raise SlicemillError(f"stream {self.stream.name} holds tuples back; restore them before reading")
@@ -174,7 +173,7 @@ class Intake:
             is_late = self._find_late(times, was.max_ts)
             self._partitions[partition] = _moved(now, times, arrivals, is_late)
             moments = moments_of(times[~is_late] - self.stream.slack_us, arrivals[~is_late])
-            if self.stream.skew_us is not None:  # silence moves its time, too
+            if self.stream.skew_us is not None:  # silence advances the watermark too
                 self._slack_line.passed(self._watermark, seen_us)
             known, announced = self._slack_line.after(BEGINNING), self._watermark
             for ts, at_us in moments:
@@ -195,12 +194,12 @@ class Intake:
         return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False), moments)
 
     def stamps(self, count: int, arrival_us: int | Integers, watermark: int) -> Integers:
-        """Return the timestamps that the next `count` rows of an internal stream get."""
+        """Return the timestamps of an internal stream's next `count` rows."""
         arrivals = np.broadcast_to(np.asarray(arrival_us, np.int64), count)
         return _stamps(arrivals, max(watermark, self._stamp))
 
     def flush(self, now_us: int) -> Admitted:
-        """Admit what is held back: the stream has ended."""
+        """Emit all held tuples at the end of the stream."""
         self._watermark = max(self._watermark, self._held.greatest)
         rows = in_order(self._held.release(self._watermark), self._nothing)
         arrivals = np.maximum(_integers(rows.column(ARRIVAL)), now_us)
@@ -213,10 +212,10 @@ class Intake:
         return _integers(rows.column(self.stream.time_column)).view(np.int64)
 
     def _find_late(self, times: Integers, max_ts: int | None) -> NDArray[np.bool_]:
-        """Which tuples are below the watermark, or by more than the slack below one before them."""
+        """Mask tuples below the watermark, or too far below an earlier tuple."""
         before = np.empty_like(times)
         if len(times):
-            # No difference may pass the smallest integer.
+            # Avoids an overflow below the smallest integer.
             before[0] = BEGINNING + self.stream.slack_us if max_ts is None else max_ts
             before[1:] = times[:-1]
             np.maximum.accumulate(before, out=before)
@@ -226,7 +225,7 @@ class Intake:
     def _sort_out(
         self, fresh: pa.Table | None, is_late: NDArray[np.bool_], side: int
     ) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """New tuples of an external stream, and those held back, as admitted, late and newly held back."""
+        """Split new and held tuples into admitted, late and newly held ones."""
         late, held = self._nothing, self._nothing
         if fresh is not None and is_late.any():
             late = fresh.filter(pa.array(is_late))
@@ -246,13 +245,13 @@ class Intake:
             if upto < fresh.num_rows:
                 held = fresh.slice(upto)
                 self._held.add(held)
-        # A single run is in order already.
+        # A single run is already sorted.
         return ready[0] if len(ready) == 1 else in_order(ready, self._nothing), late, held
 
     def _after_slack(self, rows: pa.Table, known: TimeMoments, announced: int) -> pa.Table:
-        """Count the arrival of admitted tuples from the end of their SLACK.
+        """Set the arrival of admitted tuples to the end of their SLACK.
 
-        What was announced has let tuples pass by the time that was known before this batch.
+        An announced watermark released tuples by the time known before this batch.
         """
         if not self.stream.slack_us or not rows.num_rows:
             return rows
@@ -263,12 +262,12 @@ class Intake:
         return rows.set_column(2, _FIELDS[2], pa.array(np.maximum(arrivals, over)))
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
-        """Tuples that come out, with their numbers in the stream."""
+        """Number the emitted tuples of the stream."""
         first, self._next_seq = self._next_seq, self._next_seq + rows.num_rows
         return rows.set_column(1, _FIELDS[1], pa.array(np.arange(first, self._next_seq, dtype=np.int64)))
 
     def _bad(self, errors: pa.Table | None, arrival_us: int, side: int) -> pa.Table:
-        """Rows that could not be read, as a stream of their own that is stamped on entry."""
+        """Return bad rows with system columns, stamped on entry."""
         if errors is None or not errors.num_rows:
             return self._no_errors
         count = errors.num_rows
@@ -292,7 +291,10 @@ class Intake:
 
 
 class _HeldTuples:
-    """Tuples above the watermark, as sorted runs; few and of growing size, so that each is merged seldom."""
+    """Tuples above the watermark, as few sorted runs of growing size.
+
+    So a row is merged only a few times.
+    """
 
     __slots__ = ("_runs",)
 
@@ -313,7 +315,7 @@ class _HeldTuples:
         self._runs.append((_integers(run.column(TS)), run))
 
     def release(self, watermark: int) -> list[pa.Table]:
-        """Take out the tuples that are not above the watermark: a sorted table of each run."""
+        """Remove the tuples up to a watermark: one sorted table per run."""
         out: list[pa.Table] = []
         kept: list[tuple[Integers, pa.Table]] = []
         for times, run in self._runs:
@@ -327,13 +329,16 @@ class _HeldTuples:
 
 
 def slack_line(stream: Stream) -> TimeLine:
-    """Return an empty record of when the time of a stream, less its SLACK, got where."""
+    """Return an empty time line of a stream, less its SLACK."""
     skew_us, slack_us = stream.skew_us, stream.slack_us
     return TimeLine(None if skew_us is None else max(skew_us - slack_us, 0))
 
 
 def in_order(tables: Sequence[pa.Table], nothing: pa.Table) -> pa.Table:
-    """The tables as one, by (`_ts`, `_seq`); columns that one of them was stored without are NULL there."""
+    """Concatenate and sort tables by (`_ts`, `_seq`).
+
+    Columns that a table lacks are NULL.
+    """
     if not tables:
         return nothing
     whole = tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default")
@@ -346,7 +351,10 @@ def in_order(tables: Sequence[pa.Table], nothing: pa.Table) -> pa.Table:
 def _moved(
     part: PartitionProgress, times: Integers, arrivals: Integers, is_late: NDArray[np.bool_]
 ) -> PartitionProgress:
-    """How far a batch brings its partition; a late tuple moves no time, but its partition is not silent."""
+    """Return a partition's progress after a batch.
+
+    A late tuple does not advance the time, but its partition is not silent.
+    """
     if not len(times):
         return part
     max_ts = int(times.max(where=~is_late, initial=BEGINNING if part.max_ts is None else part.max_ts))
@@ -354,7 +362,7 @@ def _moved(
 
 
 def _stamps(arrivals: Integers, least: int) -> Integers:
-    """Timestamps of rows that are stamped on entry: their arrivals, in order and not below what is told."""
+    """Return arrivals as increasing timestamps, not below the announced watermark."""
     return np.maximum.accumulate(np.maximum(arrivals, least))
 
 
@@ -365,7 +373,7 @@ def _wanted(values: NDArray[Any], passed: BatchTimestamps | None) -> NDArray[Any
 def _chosen(
     rows: pa.Table | None, passed: BatchTimestamps | None, times: Integers, seqs: Integers, arrivals: Integers
 ) -> pa.Table:
-    """The wanted rows of a batch, with their system columns."""
+    """Return the needed rows of a batch, with their system columns."""
     assert rows is not None
     return _with_system(rows, _wanted(times, passed), _wanted(seqs, passed), _wanted(arrivals, passed))
 

@@ -1,9 +1,8 @@
-"""The interface of source readers: batches, offsets, and how readers are opened.
+"""Interface of source readers: batches, offsets, and opening readers.
 
-A reader is one partition of a source and lives in a worker. It is asked for the rows after an offset, and
-keeps nothing that the offset does not say: whoever has committed an offset can ask a new reader to go on
-there. Files (Parquet, CSV, JSON), sockets and generators have readers; every other format comes through
-Spark.
+A reader is one partition of a source, and lives in a worker. It reads the rows after an offset, and has no
+other state: a new reader can continue at any committed offset. Files (Parquet, CSV, JSON), sockets and
+generators have readers; all other formats are read through Spark.
 """
 
 from __future__ import annotations
@@ -22,39 +21,42 @@ from slicemill.esl.types.catalog import Stream
 
 @dataclass(slots=True)
 class SourceBatch:
-    """Rows that a reader gives at once, in the order of their arrival.
+    """Rows of one read, in arrival order.
 
-    `table` has exactly the wanted columns, in their declared types; `errors` has the columns `raw` and
-    `reason`. `offset` is plain JSON: where to go on. `arrival_us` is when the rows reached the reader, one
-    time for all or one for each row of `table`.
+    `table` has exactly the requested columns in their declared types; `errors` has the columns `raw` and
+    `reason`. `offset` is plain JSON, where the next read continues. `arrival_us` is when the rows reached the
+    reader: one time for all rows, or one for each row of `table`.
     """
 
     table: pa.Table | None
     errors: pa.Table | None
     offset: Any
     arrival_us: int | npt.NDArray[np.int64]
-    more: bool  # there is more to read at once
-    again_us: int | None  # ask again after so long; None: the reader calls notify() when something comes
-    ended: bool = False  # nothing will ever come again
-    warning: str | None = None  # what is wrong with the source, though it can be read
+    more: bool  # more rows can be read at once
+    again_us: int | None  # poll again after this time; None: the reader calls notify() for new rows
+    ended: bool = False  # no more rows will follow
+    warning: str | None = None  # problem of the source that does not prevent reading
 
 
 class SourceReader(Protocol):
-    """One partition of a source."""
+    """Reader of one partition of a source."""
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
-        """The rows after an offset (None: from the beginning), about `limit_rows` at most."""
+        """Read about `limit_rows` rows after an offset (None: from the beginning)."""
         ...
 
     def committed(self, offset: Any) -> None:
-        """All up to this offset is safe in the journal; a spool may free it."""
+        """Note that an offset is committed; a spool may free its rows."""
         ...
 
     def close(self) -> None: ...
 
 
 class OpenReaders(Protocol):
-    """Opens the readers of a stream's source; `connectors/readers.py` has the one that knows all sources."""
+    """Function that opens the readers of a stream's source.
+
+    `connectors/readers.py` has the implementation for all sources.
+    """
 
     def __call__(
         self,

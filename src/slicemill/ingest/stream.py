@@ -1,7 +1,7 @@
-"""A declared stream in its worker: the readers of its partitions, its intake, the columns that queries need.
+"""Declared stream in its worker: readers, intake and needed columns.
 
-reader ──► rows that queries want ──► intake: number, judge, put in order ──► rows, late, held, errors
-           (the others move time)
+reader ──► rows that queries need ──► intake: number, detect late, sort ──► rows, late, held, errors
+           (other rows only advance the watermark)
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from slicemill.storage.arrow_schema import to_arrow, with_default_columns, with_
 from slicemill.storage.segments import Extent, read_extent
 from slicemill.time import BEGINNING, wall_clock_us
 
-# Of a stream's progress: rows that were there before its first read are being passed by (BEGIN LATEST).
+# Field of a stream's progress: rows from before the first read are being skipped (BEGIN LATEST).
 SKIPPING = "skipping"
-# The condition of many queries costs more than storing rows; a few rows tell whether it leaves out enough.
+# The condition of many queries may cost more than storing all rows. A sample tells if it drops enough rows.
 _SAMPLED, _MANY = 2_000, 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """All that a worker needs to know to read a stream: its declaration, what queries need, where it lies."""
+    """Everything that a worker needs to read a stream."""
 
     stream: Stream
     need: Need
-    folder: Path  # where relative paths of sources begin
-    logs: Mapping[str, Path]  # of its rows, its errors, its late rows, and what is held back
+    folder: Path  # base of relative source paths
+    logs: Mapping[str, Path]  # of its rows, errors, late rows and held-back rows
     spool: Path
-    handed: bool  # rows come by way of the driver: from Spark, or from a program
-    columns: pa.Schema  # of its log: some may have a default for rows from before they were added
-    exchanges: tuple[Exchange, ...] = ()  # by which units read its rows
-    skips_past: bool = False  # BEGIN LATEST: what is there when it is read first is passed by
+    handed: bool  # the driver hands the rows over, from Spark or a program
+    columns: pa.Schema  # of its log; some may have a default for older rows
+    exchanges: tuple[Exchange, ...] = ()  # of the units that read its rows
+    skips_past: bool = False  # BEGIN LATEST: rows before the first read are skipped
 
     @property
     def external(self) -> bool:
@@ -52,24 +52,27 @@ class StreamPlan:
 
     @property
     def stored(self) -> list[str]:
-        """The columns that are stored: one at least, or there would be no rows."""
+        """Return the columns to store, at least one.
+
+        Without a column there would be no rows.
+        """
         needed = [name for name in self.stream.schema.names if name in self.need.columns]
         return needed or [self.stream.time_column or self.stream.schema.names[0]]
 
     @property
     def read(self) -> list[str]:
-        """The columns that are read: what is stored, the timestamp, and what the condition looks at."""
+        """Return the columns to read: stored, timestamp, and used by the condition."""
         wanted = {*self.stored, self.stream.time_column, *self.need.read}
         return [name for name in self.stream.sent.names if name in wanted]
 
 
 @dataclass(frozen=True, slots=True)
 class HandedRows:
-    """Rows that the driver hands over; `offset` is theirs once they are committed.
+    """Rows that the driver hands over, with the offset after them.
 
-    All that had arrived by `seen_us` has been handed over, with these rows. `order` is for rows of Spark's
-    partitions: the columns by which they arrived. Where they are not there, rows of a batch have no order but
-    that of time.
+    All rows that had arrived by `seen_us` were handed over, including these. `order` has the columns that
+    restore the arrival order of rows from Spark's partitions. Without these columns, rows of a batch are
+    ordered by time.
     """
 
     folder: Path
@@ -82,7 +85,7 @@ class HandedRows:
 
 
 class Announced(NamedTuple):
-    """The watermarks that units were given: of a stream's rows, and of its late and bad ones."""
+    """Watermarks that units received: of a stream, and of its side streams."""
 
     rows: int = BEGINNING
     sides: int = BEGINNING
@@ -90,23 +93,24 @@ class Announced(NamedTuple):
 
 @dataclass(slots=True)
 class StreamRead:
-    """What one read of a stream has brought."""
+    """Result of one read of a stream."""
 
     admitted: list[Admitted]
     offsets: dict[str, Any]
     rows: int = 0
-    unneeded: int = 0  # of them, those that no query wants, which are not stored
+    unneeded: int = 0  # rows that no query needs, which are not stored
     more: bool = False
     again_us: int | None = None
     ended: bool = False
-    skipping: bool = False  # the rows were passed by, and there are more of them
+    skipping: bool = False  # the rows were skipped, and there are more of them
     warning: str | None = None
 
 
 class OpenStream:
-    """`progress` is what the journal says of the stream, `held` the rows that wait to be put in order.
+    """Open stream in a worker.
 
-    `now_us` is the mill's time where that is not the wall clock's: readers are told it with each read.
+    `progress` has the stream's journal fields, `held` the held-back rows. `now_us` is the mill's time if that
+    is not the wall clock; each read updates it.
     """
 
     def __init__(
@@ -132,7 +136,7 @@ class OpenStream:
         self._skipping = plan.skips_past and (SKIPPING in progress or not progress.get(PARTITIONS))
 
     def replan(self, plan: StreamPlan) -> None:
-        """Queries want something else of it: numbers, times and what is held back go on."""
+        """Change the needed columns; the intake keeps its state."""
         before, self.plan = self.plan, plan
         self._wanted = _condition(plan)
         if before.read != plan.read:
@@ -155,7 +159,7 @@ class OpenStream:
         return wall_clock_us() if self._now_us is None else self._now_us
 
     def committed(self, offsets: Mapping[str, Any]) -> None:
-        """All that lies before these offsets is in the journal."""
+        """Inform readers that rows before these offsets are committed."""
         for partition, offset in offsets.items():
             if partition in self._readers:
                 self._readers[partition].committed(offset)
@@ -179,15 +183,15 @@ class OpenStream:
         return found
 
     def take(self, handed: HandedRows, announced: Announced) -> StreamRead:
-        """The same for rows that the driver has."""
+        """Process rows that the driver hands over."""
         found = StreamRead([], {})
         self._take(ONLY, self._batch(handed, more=False), announced, handed.seen_us, found)
         return found
 
     def replay(self, handed: HandedRows, announced: Announced) -> StreamRead:
-        """Admit rows that could not be read before; the source is asked nothing, and may have more.
+        """Process bad rows that were parsed again; no source is read.
 
-        They arrive with the first partition.
+        They arrive with the first partition. The source may have more rows.
         """
         found = StreamRead([], {})
         partition = next(iter(self._readers), ONLY)
@@ -204,7 +208,7 @@ class OpenStream:
         return SourceBatch(table, bad, handed.offset, handed.arrival_us, more=more, again_us=None)
 
     def flush(self, now_us: int | None) -> StreamRead:
-        """Admit what is held back: the stream has ended."""
+        """Emit all held tuples at the end of the stream."""
         self._now_us = now_us
         return StreamRead([self._intake.flush(self.clock())], {}, ended=True)
 
@@ -248,7 +252,10 @@ class OpenStream:
         return rows.append_column(field, pa.array(stamps).cast(field.type))
 
     def _needed(self, table: pa.Table) -> tuple[pa.Table, BatchTimestamps]:
-        """The rows that some query wants, or all of a batch that has few others: a query looks for itself."""
+        """Drop rows that no query needs, if that saves enough.
+
+        Otherwise queries apply their conditions themselves.
+        """
         wanted = np.ones(table.num_rows, np.bool_)
         if self._wanted is not None and not self._wants_most(table):
             wanted = _true(self._wanted(table))
@@ -267,7 +274,7 @@ class OpenStream:
         return 2 * int(_true(self._wanted(table.slice(0, _SAMPLED))).sum()) > _SAMPLED
 
     def _as_arrived(self, table: pa.Table, order: tuple[str, ...]) -> pa.Table:
-        # Sorting is stable: rows that these columns do not tell apart stay as a task has written them.
+        # Sorting is stable: rows with equal keys stay in the order in which a task wrote them.
         if order and set(order) <= set(table.column_names):
             return table.sort_by([(name, "ascending") for name in order])
         return table.sort_by(str(self.plan.stream.time_column)) if order and self.plan.external else table

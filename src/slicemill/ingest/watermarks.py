@@ -1,23 +1,22 @@
-"""The watermark of a declared stream, from its intake's progress and the clock (M21-M26).
+"""Watermark of a stream, from intake progress and clock (M21-M26).
 
-A watermark is the thesis's enabling timestamp: no tuple that comes later is below it. Data, silence
-and the clock move it:
+A watermark is the thesis's enabling timestamp: no later tuple is below it. Data, silence and the clock
+advance it:
 
-    external   the least, over the partitions that are not silent, of (greatest timestamp so far - SLACK).
-               With a SKEW, silence moves it too: greatest timestamp + time since the last arrival - SKEW,
-               but not beyond a tuple that is still held back.
-    internal   the clock, or the arrival of the oldest row that is yet to be stamped, or the moment at which
-               the read that is under way was sent: what it brings is stamped no earlier than that. So it is
-               with the streams of late and of bad rows.
+    external   minimum over the non-silent partitions of (greatest timestamp so far - SLACK). With a SKEW,
+               silence advances it too: greatest timestamp + time since the last arrival - SKEW, but not
+               beyond a tuple that is still held back.
+    internal   the clock, but not beyond the arrival of the oldest unstamped row or the start of a pending
+               read, because rows are stamped no earlier than that. The same applies to late and bad rows.
     ended      END
 
-A partition is silent when its last read found nothing. It is silent only as far as it has been asked: what
-arrives while a batch is under way comes with the next one, however long the batch takes, so the time that a
-batch takes is no silence of its source. A partition that has not been read yet holds the whole stream.
-Who gives notice (a socket, a program) need not be asked: it is silent as long as it says nothing.
+A partition is silent when its last read found nothing. The silence extends only to the start of that read:
+rows that arrive during a batch are in the next batch, so a long batch is no silence of its source. A
+partition that has not been read yet holds back the whole stream. A source that notifies (a socket, a program)
+is silent until it notifies.
 
-SLACK allows tuples to be that much out of order, and silence does not take that back: where SLACK is above
-SKEW, it stands in its place.
+SLACK allows tuples to be out of order by that much, also after silence. So the greater of SLACK and SKEW
+applies.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from typing import Any, NamedTuple
 from slicemill.esl.types.catalog import Stream, TimestampKind
 from slicemill.time import BEGINNING, END
 
-# Fields of a stream's progress, as they stand in the journal.
+# Fields of a stream's progress in the journal.
 PARTITIONS, WATERMARK, HELD_FROM, ENDED = "partitions", "watermark", "held_from", "ended"
-# The last stamps that were given: to tuples of a stream that is not external, and to late and bad rows.
+# Last assigned timestamps of internal tuples, and of late and bad rows.
 STAMP, SIDE_STAMP = "stamp", "side_stamp"
 
 
 class PartitionProgress(NamedTuple):
-    """What is known of one partition of a source; a list in JSON.
+    """Progress of one partition of a source; a list in JSON.
 
-    `max_ts` is its greatest timestamp, `arrival_us` when its last tuple arrived, and all that had arrived by
-    `seen_us` has been handed over. None: not yet.
+    `max_ts` is its greatest timestamp, and `arrival_us` the arrival of its last tuple. All rows that had
+    arrived by `seen_us` were read. None means unknown.
     """
 
     max_ts: int | None = None
@@ -58,11 +57,10 @@ def watermark(
     sent_us: int | None = None,
     seen_us: int | None = None,
 ) -> int:
-    """The stream's watermark; the caller keeps the greatest that it has announced, and hands it to `admit`.
+    """Return the stream's watermark, which the caller keeps monotonic.
 
-    `sent_us` is the moment at which the read that is under way was sent, or the oldest row arrived that is
-    not admitted yet; None without either. `seen_us` is for those who give notice: nothing had arrived by then
-    that was not read, though nobody has asked again.
+    `sent_us` is the start of the pending read, or the arrival of the oldest unadmitted row; None without
+    either. `seen_us` is for sources that notify: all rows that had arrived by then were read.
     """
     if progress.get(ENDED):
         return END
@@ -79,13 +77,13 @@ def watermark(
 
 
 def newest_tuple(progress: Mapping[str, Any]) -> int | None:
-    """The greatest timestamp that has come; None if nothing has."""
+    """Return the greatest timestamp that arrived; None without one."""
     stamps = [progress.get(STAMP), *(part.max_ts for part in partitions_of(progress).values())]
     return max((ts for ts in stamps if ts is not None), default=None)
 
 
 def side_watermark(progress: Mapping[str, Any], now_us: int, sent_us: int | None = None) -> int:
-    """The watermark of a stream's late and bad rows: they are stamped on entry."""
+    """Return the watermark of late and bad rows, stamped on entry."""
     return END if progress.get(ENDED) else _by_clock(progress.get(SIDE_STAMP, BEGINNING), now_us, sent_us)
 
 
@@ -94,7 +92,7 @@ def _by_clock(last_stamp: int, now_us: int, sent_us: int | None) -> int:
 
 
 def watermark_by_data(stream: Stream, partitions: Iterable[PartitionProgress]) -> int | None:
-    """The watermark by the timestamps that have come; None while a partition has not been read."""
+    """Return the watermark by data; None while a partition is unread."""
     known = list(partitions)
     live = [part.max_ts for part in known if not part.silent]
     if live:
@@ -107,19 +105,19 @@ def watermark_by_data(stream: Stream, partitions: Iterable[PartitionProgress]) -
 def watermark_by_silence(
     stream: Stream, partitions: Iterable[PartitionProgress], seen_us: int | None = None
 ) -> int | None:
-    """The watermark by the time since the last tuples (M25); None for a stream that declares no SKEW."""
+    """Return the watermark by silence (M25); None without a SKEW."""
     known = list(partitions)
     waits = _waits(stream, known)
     seen = _seen(known, seen_us)
     if not waits or seen is None:
         return None
-    # Time that passed before a tuple's arrival is no silence after it.
+    # Time before a tuple's arrival is no silence after it.
     found = [max_ts + max(0, seen - arrival) - allowed for max_ts, arrival, allowed in waits]
     return max(found) if _all_silent(known) else min(found)
 
 
 def time_of_watermark(stream: Stream, progress: Mapping[str, Any], ts: int) -> int | None:
-    """When the watermark will have reached `ts` if nothing arrives; None where only data moves it."""
+    """Return when silence will advance the watermark to `ts`, else None."""
     if stream.kind is not TimestampKind.EXTERNAL:
         return ts
     known = list(partitions_of(progress).values())
@@ -130,7 +128,7 @@ def time_of_watermark(stream: Stream, progress: Mapping[str, Any], ts: int) -> i
 
 
 def _waits(stream: Stream, partitions: list[PartitionProgress]) -> list[tuple[int, int, int]]:
-    """Of each partition that counts: its greatest timestamp, when it arrived, and how long silence waits."""
+    """Return timestamp, arrival and allowed silence of the relevant partitions."""
     if stream.skew_us is None:
         return []
     allowed = max(stream.skew_us, stream.slack_us)
@@ -149,7 +147,10 @@ def _all_silent(partitions: list[PartitionProgress]) -> bool:
 
 
 def _seen(partitions: list[PartitionProgress], seen_us: int | None) -> int | None:
-    """Until when all partitions have been asked; a later `seen_us` is known from elsewhere."""
+    """Return the time up to which all partitions were read.
+
+    A later `seen_us` overrides it.
+    """
     asked = [part.seen_us for part in partitions if part.seen_us is not None]
     if not asked or len(asked) < len(partitions):
         return None

@@ -1,1 +1,1 @@
-"""File formats: bytes and columns of a source to rows of a declared schema, without the JVM."""
+"""File formats: parse bytes and columns of a source without the JVM."""

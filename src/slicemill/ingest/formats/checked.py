@@ -1,8 +1,8 @@
-"""Rows that fit their declaration, and bad rows with the reason.
+"""Separation of rows that fit their declaration from bad rows.
 
-A row is bad by its first column, in declared order, whose value is none of the column's type; or, if all are,
-by a missing timestamp where the producer stamps tuples. Columns that nobody wants are checked all the same:
-which rows are bad must not depend on the queries.
+The reason of a bad row is its first column, in declared order, whose value does not fit the type; else a
+missing timestamp, if the producer stamps tuples. Columns that no query needs are checked too, because queries
+must not change which rows are bad.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ERRORS = pa.schema([pa.field("raw", pa.string()), pa.field("reason", pa.string()
 
 @dataclass(frozen=True, slots=True)
 class WantedColumns:
-    """A declaration, and which of its columns are asked for. `time` may not be NULL.
+    """Declared schema, and the requested columns; `time` must not be NULL.
 
-    `read` are the columns whose values must be looked at: they are asked for, or may be wrong.
+    `read` are the columns to parse: requested columns, and columns whose values may be bad.
     """
 
     schema: Schema
@@ -42,7 +42,7 @@ class WantedColumns:
 
     @staticmethod
     def of(stream: Stream, columns: Sequence[str]) -> WantedColumns:
-        """Return the wanted ones of `columns` that the source sends."""
+        """Return the requested columns among those that the source sends."""
         time = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
         sent = [name for name in columns if name != stream.stamp_column]
         return WantedColumns.of_schema(stream.written, sent, time)
@@ -64,7 +64,7 @@ class WantedColumns:
 
 @dataclass(slots=True)
 class Parsed:
-    """Good rows in order with the number of each row's line (or record), and bad ones."""
+    """Good rows with their line or record numbers, and bad rows."""
 
     table: pa.Table
     numbers: Numbers
@@ -73,7 +73,7 @@ class Parsed:
 
 @dataclass(slots=True)
 class ParsedColumns:
-    """Columns of some lines, by name."""
+    """Parsed columns of some lines, by name."""
 
     numbers: Numbers
     columns: Mapping[str, TypedValues]
@@ -85,8 +85,9 @@ def checked(
     wanted: WantedColumns,
     raw: Callable[[int], str],
 ) -> Parsed:
-    """Good rows of all parts in the order of their numbers; `broken` are lines that have no columns, with the
-    reason, and `raw` is the text of a bad line.
+    """Merge parts into good rows, sorted by number, and bad rows.
+
+    `broken` are the reasons of unparsed lines. `raw` returns the text of a bad line.
     """
     bad = dict(broken)
     tables: list[pa.Table] = []
@@ -114,7 +115,7 @@ def checked(
 
 
 def _misfits(part: ParsedColumns, wanted: WantedColumns) -> dict[int, str]:
-    """Positions of rows that do not fit, each with the first reason."""
+    """Return the positions of rows that do not fit, with the reason."""
     reasons: dict[int, str] = {}
     for column in wanted.schema:
         if column.name in part.columns:
@@ -134,7 +135,7 @@ def _errors(bad: Mapping[int, str], raw: Callable[[int], str]) -> pa.Table:
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table | None:
-    """One table of some, None of none or of empty ones."""
+    """Concatenate tables; None without any rows."""
     filled = [table for table in tables if table.num_rows]
     if len(filled) < 2:
         return filled[0] if filled else None

@@ -1,4 +1,4 @@
-"""The check of typed tables against a declaration."""
+"""Check of typed tables against a declaration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill.ingest.formats.values import from_column
 
 
 def check_columns(schema: Schema, present: Sequence[str]) -> None:
-    """Every declared column must be there, in whatever letters."""
+    """Raise if a declared column is missing, ignoring case."""
     lowered = {name.lower() for name in present}
     missing = [column.name for column in schema if column.name.lower() not in lowered]
     if missing:
@@ -25,7 +25,7 @@ def check_columns(schema: Schema, present: Sequence[str]) -> None:
 
 
 def checked_table(table: pa.Table, wanted: WantedColumns) -> Parsed:
-    """The rows of a table that has all declared columns."""
+    """Check the rows of a table that has all declared columns."""
     names = {name.lower(): name for name in table.column_names}
     columns = {
         column.name: from_column(one_array(table.column(names[column.name.lower()])), column.type)
@@ -36,7 +36,7 @@ def checked_table(table: pa.Table, wanted: WantedColumns) -> Parsed:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, as it is if it is one."""
+    """Return a column as a single array, without a copy if possible."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

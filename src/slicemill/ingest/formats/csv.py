@@ -1,7 +1,7 @@
-"""Lines of CSV to columns: fields by Arrow where the quotes of a line are plain, else field by field.
+"""CSV lines to columns: Arrow for plain quotes, else field by field.
 
-A field may be quoted; a quote inside is doubled (or stands behind the option `escape`). An empty field is
-NULL. A field whose quotes are wrong is read as Spark's parser reads it: `"a"b` is that text with its quotes.
+A field may be quoted; a quote inside is doubled (or follows the `escape` character). An empty field is NULL.
+A field with wrong quotes is read like Spark's parser does: `"a"b` is that text with its quotes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slicemill.ingest.formats.lines import TextLines
 from slicemill.ingest.formats.values import TypedValues, by_rule, from_texts
 from slicemill.storage.arrow_schema import arrow_type
 
-# For fewer lines the fields one by one are cheaper than Arrow's reader.
+# For fewer lines, parsing field by field is faster than Arrow's reader.
 _FEW_LINES = 32
 _MOST_BYTES = 1 << 30
 _BOM = b"\xef\xbb\xbf"
@@ -33,7 +33,10 @@ _ESCAPED = {"\\t": "\t", "\\\\": "\\", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\
 
 @dataclass(frozen=True, slots=True)
 class CsvFormat:
-    """How lines are written. `names` are their fields in order; `quote` and `comment` may be empty."""
+    """Format of CSV lines, with the field names in order.
+
+    `quote` and `comment` may be empty.
+    """
 
     names: Sequence[str]
     separator: str = ","
@@ -47,7 +50,7 @@ class CsvFormat:
 
 
 def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
-    """The format that a declaration's options describe; their names are not case-sensitive.
+    """Return the format for a declaration's options (names are case-insensitive).
 
     >>> csv_format(["a", "b"], {"SEP": "\\\\t"}).separator
     '\\t'
@@ -73,7 +76,7 @@ def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
 def csv_parts(
     lines: TextLines, numbers: Numbers, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
 ) -> list[ParsedColumns]:
-    """The columns of some lines; a line with too few or too many fields is `broken`."""
+    """Parse CSV lines; a wrong number of fields makes a line `broken`."""
     if not len(numbers):
         return []
     chosen = lines.taken(numbers)
@@ -98,7 +101,7 @@ def _positions(names: tuple[str, ...], columns: tuple[Column, ...]) -> dict[str,
 
 
 def field_of(column: str, names: Sequence[str]) -> int | None:
-    """Which field a column is: the first of just that name, else the first in other letters, else none.
+    """Return a column's field: by exact name, else ignoring case.
 
     >>> field_of("b", ["A", "B", "b"]), field_of("a", ["A", "B", "b"]), field_of("c", ["A", "B", "b"])
     (2, 0, None)
@@ -110,8 +113,9 @@ def field_of(column: str, names: Sequence[str]) -> int | None:
 
 
 def header_notice(file: str, names: Sequence[str], schema: Schema, known: bool) -> str | None:
-    """What should be told of a file's header: which columns it lacks, and, unless such a header is `known`,
-    which of its columns are left out.
+    """Return a warning about a file's header, None if it fits.
+
+    The warning has missing columns and, unless such a header is `known`, undeclared columns.
 
     >>> from slicemill.esl.types.schema import INT
     >>> schema = Schema((Column("a", INT), Column("b", INT)))
@@ -138,9 +142,9 @@ def _is_for_arrow(form: CsvFormat) -> bool:
 
 
 def _odd_lines(lines: TextLines, form: CsvFormat) -> Numbers:
-    """Lines that Arrow may read otherwise: with quotes that are not plain, or with control characters."""
+    """Return lines that Arrow may read differently: odd quotes or control characters."""
     odd = [lines.with_byte(b"\r"), lines.with_byte(b"\0")]
-    marked = lines.with_byte(_BOM[:1])  # where a block begins with it, Arrow leaves it out
+    marked = lines.with_byte(_BOM[:1])  # Arrow drops a byte order mark at the start of a block
     odd.append(np.array([n for n in marked.tolist() if lines.line(n).startswith(_BOM)], np.int64))
     if form.comment:
         odd.append(lines.with_byte(form.comment.encode()[:1]))
@@ -155,7 +159,7 @@ def _odd_lines(lines: TextLines, form: CsvFormat) -> Numbers:
 
 
 def _plain_quotes(form: CsvFormat) -> str:
-    """Every field is quoted as a whole or has no quote at all."""
+    """Return a pattern of lines whose fields are quoted wholly or not."""
     quote, separator = re.escape(form.quote), re.escape(form.separator)
     bare = f"[^{quote}{separator}\\n]*"
     field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|{bare})"
@@ -163,7 +167,7 @@ def _plain_quotes(form: CsvFormat) -> str:
 
 
 def _by_arrow(lines: TextLines, wanted: WantedColumns, form: CsvFormat) -> tuple[ParsedColumns, Numbers]:
-    """The columns of lines that have the right number of fields, and the lines that have not."""
+    """Parse lines with Arrow; also return lines with a wrong field count."""
     unequal: list[int] = []
 
     def skip(row: arrow_csv.InvalidRow) -> str:
@@ -233,7 +237,7 @@ def _by_field(
 
 
 def csv_fields(line: str, form: CsvFormat) -> list[str | None]:
-    '''The fields of a line; None for one that is NULL.
+    '''Return the fields of a line; None for NULL.
 
     >>> csv_fields('7,"a, ""b""",,"x"y', CsvFormat(["a", "b", "c", "d"]))
     ['7', 'a, "b"', None, '"x"y']
@@ -242,7 +246,7 @@ def csv_fields(line: str, form: CsvFormat) -> list[str | None]:
 
 
 def split_fields(line: str, form: CsvFormat) -> list[str]:
-    """The fields of a line as strings."""
+    """Return the fields of a line as strings."""
     if not form.quote or form.quote not in line:
         return line.split(form.separator)
     return _with_quotes(line, form)
@@ -264,7 +268,7 @@ def _with_quotes(line: str, form: CsvFormat) -> list[str]:
 
 
 def _quoted(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
-    """The text of a field that begins with a quote, and where it ends."""
+    """Return the text and the end of a field with quotes."""
     quote, escape = form.quote, form.escape
     found: list[str] = []
     at = begin + 1
@@ -285,8 +289,8 @@ def _quoted(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
             while end < len(line) and line[end] <= " " and not line.startswith(form.separator, end):
                 end += 1
             if end == len(line) or line.startswith(form.separator, end):
-                return "".join(found), end  # blanks behind the last quote are nothing
-            # The quote was no end: the field is what stands there, up to the next separator.
+                return "".join(found), end  # blanks after the closing quote are ignored
+            # The quote did not close the field: the field extends to the next separator.
             end = line.find(form.separator, at)
             end = len(line) if end < 0 else end
             return quote + "".join(found) + quote + line[at:end], end

@@ -1,9 +1,10 @@
-"""Lines of JSON to columns: objects by Arrow where all lines of a block are alike, else object by object.
+"""JSON lines to columns: Arrow for uniform blocks, else object by object.
 
-Arrow wants to know beforehand whether a column holds numbers or texts; the first lines say so. It takes two
-objects on one line, and one object on two lines; since each line begins and ends with a brace and there are
-as many objects as lines, each line is one object. (A lone `null` would end the process: such lines never
-reach it.) Where a block does not fit, it is cut, until the few lines around the odd one are left to the rule.
+Arrow must know in advance if a column has numbers or texts, which the first lines show. Arrow also accepts
+two objects on one line, or one object on two lines. Each line starts and ends with a brace, and the number of
+objects is checked, so each line is one object. (A lone `null` would crash the process, so Arrow never gets
+such lines.) A block that does not fit is split until only a few lines around the odd one are left for the
+rule.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SAMPLED = 4
 _MOST_BYTES = 1 << 30
 # Deeper values would exhaust Arrow's stack.
 _MOST_BRACKETS = 1000
-# What Arrow takes for JSON, and others do not; and halves of characters, which it takes as they are.
+# Words that only Arrow accepts as JSON, and halves of surrogate pairs, which Arrow does not replace.
 _ODD_WORDS = re.compile(rb"NaN|Inf|\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\u")
 _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
@@ -50,7 +51,7 @@ _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
 def json_parts(
     lines: TextLines, numbers: Numbers, wanted: WantedColumns, broken: dict[int, str]
 ) -> list[ParsedColumns]:
-    """The columns of some lines; a line that is not one JSON object is `broken`."""
+    """Parse JSON lines; a line that is not one object is `broken`."""
     if not len(numbers):
         return []
     chosen = lines.taken(numbers)
@@ -71,7 +72,7 @@ def json_parts(
 
 
 def _odd_lines(lines: TextLines) -> Numbers:
-    """Lines that are no objects at first sight, or hold what Arrow reads otherwise."""
+    """Return lines that Arrow cannot parse, or parses differently."""
     data = np.frombuffer(lines.data, np.uint8)
     first, last = data[lines.edges[:-1]], data[np.maximum(lines.edges[1:] - 2, 0)]
     odd = [np.flatnonzero((first != b"{"[0]) | (last != b"}"[0])), lines.with_byte(b"\r")]
@@ -88,7 +89,7 @@ def _odd_lines(lines: TextLines) -> Numbers:
 def _by_arrow(
     lines: TextLines, numbers: Numbers, wanted: WantedColumns, parts: list[ParsedColumns], left: list[Numbers]
 ) -> None:
-    """Parts of the lines that Arrow reads; the others are `left`."""
+    """Parse lines with Arrow, recursively; other lines are added to `left`."""
     if len(numbers) <= _LEAST_PIECE:
         left.append(numbers)
         return
@@ -118,7 +119,10 @@ def _where(values: TypedValues, fine: Mask) -> TypedValues:
 
 
 def _sampled(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataType] | None:
-    """How the first lines spell each column; None if one is spelled in a way that Arrow cannot read."""
+    """Return Arrow types of the columns, by the first lines.
+
+    Return None if Arrow cannot read a spelling.
+    """
     records = [json_record(lines.text(number)) for number in range(min(_SAMPLED, len(lines)))]
     types: dict[str, pa.DataType] = {}
     for column in columns:
@@ -136,7 +140,7 @@ def _sampled(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataTy
 
 
 def _spelled(values: Sequence[object], type_: Type) -> pa.DataType | None:
-    """How the first value that is there is spelled."""
+    """Return the Arrow type for the first value that is not NULL."""
     spellings = _SAMPLE_TYPES[type_.kind]
     value = next((value for value in values if value is not None), None)
     if value is None:
@@ -164,7 +168,7 @@ def _read(lines: TextLines, types: dict[str, pa.DataType], wanted: WantedColumns
 
 
 def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) -> Numbers:
-    """Lines that the rule must read: a NULL may have its name in other letters, infinity is an error."""
+    """Return lines for the rule: possible other cases of names, infinity."""
     unsure = np.zeros(len(lines), np.bool_)
     lowered: bytes | None = None
     for column in columns:

@@ -1,8 +1,8 @@
-"""Lines of CSV or JSON to rows of a declared schema.
+"""CSV or JSON lines to rows of a declared schema.
 
-A row is one line, whatever is quoted in it. Blank lines are no rows. Most lines are read many at once by
-Arrow (see `csv` and `json`); what is unusual about a line sends that line, and no other, to the rules of
-`ingest/formats/records.py`, so that values, bad rows and reasons are the same as through Spark.
+A row is one line, also if a quoted field is open at its end. Blank lines are skipped. Arrow parses most lines
+in bulk (see `csv` and `json`). Each unusual line is parsed by the rules of `ingest/formats/records.py`, so
+values, bad rows and reasons are the same as through Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IS_BLANK = np.isin(np.arange(256), np.frombuffer(b"\n" + _BLANKS, np.uint8))
 
 @dataclass(frozen=True, slots=True)
 class LineParser:
-    """Reads lines of one form; `csv` says how its CSV lines are written, and which columns they have."""
+    """Parser of lines of one form; `csv` describes CSV lines."""
 
     wanted: WantedColumns
     form: str
@@ -51,7 +51,7 @@ class LineParser:
 
 
 def _first_bytes(lines: TextLines) -> tuple[Mask, Mask]:
-    """Which lines are not blank, and which begin with a brace."""
+    """Mask the non-blank lines, and the lines starting with a brace."""
     data = np.frombuffer(lines.data, np.uint8)
     first = data[lines.edges[:-1]]
     filled, objects = ~_IS_BLANK[first], first == _BRACE
@@ -62,7 +62,7 @@ def _first_bytes(lines: TextLines) -> tuple[Mask, Mask]:
 
 
 def _no_texts(lines: TextLines) -> list[int]:
-    """The lines that are no UTF-8."""
+    """Return the lines that are not UTF-8."""
     if lines.data.isascii():
         return []
     try:

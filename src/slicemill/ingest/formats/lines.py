@@ -1,4 +1,4 @@
-"""A block of bytes as lines, which are found and taken many at once."""
+"""Block of bytes as lines, with vectorized search and selection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEWLINE = 10
 
 @dataclass(frozen=True, slots=True)
 class TextLines:
-    """Lines, each with its end; line n is data[edges[n]:edges[n + 1]]."""
+    """Lines with their ends; line n is data[edges[n]:edges[n + 1]]."""
 
     data: bytes
     edges: Numbers
@@ -23,19 +23,19 @@ class TextLines:
         return len(self.edges) - 1
 
     def array(self, type_: pa.DataType) -> pa.Array:
-        """The lines with their ends as an array of a type with 64-bit offsets."""
+        """Return the lines with their ends as an array with 64-bit offsets."""
         buffers = [None, pa.py_buffer(self.edges), pa.py_buffer(self.data)]
         return pa.Array.from_buffers(type_, len(self), buffers)
 
     def line(self, number: int) -> bytes:
-        """A line without its end."""
+        """Return a line without its end."""
         return self.data[int(self.edges[number]) : int(self.edges[number + 1]) - 1]
 
     def text(self, number: int) -> str:
         return self.line(number).decode(errors="replace")
 
     def taken(self, numbers: Numbers) -> TextLines:
-        """Some of the lines, in order."""
+        """Return some of the lines, in order."""
         if len(numbers) == len(self):
             return self
         chosen = self.array(pa.large_binary()).take(pa.array(numbers))
@@ -44,19 +44,19 @@ class TextLines:
         return TextLines(b"" if data is None else data.to_pybytes()[: int(edges[-1])], edges)
 
     def with_byte(self, byte: bytes) -> Numbers:
-        """The lines in which a byte occurs."""
+        """Return the lines that contain a byte."""
         if byte not in self.data:
             return np.empty(0, np.int64)
         offsets = np.flatnonzero(np.frombuffer(self.data, np.uint8) == byte[0])
         return self.at(offsets)
 
     def at(self, offsets: Numbers) -> Numbers:
-        """The lines of byte offsets in the data."""
+        """Return the lines of byte offsets in the data."""
         return np.unique(np.searchsorted(self.edges, offsets, side="right") - 1)
 
 
 def split(data: bytes, universal: bool = True) -> TextLines:
-    """Lines of a text; they end with \\n or \\r\\n and, if `universal`, with \\r too, as files' lines do."""
+    """Split a text at \\n or \\r\\n and, if `universal`, at \\r."""
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n")
         if universal:

@@ -1,9 +1,8 @@
-"""Days of the Julian calendar in Parquet files that old writers made (Spark before 3.0, and Hive).
+"""Julian dates in Parquet files of old writers (Spark before 3.0, Hive).
 
-Such files count days by the calendar that was in use: up to 4 October 1582 the Julian one. Everybody else,
-and Spark 3, use the Gregorian calendar for all days. The date that was written is kept, as Spark does: its
-number of days changes. Instants before 1900 also depend on the writer's time zone; only those of UTC can be
-told.
+Such files count days up to 4 October 1582 by the Julian calendar. Other systems, and Spark 3, use the
+Gregorian calendar for all days. The written date is kept, like in Spark, so its day number changes. Instants
+before 1900 also depend on the writer's time zone; only those of UTC are supported.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _WRITTEN_BY = b"org.apache.spark.version"
 _ZONE = b"org.apache.spark.timeZone"
 _UTC = (b"UTC", b"Etc/UTC", b"Z", b"GMT")
 _GREGORIAN_FROM = -141_427  # 1582-10-15
-_ZONES_FROM_US = -2_208_988_800_000_000  # 1900-01-01: zones have had plain offsets since
+_ZONES_FROM_US = -2_208_988_800_000_000  # 1900-01-01: time zones have had plain offsets since
 _JULIAN_EPOCH = 2_440_588  # the Julian day number of 1970-01-01
 
 
 def rebase_of(metadata: Mapping[bytes, bytes], path: Path) -> Rebase | None:
-    """What makes a file's days Gregorian; None if they are."""
+    """Return the conversion of a file's days to Gregorian, None if unnecessary."""
     old = metadata.get(_WRITTEN_BY, b"3") < b"3"
     if not old and not any(mark in metadata for mark in _MARKS):
         return None
@@ -66,7 +65,7 @@ def _rebased(column: pa.Array, whole: pa.DataType, per_day: int) -> pa.Array:
 
 
 def _gregorian(day: int) -> int:
-    """The day whose Gregorian date is written like the Julian date of this one.
+    """Return the day with the same Gregorian date as a Julian day.
 
     >>> _gregorian(-141_428) == days_of(1582, 10, 4)
     True

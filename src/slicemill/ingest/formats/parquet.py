@@ -1,8 +1,8 @@
 """Parquet files to rows of a declared schema.
 
-A file's columns are found by name, without regard to case; one that a file lacks is NULL. Where types are as
-declared, a row group's columns become Arrow's at the cost of reading them. Values of other types are cast, or
-are bad rows (see `values`). Every file is looked at for itself.
+Columns are matched by name, ignoring case; a missing column is NULL. Columns of the declared types need no
+conversion. Values of other types are cast, or make the row bad (see `values`). Each file is matched
+separately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from slicemill.storage.arrow_schema import arrow_type
 
 @dataclass(slots=True)
 class ParquetRows:
-    """One open file. Rows are numbered from 0; the last row group that was read is kept."""
+    """Open Parquet file; rows are numbered from 0.
+
+    The last parsed row group is cached.
+    """
 
     path: Path
     wanted: WantedColumns
@@ -58,7 +61,7 @@ class ParquetRows:
         self.file.close()
 
     def read(self, first: int, limit: int) -> tuple[list[Parsed], int]:
-        """Rows from number `first` on, at most `limit`, and the number behind the last."""
+        """Read up to `limit` rows; also return the number after the last."""
         parts: list[Parsed] = []
         last = min(first + limit, self.rows)
         if first == 0 and last == self.rows and len(self.edges) > 2:
@@ -133,7 +136,7 @@ def _found(schema: pa.Schema, wanted: WantedColumns, path: Path) -> dict[str, st
 
 
 def _between(parsed: Parsed, first: int, last: int) -> Parsed:
-    """The rows whose numbers are first <= n < last; bad ones are told with the first row of all."""
+    """Return rows first <= n < last; row 0 brings the errors."""
     low, high = (int(edge) for edge in np.searchsorted(parsed.numbers, [first, last]))
     errors = parsed.errors if first == 0 else None
     return Parsed(parsed.table.slice(low, high - low), parsed.numbers[low:high], errors)

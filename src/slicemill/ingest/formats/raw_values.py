@@ -1,7 +1,7 @@
-"""Raw values to values of a declared type: numbers, strings and times as files and generators write them.
+"""Conversion of raw values to a declared type, one by one.
 
-The patterns say how a text may be spelled. The Spark side (`connectors.spark.checks`) uses the same ones, so
-that both engines take and refuse the same values, for the same reason.
+The patterns define the accepted spellings. The Spark side (`connectors.spark.checks`) uses the same patterns,
+so both engines accept and reject the same values for the same reasons.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from slicemill.scalar.calendar import BLANKS
 from slicemill.scalar.values import double_text
 
 WHOLE = r"[+-]?[0-9]+"
-# Three digits are enough for any DOUBLE; a longer exponent would only make DECIMAL work hard.
+# Three digits are enough for any DOUBLE; a longer exponent would only slow DECIMAL down.
 NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 SPECIAL_NUMBER = r"(?i:[+-]?(?:inf|infinity)|nan)"
 DAY = r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
-# ISO 8601: date, time to the minute, seconds and their fraction, offset from UTC (none: it is UTC).
+# ISO 8601: date, time to the minute, seconds and fraction, offset from UTC (default UTC).
 INSTANT = (
     rf"({DAY})(?:[ T]([0-9]{{2}}:[0-9]{{2}})(?:(:[0-9]{{2}})(\.[0-9]+)?)?"
     r"(Z|[+-](?:0[0-9]|1[0-7])(?::?[0-5][0-9])?)?)?"
 )
 TRUE_WORDS = ("t", "true", "y", "yes", "1")
 FALSE_WORDS = ("f", "false", "n", "no", "0")
-# An integer may be spelled as a DOUBLE (3.0, 1e6) up to here, where doubles begin to skip some.
+# An integer may be spelled as a DOUBLE (3.0, 1e6) up to here, where doubles begin to skip integers.
 MAX_WHOLE_DOUBLE = 2**53
-# A reason shows so much of a bad value.
+# Maximum number of characters of a bad value in a reason.
 MAX_SHOWN = 100
-# Nobody can tell seconds from milliseconds by looking at a number.
+# The unit of a number cannot be guessed.
 NO_UNIT = "; a number needs its unit: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
-# A unit has so many microseconds; of a nanosecond it takes a thousand, and what is finer is cut off.
+# Microseconds per unit. A nanosecond is a thousandth of one; fractions are cut off.
 UNIT_US = {TimestampUnit.SECONDS: 1_000_000, TimestampUnit.MILLIS: 1_000, TimestampUnit.MICROS: 1}
-# The years 1 to 9999, as in texts: a number of another unit than the declared one is mostly outside.
+# The years 1 to 9999, as in texts. A number of another unit than the declared one is usually outside.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 _WHOLE = re.compile(WHOLE)
@@ -51,18 +51,20 @@ _DECIMAL_CONTEXT = Context(prec=1100, Emax=2000, Emin=-2000)
 
 
 class BadValueError(ValueError):
-    """A raw value that is none of its column's type; the message says why."""
+    """Raw value that is not of its column's type, with the reason."""
 
 
 class JsonNumber(float):
-    """A JSON number with a fraction or an exponent: as DOUBLE it is rounded, as DECIMAL it is not."""
+    """JSON number with fraction or exponent, exact for DECIMAL."""
 
     def __init__(self, spelling: str) -> None:
         self.spelling = spelling
 
 
 def converter(type_: Type) -> Callable[[object], object]:
-    """A function from a raw value to one of `type_`; NULL stays NULL, anything unfit is a BadValueError.
+    """Return a function that converts raw values to `type_`.
+
+    NULL stays NULL. The function raises BadValueError for other values that do not fit.
 
     >>> from slicemill.esl.types.schema import INT
     >>> converter(INT)(" 3.0 ")
@@ -83,9 +85,9 @@ def converter(type_: Type) -> Callable[[object], object]:
 
 
 def spelled(raw: object) -> str:
-    """A value as text: what VARCHAR takes, and what a reason shows."""
+    """Return a value as text, for VARCHAR and for reasons."""
     if isinstance(raw, str):
-        # Half of a surrogate pair, which JSON can escape, has no place in UTF-8.
+        # JSON can escape half of a surrogate pair, which is not valid UTF-8.
         return raw if raw.isascii() else raw.encode(errors="replace").decode()
     if isinstance(raw, bool):
         return "true" if raw else "false"
@@ -145,7 +147,7 @@ def _number(text: str) -> float:
 def _double(raw: object, type_: Type) -> object:
     del type_
     if isinstance(raw, float):
-        # A JSON number beyond any DOUBLE is a mistake; infinity is spelled out.
+        # A JSON number beyond the range of DOUBLE is an error; infinity must be spelled out.
         if isinstance(raw, JsonNumber) and math.isinf(raw):
             raise ValueError
         return float(raw)
@@ -183,7 +185,7 @@ def _text(raw: object, type_: Type) -> object:
 
 
 def _timestamp(raw: object, type_: Type) -> object:
-    """Texts as in ISO 8601; numbers count the declared unit."""
+    """Convert ISO 8601 texts, or numbers of the declared unit."""
     if isinstance(raw, datetime):
         moment = raw if raw.tzinfo is not None else raw.replace(tzinfo=UTC)
         delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
@@ -225,7 +227,7 @@ def no_constant(name: str) -> object:
 
 
 def _list(raw: object, type_: Type) -> object:
-    """Elements as they are; a text is read as JSON."""
+    """Convert a list; a text is parsed as JSON."""
     if isinstance(raw, str):
         try:
             raw = json.loads(raw, parse_float=JsonNumber, parse_constant=no_constant)

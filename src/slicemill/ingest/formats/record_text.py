@@ -1,4 +1,4 @@
-"""The text of a bad row of a source whose columns have types: JSON, as Spark writes it."""
+"""Text of bad rows of typed sources: JSON, as Spark writes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import Decimal
 
 
 def record_text(record: Mapping[str, object]) -> str:
-    """A record as one JSON object, NULL included."""
+    """Return a record as one JSON object, including NULLs."""
     return json.dumps(record, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -1,4 +1,4 @@
-"""Raw records of a source: untyped values by name, or a string that could not be read."""
+"""Raw records of a source: untyped values by name, or bad rows."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ NO_JSON = "this is no JSON object"
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that could not be read: as it came, and why."""
+    """Row that could not be read, with the reason."""
 
     raw: str
     reason: str
 
 
-# A line of text, if the source has lines, and what it holds; or why it holds nothing.
+# The line of text (None without lines) and its record, or a bad row.
 Entry: TypeAlias = tuple[str | None, Record] | BadRow
 
 
 def value_of(record: Record, name: str) -> object:
-    """The value of that name, or the last one of a name that differs only in case."""
+    """Return a value by exact name, else ignoring case."""
     value = record.get(name)
     if value is None:
         lowered = name.lower()
@@ -39,7 +39,7 @@ def value_of(record: Record, name: str) -> object:
 
 
 def json_record(line: str) -> Entry:
-    """One JSON object on one line."""
+    """Parse one JSON object on one line."""
     try:
         record = json.loads(line, parse_float=JsonNumber, parse_constant=no_constant)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Files that cannot be read: damaged, of another format, or out of reach for now."""
+"""Files that cannot be read: damaged, of another format, or inaccessible."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 
 from slicemill.errors import SlicemillError
 
-# How the reason begins of a bad row that stands for a whole file, with its name in place of a text.
+# Prefix of the reason of a bad row that stands for a whole file, with the file's name as text.
 FILE_LOST = "this file cannot be read"
 
 
 class UnreadableFile(SlicemillError):
-    """A file whose content nobody can read: trying again is of no use unless somebody writes to it."""
+    """File with unreadable content; retries are useless until it is rewritten."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"cannot read {path}: {why}")
@@ -19,7 +19,7 @@ class UnreadableFile(SlicemillError):
 
 
 def unreadable(path: Path, problem: Exception) -> SlicemillError:
-    """What a reader's exception means: the content is wrong, or the system could not give it (yet)."""
+    """Convert a reader's exception: bad content, or a (temporary) system error."""
     text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
     if getattr(problem, "errno", None) is None:
         return UnreadableFile(path, text)

@@ -1,10 +1,9 @@
-"""Columns of strings to columns of a declared type: casts of whole columns, and the exact rule for what is
-left.
+"""Conversion of string columns to a declared type, by vectorized casts.
 
-`ingest/formats/raw_values.py` says value by value what a text means. Arrow's casts are several hundred times
-faster and agree with it on the usual spellings. A column is cast as a whole where that succeeds; what Arrow
-reads otherwise than the rule (0x1F, nan(1), 2026-01-31 12) is looked for afterwards. Where the cast fails,
-only the texts of the usual spelling are cast, and the others go to the rule, each distinct text once.
+`ingest/formats/raw_values.py` has the exact rule for a single value. Arrow's casts are several hundred times
+faster and agree with the rule on the usual spellings. If a whole column casts, values on which Arrow and the
+rule differ (0x1F, nan(1), 2026-01-31 12) are searched afterwards. If the cast fails, only texts of the usual
+spelling are cast, and the rule converts each distinct other text once.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from slicemill.ingest.formats.raw_values import (
 from slicemill.scalar.calendar import BLANKS
 from slicemill.storage.arrow_schema import arrow_type
 
-# Pieces of a column that does not cast are cut until so few values are left that the rule reads them.
+# A piece of a column that does not cast is split until this few values are left for the rule.
 _BY_RULE = 16
 _PIECES = 8
 _OFFSET = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)$"
@@ -50,7 +49,7 @@ _USUAL = {
 _NAIVE = pa.timestamp("us")
 _INSTANT = pa.timestamp("us", tz="UTC")
 _YEAR_1 = {_NAIVE: FIRST_US, pa.date32(): -719_162}
-# How many nanoseconds a unit has.
+# Nanoseconds per unit.
 _UNIT_NS = {unit: 1_000 * us for unit, us in UNIT_US.items()} | {TimestampUnit.NANOS: 1}
 _ARROW_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
@@ -60,19 +59,22 @@ Cast: TypeAlias = Callable[[pa.Array], pa.Array]
 
 @dataclass(slots=True)
 class TypedValues:
-    """A column of a declared type. `bad` says by position why a value is none of it; it is NULL then."""
+    """Column of a declared type; `bad` has the errors by position.
+
+    Bad values are NULL.
+    """
 
     array: pa.Array
     bad: dict[int, str] = field(default_factory=dict)
 
 
 def never_fails(type_: Type) -> bool:
-    """Whether every string is a value of the type."""
+    """Return True if every string is a value of the type."""
     return type_.kind in (Kind.VARCHAR, Kind.BINARY) and type_.length is None
 
 
 def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
-    """The values of strings; NULL stays NULL.
+    """Convert strings to a declared type; NULL stays NULL.
 
     >>> from slicemill.esl.types.schema import INT
     >>> found = from_texts(pa.array(["7", " 3.0", "x", None]), INT)
@@ -107,7 +109,7 @@ def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
 
 
 def from_column(column: pa.Array, type_: Type) -> TypedValues:
-    """The values of a column that has a type already, one of Parquet's or a generator's.
+    """Convert a typed column, such as Parquet's, to a declared type.
 
     >>> from slicemill.esl.types.schema import INT
     >>> found = from_column(pa.array([1.0, 2.5, 2.0**40]), INT)
@@ -137,7 +139,10 @@ def from_column(column: pa.Array, type_: Type) -> TypedValues:
 
 
 def _lists(column: pa.Array, type_: Type, element: Type) -> TypedValues:
-    """Lists whose elements are read as a column of their own; where one is bad, list by list."""
+    """Convert lists by converting all elements as one column.
+
+    If an element is bad, the rule converts list by list.
+    """
     if pa.types.is_large_list(column.type):
         column = column.cast(pa.list_(column.type.value_type))
     if not pa.types.is_list(column.type):
@@ -152,7 +157,7 @@ def _lists(column: pa.Array, type_: Type, element: Type) -> TypedValues:
 
 
 def by_rule(raw: list[object], type_: Type) -> TypedValues:
-    """The values of Python objects, one by one, as `ingest/formats/raw_values.py` has them."""
+    """Convert Python objects one by one with the exact rule."""
     convert = _converter(type_)
     bad: dict[int, str] = {}
     values: list[object] = []
@@ -169,7 +174,7 @@ _converter = lru_cache(maxsize=100)(converter)
 
 
 def typed(values: list[object], type_: Type) -> pa.Array:
-    """Values of the reference engine as an Arrow array: times are integers there."""
+    """Return values of the reference engine, whose times are integers, as Arrow."""
     return pa.array(values, arrow_type(type_))
 
 
@@ -181,7 +186,7 @@ def _within_length(texts: pa.Array, type_: Type) -> TypedValues:
 
 
 def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Type) -> TypedValues:
-    """`cast`, with the values that the rule gives to the texts that are unsure."""
+    """Replace values of a cast column by the rule's, where unsure."""
     positions = np.flatnonzero(unsure.to_numpy(zero_copy_only=False))
     if not len(positions):
         return TypedValues(cast)
@@ -214,7 +219,7 @@ def _booleans(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _cast(texts: pa.Array, type_: Type) -> pa.Array:
-    """Arrow's cast; an ArrowInvalid for the whole if one text does not cast."""
+    """Cast with Arrow; raise ArrowInvalid if any text does not cast."""
     if type_.kind in (Kind.TIMESTAMP, Kind.DATE):
         return _from_year_1(texts.cast(_NAIVE if type_.kind is Kind.TIMESTAMP else pa.date32())).cast(
             arrow_type(type_)
@@ -225,7 +230,7 @@ def _cast(texts: pa.Array, type_: Type) -> pa.Array:
 
 
 def _from_year_1(times: pa.Array) -> pa.Array:
-    """Arrow's calendar has a year 0; the rule's has not."""
+    """Reject the year 0, which only Arrow's calendar has."""
     first = pc.min(times)
     if first.is_valid and first.value < _YEAR_1[times.type]:
         raise pa.ArrowInvalid("there is no year 0")
@@ -233,7 +238,10 @@ def _from_year_1(times: pa.Array) -> pa.Array:
 
 
 def _cast_as_whole(texts: pa.Array, type_: Type) -> TypedValues | None:
-    """All at once, if every text has a spelling that Arrow and the rule understand alike, or nearly all."""
+    """Cast a whole column, and correct the values where Arrow differs.
+
+    Return None if the cast fails.
+    """
     try:
         cast = _cast(texts, type_)
     except pa.ArrowInvalid:
@@ -243,7 +251,10 @@ def _cast_as_whole(texts: pa.Array, type_: Type) -> TypedValues | None:
 
 
 def _in_utc(texts: pa.Array) -> TypedValues | None:
-    """Instants that all end with a Z and have minutes at least, as programs write them."""
+    """Cast instants that all end with Z and have minutes at least.
+
+    Return None for other columns.
+    """
     if not pc.all(pc.ends_with(texts, "Z")).as_py() or _odd_lengths(texts, 14) is not None:
         return None
     try:
@@ -259,7 +270,7 @@ def _with_offset(texts: pa.Array) -> pa.Array:
 
 
 def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> TypedValues:
-    """Instants with an offset from UTC, and all the others."""
+    """Convert instants with an offset from UTC apart from all others."""
     zoned = pc.fill_null(zoned, False)
     with_offset = pc.if_else(zoned, bare, None)
     cast, failed = _cast_in_pieces(with_offset, type_, _with_offset)
@@ -269,7 +280,7 @@ def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> Ty
 
 
 def _numbers_and_texts(texts: pa.Array, type_: Type) -> TypedValues:
-    """Instants that are spelled as numbers, and all the others."""
+    """Convert instants spelled as numbers apart from all others."""
     bare = pc.ascii_trim(texts, characters=BLANKS)
     whole = pc.fill_null(pc.match_substring_regex(bare, _USUAL[Kind.BIGINT]), False)
     numbers = from_column(pc.if_else(whole, bare, None).cast(pa.int64()), type_)
@@ -277,12 +288,12 @@ def _numbers_and_texts(texts: pa.Array, type_: Type) -> TypedValues:
         return numbers
     plain = from_texts(pc.if_else(whole, None, texts), replace(type_, unit=None))
     unsure = np.zeros(len(texts), np.bool_)
-    unsure[[*numbers.bad, *plain.bad]] = True  # what is told of them is their text
+    unsure[[*numbers.bad, *plain.bad]] = True  # error messages show the text
     return _by_rule_where(pa.array(unsure), texts, pc.if_else(whole, numbers.array, plain.array), type_)
 
 
 def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array, pa.Array]:
-    """A cast of all values that can be cast, and a mask of those that the rule must read."""
+    """Cast all values that can be cast; mask those for the rule."""
     failed = np.zeros(len(column), np.bool_)
 
     def piece(first: int, length: int) -> pa.Array:
@@ -304,7 +315,7 @@ def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array
 
 
 def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
-    """Arrow's cast where it gives the values of the rule or fails; None where there is none."""
+    """Return Arrow's cast between two types if it agrees with the rule."""
     target = arrow_type(type_)
     kind = type_.kind
     if pa.types.is_integer(source):
@@ -326,7 +337,10 @@ def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
 
 
 def _rescaled(decimals: pa.Array, target: pa.Decimal128Type) -> pa.Array:
-    """Decimals of other digits; Arrow's cast does not see that one has more than 38 of them."""
+    """Change precision and scale of decimals.
+
+    Arrow's cast does not detect that a value has more than 38 digits.
+    """
     digits = target.precision - target.scale
     if decimals.type.precision - decimals.type.scale > digits:
         limit = pa.scalar(Decimal(10) ** digits, decimals.type)
@@ -336,7 +350,7 @@ def _rescaled(decimals: pa.Array, target: pa.Decimal128Type) -> pa.Array:
 
 
 def _from_numbers(numbers: pa.Array, unit: TimestampUnit) -> pa.Array:
-    """Times of numbers; an ArrowInvalid for the whole if one is of no year from 1 to 9999."""
+    """Convert numbers to times; raise ArrowInvalid outside the years 1 to 9999."""
     numbers = numbers.cast(pa.int64())
     if len(_outside(numbers, _UNIT_NS[unit])):
         raise pa.ArrowInvalid("this is no time")
@@ -344,10 +358,10 @@ def _from_numbers(numbers: pa.Array, unit: TimestampUnit) -> pa.Array:
 
 
 def _instants(column: pa.Array, type_: Type) -> TypedValues:
-    """Times of any unit. Without a time zone it is UTC; what is finer than a microsecond is cut off.
+    """Convert times of any unit; without a time zone they are UTC.
 
-    They are numbers of their unit: neighbours that do not fit change nothing, whatever Python's calendar
-    and the history of time zones can spell.
+    Fractions of a microsecond are cut off. The values are processed as integers, so the result of a row does
+    not depend on other rows or on Python's calendar.
     """
     numbers, unit_ns = column.cast(pa.int64()), _ARROW_NS[column.type.unit]
     outside = _outside(numbers, unit_ns)
@@ -361,7 +375,7 @@ def _instants(column: pa.Array, type_: Type) -> TypedValues:
 
 
 def _outside(numbers: pa.Array, unit_ns: int) -> npt.NDArray[np.int64]:
-    """The places of numbers of a unit that are of no year from 1 to 9999."""
+    """Return the positions of numbers outside the years 1 to 9999."""
     first, last = -(-FIRST_US * 1_000 // unit_ns), (LAST_US * 1_000 + 999) // unit_ns
     ends = pc.min_max(numbers)
     if not ends["min"].is_valid or (ends["min"].as_py() >= first and ends["max"].as_py() <= last):
@@ -372,7 +386,7 @@ def _outside(numbers: pa.Array, unit_ns: int) -> npt.NDArray[np.int64]:
 
 
 def _at(numbers: pa.Array, unit_ns: int) -> pa.Array:
-    """The times of numbers of a unit."""
+    """Convert numbers of a unit to times."""
     if unit_ns == 1:
         values = numbers.fill_null(0).to_numpy(zero_copy_only=False) // 1_000
         return pa.array(values, mask=numbers.is_null().to_numpy(zero_copy_only=False)).cast(_INSTANT)
@@ -411,12 +425,12 @@ def _has_byte(texts: pa.Array, characters: bytes) -> bool:
 
 def _odd_integers(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
     del cast
-    # 0x1F is a number for Arrow only.
+    # Only Arrow accepts 0x1F.
     return _any(pc.match_substring_regex(texts, "[xX]")) if _has_byte(texts, b"xX") else None
 
 
 def _odd_doubles(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
-    # -nan and nan(1) are numbers for Arrow only, and so are exponents of four digits.
+    # Only Arrow accepts -nan, nan(1) and exponents of four digits.
     odd = pc.invert(pc.is_finite(cast))
     if _has_byte(texts, b"eE"):
         odd = pc.or_kleene(odd, pc.match_substring_regex(texts, "[eE][+-]?[0-9]{4,}"))
@@ -429,7 +443,7 @@ def _odd_instants(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
 
 
 def _odd_lengths(texts: pa.Array, length: int) -> pa.Array | None:
-    """Hours without minutes are a time for Arrow only; their length tells them."""
+    """Mask texts of a length: hours without minutes, which only Arrow accepts."""
     return _any(pc.equal(pc.binary_length(texts), length))
 
 
