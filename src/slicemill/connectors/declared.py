@@ -1,4 +1,4 @@
-"""Sources and sinks of a script, checked before anything is started: a mistake in them is told at once."""
+"""Early check of a script's sources and sinks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from slicemill.plan.build import build_graph
 
 
 def check_declared(catalog: Catalog, folder: Path = Path()) -> None:
-    """Raise if a sink, a table, or a stream that a query reads cannot be as it is declared.
+    """Raise if a sink, table or stream is declared wrongly.
 
-    Nothing is connected to and no row is read. What only Spark knows is left for later.
+    A stream is checked only if a query reads it. No connection is opened and no row is read. Spark checks its sources later.
     """
     for query in catalog.queries.values():
         if query.continuous and query.options.sink is not None and query.options.table is None:
@@ -47,7 +47,7 @@ def _check_table(table: Table, folder: Path) -> None:
 
 
 def _read(catalog: Catalog) -> list[Stream]:
-    """The declared streams that queries read, directly or through their late or error stream."""
+    """Return the declared streams that queries read, also via side streams."""
     graph = build_graph(catalog)
     wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]
     return list({(stream := catalog.declared_stream(name)).name: stream for name in wanted}.values())

@@ -1,6 +1,6 @@
-"""Opening a finite source: files of CSV, JSON lines or Parquet, and generators, as rows of a declared schema.
+"""Finite sources as rows: CSV, JSON lines, Parquet and generators.
 
-A row that does not fit its schema is not lost: it comes out as a BadRow with the reason.
+A row that does not fit its schema becomes a BadRow with the reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SLOTS_PER_CHUNK = 100
 
 
 def read_rows(spec: SourceSpec, schema: Schema, folder: Path = Path()) -> Iterator[Row | BadRow]:
-    """The rows of a source that ends by itself; paths are taken from `folder`."""
+    """Yield the rows of a finite source; paths are relative to `folder`."""
     if origin_of(spec, "this stream", folder).format in _GENERATORS:
         times = [column.name for column in schema if column.type.kind is Kind.TIMESTAMP]
         schema = schema.with_units(tuple((name, TimestampUnit.MICROS) for name in times))
@@ -83,7 +83,7 @@ def _files(origin: SourceOrigin, schema: Schema) -> Iterator[Entry]:
 
 
 def _lines(file: Path) -> Iterator[str | BadRow]:
-    """The lines that are not blank."""
+    """Yield the lines that are not blank."""
     opened = gzip.open if file.suffix == ".gz" else open
     with opened(file, "rt", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
@@ -95,7 +95,10 @@ def _lines(file: Path) -> Iterator[str | BadRow]:
 
 
 def _csv(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:
-    """One row per line; without a header, fields are the columns in order. An empty field is NULL."""
+    """Yield one row per line; an empty field is NULL.
+
+    Without a header, fields are the columns in order.
+    """
     separator = options.get("sep", options.get("delimiter", ","))
     quote = options.get("quote", '"')
     header: Sequence[str] | None = schema.names

@@ -1,11 +1,11 @@
-"""The follower: reads results of a home as they are committed, from another process.
+"""Follower: read committed results of a home from another process.
 
     for epoch, rows in follow(Path("work"), "hot_items"):
         print(rows.num_rows)
 
-No mill takes part: a follower reads the journal, and maps the segments that its records name. It looks at the
-size of the journal every millisecond, which takes a few microseconds, and reads it only when that has grown.
-So a row is seen about half a millisecond after its commit.
+No mill is involved: a follower reads the journal, and maps the segments that its records name. It checks the
+size of the journal every millisecond, which takes a few microseconds, and reads it only when it has grown. So
+a row is visible about half a millisecond after its commit.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _TICK_NS = 1_000_000_000
 
 
 class CommittedRows(NamedTuple):
-    """Rows that one commit added to a query's results: `_ts` (a timestamp in UTC), then its columns.
+    """Rows of one commit: `_ts` (a UTC timestamp), then the columns.
 
-    With a `gap`, some before them are not retained any more; those of a changelog begin anew with its table.
+    With a `gap`, earlier rows are no longer retained; a changelog restarts with its table.
     """
 
     query: str
@@ -39,7 +39,7 @@ class CommittedRows(NamedTuple):
 
 
 class Follower:
-    """Follows the results of some queries of a home. The home, and its queries, may come later."""
+    """Follower of some queries of a home; both may be created later."""
 
     def __init__(self, home: Path, queries: Sequence[str], after: int = -1) -> None:
         self._home = home
@@ -50,11 +50,11 @@ class Follower:
         self._changed_ns = 0
 
     def poll(self) -> list[CommittedRows]:
-        """What was committed since the last call: query by query, in the order of epochs."""
+        """Return the rows committed since the last call, by query and epoch."""
         looked = self._look()
         if looked is None or looked == self._looked:
             return []
-        # Before reading: what is written while we read is seen by the next call.
+        # Set before reading: the next call sees what is written meanwhile.
         self._looked = looked
         if self._reader is None:
             self._reader = HomeReader(self._home)
@@ -62,11 +62,14 @@ class Follower:
         return [seen for query in self._cursors for seen in self._new_rows(self._reader, query)]
 
     def _look(self) -> tuple[int, int] | None:
-        """Changes whenever the journal does: when it got a new file, and how long the newest one is."""
+        """Return a value that changes whenever the journal does.
+
+        It is the time of the newest file, and that file's size.
+        """
         journal = self._home / JOURNAL
         try:
             changed_ns = journal.stat().st_mtime_ns
-            # The clock of a file system is coarse: another file may have come in the same tick.
+            # File system clocks are coarse: another file may have been created in the same tick.
             if changed_ns != self._changed_ns or time.time_ns() - changed_ns < _TICK_NS:
                 self._newest = max((p for p in journal.iterdir() if p.suffix == RECORDS), default=None)
                 self._changed_ns = changed_ns
@@ -86,8 +89,8 @@ class Follower:
                 reader.poll()
                 if reader.logs.get(query) is log and log.freed < epoch.number:
                     self._cursors[query], gap = epoch.number, True
-                    continue  # it is lost
-                # Freed while we looked: we are further behind than the home keeps.
+                    continue  # the epoch is lost
+                # Freed meanwhile: this follower lags more than the home retains.
                 yield from self._new_rows(reader, query)
                 return
             self._cursors[query] = epoch.number
@@ -103,13 +106,13 @@ def follow(
     stopped: Callable[[], bool] = lambda: False,
     wait: Callable[[float], object] = time.sleep,
 ) -> Iterator[tuple[int, pa.Table]]:
-    """The results of a query, an epoch at a time, from those after epoch `after` on, until `stopped` says so.
+    """Yield results of a query by epoch, until `stopped` returns True.
 
-    Give the last epoch that was seen to go on where another call has ended.
+    The first epoch is the one after `after`. A later call can continue with the last epoch that was yielded.
     """
     follower = Follower(home, [query], after)
     while True:
-        # Asked before looking: what was committed before the end is still seen.
+        # Checked before polling, so that earlier commits are still returned.
         ends = stopped()
         for seen in follower.poll():
             yield seen.epoch, seen.rows

@@ -1,4 +1,4 @@
-"""The check and the repair of what sources and sinks keep in a home: spools, ledgers and cursors."""
+"""Check and repair of spools, ledgers and cursors in a home."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ SOURCES = "sources"
 
 
 def source_mistakes(home: Path) -> Iterator[str]:
-    """Name what cannot be read of what sources and sinks keep; no mill may be at work in the home."""
+    """Yield damage in files of sources and sinks.
+
+    No mill may be running in the home.
+    """
     for folder in _folders(home / SOURCES):
         for path in spool_files(folder).values():
             for one in damaged_stretches(path):
@@ -28,7 +31,7 @@ def source_mistakes(home: Path) -> Iterator[str]:
 
 
 def repair_sources(home: Path) -> Iterator[str]:
-    """Leave out lines of spools that are damaged, and name them."""
+    """Drop damaged lines of spools, and yield what was dropped."""
     for folder in _folders(home / SOURCES):
         for path in spool_files(folder).values():
             for one in damaged_stretches(path):

@@ -1,4 +1,4 @@
-"""The origin of a stream or table: the format and options that its source clause names.
+"""Origin of a stream or table: format and options of its source.
 
 A source is a URL (`tcp://host:port`, `port4445`, `rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`,
 `rfid://reading?tags=5`, `highway://road?days=7`, `kafka://host:9092/topic`, a path with options like
@@ -20,17 +20,17 @@ from slicemill.secrets import redacted_address
 
 LINES_IN_FILES = ("csv", "json", "jsonl", "ndjson")
 TYPED_FILES = ("parquet", "orc", "avro")
-GUESSED = ""  # the format of files that do not say it; their names do
+GUESSED = ""  # the format is not given and is derived from file names
 
 _PORT = re.compile(r"port(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOrigin:
-    """A format with its options, as it is opened.
+    """Format with its options.
 
-    `file` is the file, folder or pattern on this machine that the option `path` names. It is None if there is
-    no such option, or if the path has another scheme.
+    `file` is the local file, folder or pattern of the option `path`. It is None without that option, or if
+    the path has another scheme.
     """
 
     format: str
@@ -51,7 +51,7 @@ class SourceOrigin:
 
 
 def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
-    """Return what a source clause opens; `name` is what is declared with it, and paths begin at `folder`."""
+    """Resolve the source clause of `name`; relative paths begin at `folder`."""
     found = place_of(spec, name, folder)
     if found.format != GUESSED:
         return found
@@ -62,7 +62,7 @@ def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigi
 
 
 def place_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
-    """Return what a source clause opens, without a look at files: their format may be GUESSED."""
+    """Resolve a source clause without reading files: the format may be GUESSED."""
     if spec.format is not None:
         return _origin(spec.format.lower(), spec.options, folder)
     if spec.url is None:
@@ -116,14 +116,14 @@ _ADDRESSES = {
 
 
 def _origin(form: str, options: Iterable[tuple[str, str]], folder: Path) -> SourceOrigin:
-    """Return an origin whose options have one value each: names differ in more than case."""
+    """Return an origin with one value per option, ignoring case."""
     last = {name.lower(): (name, value) for name, value in options}
     path = last.get("path")
     return SourceOrigin(form, dict(last.values()), None if path is None else local_path(path[1], folder))
 
 
 def _format_of(path: Path) -> str:
-    """Return the format that the name of a file has, or the name of a file in the folder."""
+    """Return the format by a file's suffix, also inside a folder."""
     inside = sorted(path.glob("[!._]*")) if path.is_dir() else []
     for entry in (path, *inside):
         for suffix in entry.suffixes:
@@ -135,7 +135,7 @@ def _format_of(path: Path) -> str:
 
 
 def is_socket(spec: SourceSpec) -> bool:
-    """Return True for lines from a socket, which cannot be read a second time."""
+    """Return True for sockets, which cannot be read a second time."""
     if spec.format is not None:
         return spec.format.lower() == "tcp"
     return spec.url is not None and bool(_PORT.fullmatch(spec.url) or scheme_of(spec.url.strip()) == "tcp")

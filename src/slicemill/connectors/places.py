@@ -1,10 +1,10 @@
-"""Places on this machine: one function turns the text of a source or sink into the path that is opened.
+"""Local paths of sources and sinks: parse their text once.
 
     plain text        readings/1.csv, /data/a#b        every character stands for itself
     a file: URL       file:///data/a%20b               percent-encoded
 
-The permission check (`server/permissions.py`) and the reader or sink both take the path from here, and
-neither parses the text again.
+The permission check (`server/permissions.py`) and the reader or sink both use this path, and neither parses
+the text again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from urllib.parse import unquote
 from slicemill.errors import SlicemillError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# Control characters, and halves of characters that no file name can have.
+# Control characters, and surrogates that no file name can have.
 _IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
-# In a pattern, braces and commas separate as well, and a backslash only quotes the next character.
+# In a pattern, braces and commas also separate names, and a backslash only escapes the next character.
 _PARTS = re.compile(r"[/{},]")
 
 
 def scheme_of(text: str) -> str:
-    """Return the scheme of a URL in lower case; empty for a plain path.
+    """Return a URL's scheme in lower case. Empty for a path.
 
     >>> scheme_of("FILE:/data"), scheme_of("/data/a:b")
     ('file', '')
@@ -33,7 +33,7 @@ def scheme_of(text: str) -> str:
 
 
 def local_path(text: str, folder: Path) -> Path | None:
-    """Return the path that a plain path or a file: URL names; None for another scheme.
+    """Return the path of a plain path or file: URL; None otherwise.
 
     Relative paths begin at `folder`.
     """
@@ -43,14 +43,14 @@ def local_path(text: str, folder: Path) -> Path | None:
 
 
 def path_below(folder: Path, path: str) -> Path:
-    """Return a path that begins at a folder, unless it is absolute."""
+    """Return a path relative to a folder, unless it is absolute."""
     if _IMPOSSIBLE.search(path):
         raise SlicemillError(f"the path {path!r} has characters that no name of a file or folder can have")
     return folder / path
 
 
 def _local_text(text: str) -> str:
-    """Return the path that a plain path or a file: URL spells."""
+    """Return the decoded text of a plain path or file: URL."""
     if scheme_of(text) != "file":
         return text
     rest = text.partition(":")[2]
@@ -65,7 +65,7 @@ def _local_text(text: str) -> str:
 
 
 def climbs(path: Path) -> bool:
-    """Return True if a part of a path, or of an alternative in a pattern, is `..`.
+    """Return True if a path or pattern has a `..` component.
 
     >>> climbs(Path("/data/../etc")), climbs(Path("/data/{../etc,x}")), climbs(Path("/data/a..b"))
     (True, True, False)

@@ -1,6 +1,6 @@
-"""The registry of source readers: files, sockets and generators.
+"""Registry of source readers: files, sockets and generators.
 
-Every other format comes through Spark (`connectors/spark`).
+All other formats are read through Spark (`connectors/spark`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def open_readers(
     notify: Callable[[], None],
     clock: Callable[[], int],
 ) -> dict[str, SourceReader] | None:
-    """The readers of a stream's source by partition; None: it must come through Spark.
+    """Return a source's readers by partition. None if it needs Spark.
 
-    Paths are taken from `folder`. `spool` is the stream's own folder in the home, for what must outlive a
-    restart. Nothing is read and no thread started before the first `read`, so that opening checks a
-    declaration.
+    Paths are relative to `folder`. `spool` is the stream's own folder in the home, for data that must survive
+    a restart. Nothing is read and no thread is started before the first `read`, so opening can be used to
+    check a declaration.
     """
     if stream.source == SourceSpec():
         return {}
@@ -50,9 +50,10 @@ def open_readers(
 
 
 def look_at(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
-    """Return a function that tells, without a reader, whether a source may have more than at its last call.
+    """Return a function that checks if a source may have new rows.
 
-    It knows files that this process can see, and spools. Of any other source it says that there may be more.
+    It is cheap and needs no reader. It covers local files and spools; for other sources it always returns
+    True.
     """
     origin = origin_of(stream.source, stream.name, folder)
     if origin.format == "tcp":
@@ -67,7 +68,7 @@ def look_at(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
         try:
             found = listing.new(seen) if listing.exists() else None
         except OSError:
-            found = None  # the reader says what is wrong
+            found = None  # the reader reports the error
         if found is None:
             return True
         seen.update(file.name for file in found)
@@ -97,10 +98,10 @@ def _maybe() -> bool:
 
 
 def has_readers(stream: Stream, folder: Path, spool: Path) -> bool:
-    """Do workers read its source? Raises for a declaration that no reader can be opened for."""
+    """Return True if workers read the source; raise for an invalid declaration."""
 
     def nobody() -> None:
-        """Nothing is read, so nothing can be noticed."""
+        """Nothing is read, so there are no notifications."""
 
     readers = open_readers(stream, stream.schema.names, folder, spool, nobody, wall_clock_us) or {}
     for reader in readers.values():

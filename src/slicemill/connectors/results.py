@@ -1,18 +1,18 @@
-"""A query's results as a Spark source, for any Spark program that sees the mill's home.
+"""Spark data source of a query's results, for any Spark program.
 
     spark.dataSource.register(SlicemillSource)
     spark.readStream.format("slicemill").option("home", "work").option("query", "hot_items").load()
 
-Rows have `_ts`, their timestamp, and the query's columns. An offset is the number of the last epoch that is
-out. Epochs are numbered over the whole home, so those of one query have gaps. Tasks map the segments of the
-query's log; no mill takes part, and one may go on writing meanwhile. `spark.read` gives what the log holds
-now. A query that is dropped and made anew with the same columns goes on with the results of the new one.
+Rows have `_ts`, their timestamp, and the query's columns. An offset is the number of the last epoch that was
+read. Epochs are numbered over the whole home, so a query's epochs have gaps. Tasks map the segments of the
+query's log without the mill, which may be running and writing. `spark.read` returns the current content of
+the log. If a query is dropped and recreated with the same columns, reading continues with the new results.
 
-With the option `mode` `table`, `spark.read` gives the rows that results which change come to, without `_op`.
+With the option `mode` = `table`, `spark.read` returns the current rows of a changelog, without `_op`.
 
-Options: `home`, `query`, `mode` (`log` or `table`); `reader`, a name under which the home keeps a cursor for
-this consumer, so that what it has not read is not freed (without one, a query that falls behind may find
-epochs gone, and says so); `maxRowsPerTrigger` (an epoch is never split, so a batch may have more).
+Options: `home`, `query`, `mode` (`log` or `table`); `reader`, a name under which the home keeps a cursor of
+this consumer, so that unread epochs are not freed (without it, a slow consumer may fail because epochs were
+freed); `maxRowsPerTrigger` (an epoch is never split, so a batch may have more).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from slicemill.storage.log import Log
 
 FORMAT = "slicemill"
 
-# A task for fewer rows than this costs more than it saves.
+# A task for fewer rows costs more than it saves.
 _ROWS_PER_PARTITION = 100_000
 
 
@@ -58,7 +58,7 @@ class ResultOptions:
 
 
 class EpochsPartition(InputPartition):
-    """Neighbouring epochs of a log; all that a task needs to read them without looking at the journal."""
+    """Adjacent epochs of a log, readable by a task without the journal."""
 
     def __init__(self, folder: Path, columns: bytes, epochs: Sequence[Epoch], as_table: bool = False) -> None:
         super().__init__(epochs[0].number)
@@ -69,7 +69,7 @@ class EpochsPartition(InputPartition):
 
 
 def result_options(given: Mapping[str, str]) -> ResultOptions:
-    """Options as Spark passes them, checked; their names are not case-sensitive."""
+    """Check options from Spark; names are case-insensitive."""
     options = {key.lower(): str(value) for key, value in given.items()}
     missing = [name for name in ("home", "query") if not options.get(name)]
     if missing:
@@ -80,7 +80,7 @@ def result_options(given: Mapping[str, str]) -> ResultOptions:
     mode = options.get("mode", "log")
     if mode not in ("log", "table"):
         raise SlicemillError(f"mode is log or table, not {mode!r}")
-    # Relative to this process: the one that reads offsets and tasks may be elsewhere.
+    # Relative to this process: offsets and tasks may be read in another one.
     home = Path(options["home"]).resolve()
     most_rows = None if most is None else int(most)
     return ResultOptions(home, options["query"], options.get("reader"), most_rows, mode == "table")
@@ -96,13 +96,16 @@ def _log_of(home: HomeReader, name: str) -> Log:
 
 def _shown(table: pa.Table) -> pa.Table:
     shown = as_results(table)
-    # Spark compares schemas to the letter, and its own have neither our metadata nor our nullability.
+    # Spark compares schemas exactly, and its own have no metadata or nullability of ours.
     plain = pa.schema([pa.field(field.name, field.type) for field in shown.schema])
     return pa.Table.from_arrays(shown.columns, schema=plain)
 
 
 def _now(changes: pa.Table, columns: pa.Schema) -> pa.Table:
-    """The rows that changes come to. Each names the row before it, so that no key is needed to find it."""
+    """Return the current rows of a changelog.
+
+    Each change has the old row, so no key is needed.
+    """
     if OP not in columns.names:
         return changes
     return table_of_now(changes, replace(from_arrow(columns), changelog=True))
@@ -123,7 +126,7 @@ def _partitions(log: Log, epochs: Iterable[Epoch]) -> list[InputPartition]:
 
 def _batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, EpochsPartition):
-        return  # what Spark passes where there is nothing to read
+        return  # Spark's placeholder if there is nothing to read
     columns = pa.ipc.read_schema(pa.py_buffer(partition.columns))
     if partition.as_table:
         tables = [read_epochs(partition.folder, columns, [epoch]) for epoch in partition.epochs]
@@ -134,7 +137,7 @@ def _batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 
 
 class SlicemillSource(DataSource):
-    """The `slicemill` format."""
+    """Spark data source for the format `slicemill`."""
 
     @classmethod
     def name(cls) -> str:
@@ -161,9 +164,9 @@ class SlicemillSource(DataSource):
 
 
 def table_frame(spark: SparkSession, home: Path, query: str) -> DataFrame:
-    """The results of a query as a DataFrame: of a changelog, its table as it is when the frame is first read.
+    """Return a query's results, or a changelog's table, as a DataFrame.
 
-    Spark plans a source once for each frame: ask for a new one to see what has come since.
+    Spark plans a source once per frame: create a new frame to see later results.
     """
     spark.dataSource.register(SlicemillSource)
     reader = spark.read.format(FORMAT).option("home", str(home)).option("query", query)
@@ -171,7 +174,7 @@ def table_frame(spark: SparkSession, home: Path, query: str) -> DataFrame:
 
 
 class ResultReader(DataSourceReader):
-    """What the log holds now."""
+    """Batch reader of the current content of the log."""
 
     def __init__(self, options: ResultOptions) -> None:
         self._options = options
@@ -190,7 +193,10 @@ class ResultReader(DataSourceReader):
 
 
 class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are `{"epoch": n}`: epoch n and those before it are out."""
+    """Stream reader of results.
+
+    The offset `{"epoch": n}` means that epochs up to n were read.
+    """
 
     def __init__(self, options: ResultOptions) -> None:
         self._options = options
@@ -216,7 +222,7 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log = self._log()
         self._check_home(start["epoch"])
         if self._draining and self._target is None:
-            # What there is when the run starts; results that come while it runs are for the next one.
+            # The run ends at the current head; later results are for the next run.
             self._target = log.head
         rows, last = 0, start["epoch"]
         for epoch in log.epochs(after=start["epoch"], upto=self._target):
@@ -242,11 +248,11 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._keep_cursor(end["epoch"])
 
     def __getstate__(self) -> dict[str, object]:
-        # Spark sends the reader to its tasks; they read segments, and have no use for the journal.
+        # Spark pickles the reader for its tasks, which read segments and do not need the journal.
         return {**self.__dict__, "_home": None, "_columns": None}
 
     def _log(self) -> Log:
-        """The query's log as it is now."""
+        """Return the current log of the query."""
         if self._home is None:
             self._home = HomeReader(self._options.home)
         else:

@@ -1,10 +1,9 @@
-"""Webhooks: one POST to an address over HTTP.
+"""Webhooks: one HTTP POST to an address.
 
-Nothing but the address that was written is asked: redirects are not followed and no proxy is used. A host's
-name is looked up once for each POST, and the connection goes to an address that was looked at, so that a name
-which means another machine a moment later leads nowhere. Addresses that only mean something on the machine's
-own wire are refused: link-local ones, under which clouds give their secrets to whoever asks, multicast and
-unspecified ones.
+Only the given address is contacted: redirects are not followed and no proxy is used. A host name is resolved
+once per POST, and the connection uses a checked address, so a later change of the name has no effect. Some
+addresses are rejected: link-local ones, where clouds serve secrets of the machine, multicast and unspecified
+ones.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from slicemill.errors import SlicemillError
 
 TIMEOUT_S = 10.0
 _SHOWN = 200
-# Under these, too, clouds keep what only the machine itself should be told.
+# Clouds serve secrets of the machine at these addresses, too.
 _SECRETS = (ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200"))
 
 
 class WebhookError(SlicemillError):
-    """A POST that was not taken; `after_s` is when the other side wants to be asked again, if it said so."""
+    """Failed POST; `after_s` is the server's Retry-After, if any."""
 
     def __init__(self, message: str, after_s: float | None = None) -> None:
         super().__init__(message)
@@ -33,7 +32,7 @@ class WebhookError(SlicemillError):
 
 
 def place_of(url: str) -> str:
-    """The host and port of an address, without what may be a secret behind them.
+    """Return scheme, host and port of a URL, without possible secrets.
 
     >>> place_of("https://hooks.example.org/T0/B1/secret"), place_of("http://localhost:9093/x")
     ('https://hooks.example.org', 'http://localhost:9093')
@@ -43,7 +42,8 @@ def place_of(url: str) -> str:
 
 
 def host_and_port(url: str) -> tuple[str, int]:
-    """
+    """Return host and port of a URL, with the scheme's default port.
+
     >>> host_and_port("https://Example.org/x"), host_and_port("http://[::1]:8080")
     (('example.org', 443), ('::1', 8080))
     """
@@ -52,7 +52,7 @@ def host_and_port(url: str) -> tuple[str, int]:
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
-    """Send JSON to a webhook; raises WebhookError unless it answers with a status from 200 to 299."""
+    """POST JSON to a webhook; raise WebhookError unless the status is 2xx."""
     parts = urlsplit(url)
     host, port = host_and_port(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -99,6 +99,6 @@ def _check_address(text: str, host: str) -> None:
 
 
 def _after(answer: http.client.HTTPResponse) -> float | None:
-    """Seconds of a Retry-After header; its other form, a date, is not looked at."""
+    """Return the seconds of a Retry-After header; dates are ignored."""
     said = (answer.getheader("Retry-After") or "").strip()
     return float(said) if said.isdigit() else None

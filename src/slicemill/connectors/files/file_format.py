@@ -1,4 +1,4 @@
-"""The interface of a file format, for the reader of files."""
+"""Interface of file formats, for the reader of files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """A piece of a file, not yet read as rows. `rows` is how many it may have."""
+    """Unparsed piece of a file, with at most `rows` rows."""
 
-    position: int  # where to go on
+    position: int  # where to continue
     ended: bool  # the file has no more
     rows: int
     content: Any
@@ -22,14 +22,17 @@ class FilePiece:
 
 
 class FileFormat(Protocol):
-    """Files of one declaration; positions are whatever the format counts: bytes or rows."""
+    """Files of one declaration; positions are bytes or rows, by format."""
 
     def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
-        """A piece of a file; `memory` is plain JSON that one file leaves to the next."""
+        """Take a piece of a file.
+
+        `memory` is plain JSON that is passed from one file to the next.
+        """
         ...
 
     def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
-        """Rows and bad rows of pieces, in order."""
+        """Parse pieces into rows and bad rows, in order."""
         ...
 
     def close(self) -> None: ...

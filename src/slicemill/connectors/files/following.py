@@ -1,8 +1,8 @@
-"""Growing files: complete lines that are appended to the files of a folder, as `tail -F` reads them.
+"""Growing files: read appended complete lines, like `tail -F`.
 
-A file is known by its inode and the bytes that it begins with, so a log that is rotated is read on under its
-new name, and a file that is truncated or replaced is read from its beginning. A line is read once its end is
-there. What is written to a file between the last poll and its removal is lost, as with `tail -F`.
+A file is identified by its inode and its first bytes. So a rotated log is continued under its new name, and a
+truncated or replaced file is read from the beginning. A line is read once it is complete. Lines that are
+written between the last poll and the file's removal are lost, as with `tail -F`.
 
 An offset is `{"followed": [[name, inode, position, memory, [bytes, checksum]], …]}`.
 """
@@ -25,15 +25,15 @@ from slicemill.ingest.formats.unreadable import unreadable
 from slicemill.ingest.reader import SourceBatch
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
-# The offset names each followed file in each commit.
+# Each offset names all followed files.
 _MOST_FILES = 1_000
-# So many bytes at its beginning tell a file from another one with its inode.
+# Number of first bytes that distinguish files with the same inode.
 _MARK_BYTES = 256
 
 
 @dataclass(slots=True)
 class _Followed:
-    """A file, and how far it has been read. `mark` is the checksum of so many of its first bytes."""
+    """File with its read position, and a checksum of its beginning."""
 
     name: str
     inode: int
@@ -43,7 +43,7 @@ class _Followed:
 
 
 class FollowingReader:
-    """One partition: the files of a listing, each read as far as it has complete lines."""
+    """Reader of growing files as one partition."""
 
     def __init__(self, listing: Listing, form: TextFiles, clock: Callable[[], int]) -> None:
         self._listing = listing
@@ -76,7 +76,7 @@ class FollowingReader:
                         break
                 file.mark = self._mark(name, file.position)
         except FileNotFoundError:
-            pass  # it was renamed since it was listed; the next poll finds it
+            pass  # it was renamed after the listing; the next poll finds it
         except OSError as problem:
             raise unreadable(self._listing.root, problem) from None
         finally:
@@ -101,13 +101,13 @@ class FollowingReader:
         )
 
     def committed(self, offset: Any) -> None:
-        """Nothing to free: all is in the offset."""
+        """Nothing is to be freed, because the offset has all state."""
 
     def close(self) -> None:
         self._form.close()
 
     def _listed(self) -> list[tuple[str, os.stat_result]]:
-        """Return the files that are there, those that were changed first in front."""
+        """Return the files, the least recently changed first."""
         found: list[tuple[str, os.stat_result]] = []
         for name in self._listing.names():
             if Path(name or self._listing.root.name).suffix.lower() in COMPRESSION:
@@ -126,7 +126,7 @@ class FollowingReader:
         return sorted(found, key=lambda one: (one[1].st_mtime_ns, one[0]))
 
     def _resumed(self, name: str, status: os.stat_result, known: _Followed | None) -> _Followed:
-        """Return how far a file was read; one that was truncated or replaced begins anew."""
+        """Return a file's position; a truncated or replaced file starts at 0."""
         if known is None or status.st_size < known.position:
             return _Followed(name, status.st_ino)
         if known.position and self._mark(name, known.mark[0]) != known.mark:

@@ -1,11 +1,11 @@
-"""The ledger: names of the files that were read, stored beside the offset, which must stay small.
+"""Ledger: names of files that were read, so that offsets stay small.
 
-An offset names the files since its place in the ledger. When they are many and the offset is safe in the
-journal, their names are written at that place, and later offsets have the place behind them. What stands
-there follows from the journal alone: whoever writes it again, after a crash or beside a worker that was
-thought dead, writes the same bytes.
+An offset has the names of files since its position in the ledger. When these are many and the offset is
+committed, the names are written at that position, and later offsets have the position after them. The content
+follows from the journal alone. So a repeated write, after a crash or by a worker that was thought dead,
+writes the same bytes.
 
-A line has a checksum and a name (`storage.lines`). Older versions wrote the name alone.
+A line has a checksum and a name (`storage.lines`). Older versions wrote only the name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Ledger:
         return self.folder / _FILE
 
     def names(self, upto: int) -> list[str]:
-        """The names that are written before a place."""
+        """Return the names before a position."""
         if not upto:
             return []
         try:
@@ -60,7 +60,7 @@ class Ledger:
         )
 
     def write(self, at: int, names: Sequence[str]) -> int:
-        """Write names at a place; the place behind them."""
+        """Write names at a position; return the position after them."""
         data = b"".join(frame(json.dumps(name).encode()) for name in names)
         ensure_folder(LOCAL, self.folder)
         file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)

@@ -1,9 +1,8 @@
 """Listing of files: a folder, one file, or a glob pattern.
 
-Names with a leading `_` or `.` are not there yet, nor are those that end with `._COPYING_`: whoever writes a
-file gives it such a name until it is whole. Folders inside are not entered. A folder's own modification time
-says whether names have come or gone, so that a poll of a folder that rests costs one call, however many files
-it has.
+Incomplete files are ignored: names with a leading `_` or `.`, and names that end with `._COPYING_`. Folders
+inside are not entered. A folder's modification time shows whether names were added or removed, so a poll of
+an unchanged folder takes one call, however many files it has.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from typing import NamedTuple
 
 GLOB = re.compile(r"[*?\[\]{}\\]")
 
-# A folder that changed so shortly before it was listed may have changed again within a tick of its clock.
+# A folder that changed this shortly before it was listed may change again within the same clock tick.
 _SETTLED_NS = 100_000_000
-# Not every file system keeps a folder's time: it is listed now and then anyway.
+# Not every file system updates a folder's time, so folders are also listed periodically.
 _LIST_AGAIN_S = 5.0
 _SHARE_OF_TIME = 50
 
 
 class ListedFile(NamedTuple):
-    """A file; they are taken in the order of their modification time, then of their name."""
+    """File with its modification time, in sort order."""
 
     mtime_ns: int
     name: str
@@ -35,7 +34,7 @@ class ListedFile(NamedTuple):
 
 @dataclass(slots=True)
 class Listing:
-    """The files of a path. Names are relative to `root`."""
+    """Files of a path; names are relative to `root`."""
 
     root: Path
     pattern: tuple[str, ...]  # of the parts below the root
@@ -46,7 +45,7 @@ class Listing:
     _empty: list[str] = field(default_factory=list)
 
     def new(self, seen: Collection[str]) -> list[ListedFile]:
-        """The files that are not among the seen ones, in order; an empty file is not there yet."""
+        """Return unseen files in order; empty files are ignored for now."""
         if not self._changed():
             return self._grown(seen)
         began_s, began_ns = time.monotonic(), time.time_ns()
@@ -65,25 +64,25 @@ class Listing:
         return sorted(found)
 
     def names(self) -> list[str]:
-        """Return the names of all files that are there, empty ones as well."""
+        """Return the names of all files, including empty ones."""
         return [name for name in self._names() if self._is_wanted(name.rpartition("/")[2])]
 
     @property
     def cost_s(self) -> float:
-        """How long the last listing took."""
+        """Return the duration of the last listing."""
         return self._cost_s
 
     def exists(self) -> bool:
-        """Whether there is such a path; a pattern may come to match something later."""
+        """Return True if the path exists; a pattern may match later."""
         return bool(self.pattern) or self.root.exists()
 
     def some(self, count: int) -> list[Path]:
-        """A few of the files, whichever come first."""
+        """Return a few of the files, in no order."""
         names = (name for name in self._names() if self._is_wanted(name.rpartition("/")[2]))
         return [self.root / name for name in islice(names, count)]
 
     def has_partitions(self) -> bool:
-        """Whether a folder has folders like day=7, whose names hold the value of a column."""
+        """Return True for a folder with partition folders such as day=7."""
         if self.pattern or not self.root.is_dir():
             return False
         with os.scandir(self.root) as entries:
@@ -93,14 +92,14 @@ class Listing:
         try:
             status = (self.root / name).stat()
         except OSError:
-            return  # gone meanwhile
+            return  # removed meanwhile
         if status.st_size:
             found.append(ListedFile(status.st_mtime_ns, name))
         else:
             self._empty.append(name)
 
     def _grown(self, seen: Collection[str]) -> list[ListedFile]:
-        """Of the files that were empty, those that are not any more."""
+        """Return the files that were empty and now have content."""
         waiting, self._empty = self._empty, []
         found: list[ListedFile] = []
         for name in waiting:
@@ -126,7 +125,10 @@ class Listing:
         yield from self._matching("", self.pattern)
 
     def _matching(self, prefix: str, pattern: tuple[str, ...]) -> Iterator[str]:
-        """Files below a folder by the rest of a pattern; a folder that matches it whole gives its files."""
+        """Yield files below a folder that match the rest of a pattern.
+
+        A folder that matches the whole pattern yields its files.
+        """
         folder = self.root / prefix
         self._known[str(folder)] = _mtime_ns(str(folder))
         matches: Callable[[str], bool] | None = glob_regex(pattern[0]).fullmatch if pattern else None  # type: ignore[assignment]
@@ -152,7 +154,7 @@ def _mtime_ns(folder: str) -> int:
 
 
 def listing_of(path: Path, name_filter: str | None = None) -> Listing:
-    """The files that a path names: a file, a folder, or a pattern in the style of Hadoop's."""
+    """Return the files that a path names: file, folder or Hadoop-style pattern."""
     accepted = None if name_filter is None else glob_regex(name_filter)
     if path.exists() or not GLOB.search(str(path)):
         return Listing(path, (), accepted)
@@ -162,8 +164,7 @@ def listing_of(path: Path, name_filter: str | None = None) -> Listing:
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:
-    """A pattern of names as a regular expression: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}` and `\\` before any of
-    them.
+    """Compile a glob pattern (`*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, `\\` as escape).
 
     >>> bool(glob_regex("bid-[0-9]*.{csv,tsv}").fullmatch("bid-7.tsv"))
     True

@@ -1,4 +1,4 @@
-"""Options of file sources: those of our reader, those of Spark's, and unknown ones."""
+"""Options of file sources: native, Spark's, and unknown ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from slicemill.errors import SlicemillError
 LISTING = frozenset({"path", "pathglobfilter", "maxfilespertrigger"})
 LINES_ONLY = frozenset({"follow"})
 CSV_ONLY = frozenset({"header", "sep", "delimiter", "quote", "escape", "comment", "nullvalue"})
-# They change nothing here: rows are checked against the declaration, and read when there are any.
+# Options without effect: rows are checked against the declaration, and read as soon as they exist.
 WITHOUT_EFFECT = frozenset(
     {"inferschema", "mergeschema", "multiline", "mode", "maxbytespertrigger", "enforceschema"}
 )
-# Spark reads other files, or reads files otherwise, if one of these is given.
+# Options for which Spark reads other files, or parses them differently.
 BY_SPARK = frozenset(
     {
         "allowbackslashescapinganycharacter",
@@ -63,7 +63,7 @@ BY_SPARK = frozenset(
 
 
 def check_options(form: str, options: Mapping[str, str]) -> bool:
-    """Whether files with these options are ours to read; an option that nobody knows is a mistake."""
+    """Return True if no option needs Spark; raise for an unknown option."""
     known = LISTING | WITHOUT_EFFECT | (CSV_ONLY if form == "csv" else frozenset())
     known |= LINES_ONLY if form != "parquet" else frozenset()
     given = {name.lower(): name for name in options}
@@ -76,7 +76,7 @@ def check_options(form: str, options: Mapping[str, str]) -> bool:
 
 
 def is_true(options: Mapping[str, str], name: str) -> bool:
-    """An option that is on or off; off if it is not given."""
+    """Return the value of a boolean option, False by default."""
     text = {key.lower(): value for key, value in options.items()}.get(name.lower(), "false").lower()
     if text not in ("true", "false"):
         raise SlicemillError(f"the option {name} is true or false, not {text!r}")

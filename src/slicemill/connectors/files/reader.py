@@ -1,14 +1,14 @@
-"""New files of a folder, a file or a pattern, each read once: the reader of Parquet, CSV and JSON sources.
+"""File source reader: new files of a folder or pattern, each once.
 
-New files are taken in the order of (modification time, name). A file is known by its name: one that was read
-and is touched or written again is not read again. A file must be whole when it appears; move it into the
-folder, or give it a leading `_` meanwhile. One whose content cannot be read is told as an error, and the
-others go on; if it was written just now, it may not be whole, and the stream waits for it. One that the
-system cannot give (a disk that fails, missing rights) stops its stream, and no other, until it can. A source
-that names one file ends with it; folders and patterns never do. A file that changes after it was read is
-reported as a problem of its stream; `following` reads files that grow.
+New Parquet, CSV and JSON files are read in the order of (modification time, name). A file is identified by
+its name: a file that was read and is touched or rewritten later is not read again. A file must be complete
+when it appears; move it into the folder, or use a leading `_` until it is complete. An unreadable file
+becomes a bad row, and the next files are read. If that file was written just now, it may be incomplete, so
+the stream retries it. An error of the system (a failing disk, missing rights) stops only this stream until
+the file can be read. A source that names one file ends with that file; folders and patterns never end. A file
+that changes after it was read is reported as a problem of its stream; `following` reads growing files.
 
-An offset is `{"seen": place in the ledger, "names": files read since, "file": [name, position], "memory":
+An offset is `{"seen": position in the ledger, "names": files read since, "file": [name, position], "memory":
 …, "sizes": of the newest files}`.
 """
 
@@ -39,23 +39,23 @@ from slicemill.ingest.formats.unreadable import FILE_LOST, UnreadableFile, unrea
 from slicemill.ingest.reader import SourceBatch, SourceReader
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
-# A poll may take so little of the time between two.
+# Polling takes at most this fraction (1/n) of the time.
 _SHARE_OF_POLLS = 10
-# So many names go to the ledger together, and so many files at most are read at once.
+# Number of names that are moved to the ledger together, and maximum number of files per read.
 _NAMES_IN_OFFSET = 64
 _FILES_AT_ONCE = 1_000
-# A file that was written since may still be growing.
+# A file written more recently than this may still be growing.
 _GROWING_NS = 1_000_000_000
-# The newest so many files are looked at again, so often, to see whether they have changed.
+# Number of newest files to check for changes, and the interval of the checks.
 _WATCHED, _CHECK_EVERY_S = 20, 1.0
-# A column that none of so many files has is a mistake in the declaration.
+# If none of this many files has a column, the declaration is wrong.
 _LOOKED_INTO = 3
 
 
 def open_files(
     origin: SourceOrigin, wanted: WantedColumns, spool: Path, clock: Callable[[], int]
 ) -> SourceReader | None:
-    """Return the reader of a declaration's files; None if only Spark can read them."""
+    """Return the reader of a declaration's files; None without a native reader."""
     opened = opened_format(origin, wanted)
     if opened is None:
         return None
@@ -71,7 +71,7 @@ def open_files(
 
 
 def opened_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, FileFormat] | None:
-    """Return the files of an origin and how they are read; None if only Spark can read them."""
+    """Return an origin's files and format. None if it needs Spark."""
     path = origin.needed_file()
     if not check_options(origin.format, origin.options) or path is None:
         return None
@@ -81,7 +81,7 @@ def opened_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing,
     if not listing.exists():
         raise SlicemillError(f"there is no file or folder {path}")
     if listing.has_partitions():
-        return None  # columns in the names of folders are Spark's
+        return None  # columns in the names of folders need Spark
     if origin.format == "parquet":
         check_names(listing.some(_LOOKED_INTO), wanted)
         return listing, ParquetFiles(wanted)
@@ -93,9 +93,9 @@ def opened_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing,
 def is_same_place(
     one: Mapping[str, Any], other: Mapping[str, Any], spools: tuple[Path, Path], path: Path
 ) -> bool:
-    """Return True if two readings of the same files are at the same place, by their offsets.
+    """Return True if two reads of the same files have equal offsets.
 
-    Where the other reading began later, files that were removed before are missing in it.
+    If the other read began later, it may lack files that were removed before.
     """
     if "followed" in one or "followed" in other:
         return one == other
@@ -110,7 +110,7 @@ def is_same_place(
 
 
 class FilesReader:
-    """One partition: files have one order."""
+    """Reader of files as one partition, because files have one order."""
 
     def __init__(
         self, listing: Listing, form: FileFormat, ledger: Ledger, clock: Callable[[], int], most_files: int
@@ -124,25 +124,27 @@ class FilesReader:
         self._seen: set[str] | None = None
         self._waiting: deque[ListedFile] = deque()
         self._found_us = 0
-        self._failed: tuple[str, int, int] | None = None  # the file that could not be read, and since when
+        # the unreadable file, its modification time, and the time of the first failure
+        self._failed: tuple[str, int, int] | None = None
         self._again_us = _FIRST_AGAIN_US
-        self._written: tuple[int, int, int] | None = None  # from a place, so many names, to a place
+        # ledger position, number of names, and ledger position after these
+        self._written: tuple[int, int, int] | None = None
         self._sizes: dict[str, int] = {}  # of the newest files that were read
-        self._changed: dict[str, None] = {}  # of these, those that have another size by now
+        self._changed: dict[str, None] = {}  # files among these with another size now
         self._checked_s = time.monotonic()
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
-        """Rows after an offset; a batch has files of one listing."""
+        """Read rows after an offset; one batch has files of one listing."""
         seen, names, current, memory = self._resumed(offset)
         taken: list[FilePiece] = []
         listed = current is None and not self._waiting
         if listed:
-            # Files are looked for before a batch, not within: all that is in it was found at one time.
+            # Files are listed only before a batch, so all its rows have the same arrival time.
             self._waiting.extend(self._listing.new(seen))
             self._found_us = self._clock()
         left = limit_rows
         files = 0
-        lost: list[tuple[str, str]] = []  # files, and why they are not read to their end
+        lost: list[tuple[str, str]] = []  # files that were not read to the end, with the reason
         try:
             while left > 0 and files < self._most_files:
                 if current is None and not self._waiting:
@@ -164,13 +166,13 @@ class FilesReader:
                     self._note_size(name)
             batch = self._batch(taken, lost)
         except BaseException:
-            self._seen = None  # what was taken is not in any offset
+            self._seen = None  # the offset does not include the rows that were read
             raise
         batch.offset = self._offset = self._as_offset(offset, names, current, memory)
         batch.warning = self._warning()
-        # Others may have come since these were found.
+        # More files may have been added since the listing.
         batch.more = current is not None or bool(self._waiting) or not listed
-        # One file is read once, and others are not looked for.
+        # A source of a single file ends with that file.
         batch.ended = "" in seen and current is None
         batch.more = batch.more and not batch.ended
         if files:
@@ -190,7 +192,7 @@ class FilesReader:
         if offset is None:
             offset = {"seen": 0, "names": [], "file": None, "memory": None}
         if self._seen is None or offset != self._offset:
-            # Another offset than the last: a new reader, or a batch that was not committed.
+            # Another offset than the last one: this is a new reader, or a batch was not committed.
             self._seen = {*self._ledger.names(offset["seen"]), *offset["names"]}
             self._waiting.clear()
             self._found_us = self._clock()
@@ -214,7 +216,10 @@ class FilesReader:
         return {"seen": place, "names": names, "file": file, "memory": memory, "sizes": dict(self._sizes)}
 
     def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> FilePiece | str:
-        """A piece of a file, or why there is none; nobody misses a file that went before it was read."""
+        """Return a piece of a file, or why there is none.
+
+        The reason is "" if a file was removed before it was read.
+        """
         path = self._listing.root / name
         try:
             written_ns = path.stat().st_mtime_ns
@@ -231,10 +236,10 @@ class FilesReader:
             return f"{FILE_LOST}{' any further' if position else ''}: {problem.why}"
 
     def _may_grow(self, name: str, written_ns: int) -> bool:
-        """Return True if a file may be unreadable only because it is still being written.
+        """Return True if a file may still be being written.
 
-        A file that was written before the clock was set back is from the future: so it counts since when its
-        time has been known.
+        If the clock was set back, a file's time may be in the future. So the time since the first failure
+        counts too.
         """
         if self._failed is None or self._failed[:2] != (name, written_ns):
             self._failed = name, written_ns, time.monotonic_ns()
@@ -262,7 +267,7 @@ class FilesReader:
             del self._sizes[next(iter(self._sizes))]
 
     def _warning(self) -> str | None:
-        """Return which of the newest files have changed since they were read; None if none has."""
+        """Return a warning if one of the newest files has changed."""
         if time.monotonic() - self._checked_s >= _CHECK_EVERY_S:
             self._checked_s = time.monotonic()
             for name, size in list(self._sizes.items()):
@@ -281,7 +286,10 @@ class FilesReader:
         )
 
     def _pause_us(self, found: bool) -> int:
-        """Until the next poll: longer while nothing comes, and much longer than a poll takes."""
+        """Return the time to the next poll.
+
+        It backs off, and is a multiple of the duration of a poll.
+        """
         pause_us = self._again_us
         if not found:
             self._again_us = min(2 * self._again_us, _MOST_AGAIN_US)

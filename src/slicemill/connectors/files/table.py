@@ -1,4 +1,4 @@
-"""Static tables from files: all rows that exist now, without the JVM."""
+"""Static tables from files: all current rows, without the JVM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS_AT_ONCE = 100_000
 
 
 def read_table(table: Table, folder: Path) -> pa.Table | None:
-    """A table's good rows, in its declared columns; None if only Spark can read its source.
+    """Return a table's good rows. None if the source needs Spark.
 
     A table without a source is empty. Files are read in the order of their names.
     """

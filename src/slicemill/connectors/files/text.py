@@ -1,9 +1,9 @@
-"""Files of lines: blocks of whole lines at byte positions, plain or compressed, and the headers of CSV files.
+"""Files of lines: blocks at byte positions, compression, and CSV headers.
 
-A file's own header says which field is which column. The first line that is not blank is the header; the same
-line further down, as in files that were put together, is no row. What is wrong with a header is told as an
-error with the header as its text: columns that it lacks for each file, columns that nobody declared whenever
-a header is not like the one before it.
+A file's own header maps its fields to columns. The first line that is not blank is the header; a repeated
+header line, as in concatenated files, is not a row. Problems of a header are bad rows with the header as
+their text: missing columns for each file, and undeclared columns whenever the header differs from the
+previous one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NEWLINE = 10
 
 
 class LineFile:
-    """An open file, or the content of one, read forward in blocks of whole lines."""
+    """Open file or content, read forward in blocks of whole lines."""
 
     def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
@@ -53,14 +53,14 @@ class LineFile:
             raise unreadable(self.path, problem) from None
         self._at = 0  # position of the first byte of the buffer
         self._buffer = b""
-        self._damage: SlicemillError | None = None  # behind what is in the buffer
+        self._damage: SlicemillError | None = None  # damage after the bytes in the buffer
 
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()
 
     def block(self, position: int, size: int) -> tuple[bytes, bool]:
-        """About `size` bytes of whole lines from a position on, and whether the file ends with them."""
+        """Return about `size` bytes of whole lines, and True at the file's end."""
         self._go_to(position)
         while True:
             ended = not self._fill(size)
@@ -74,7 +74,7 @@ class LineFile:
             size = 2 * len(self._buffer)
 
     def _fill(self, size: int) -> bool:
-        """Have so many bytes in the buffer; False if the file has fewer."""
+        """Fill the buffer with `size` bytes. False at the end."""
         parts = [self._buffer]
         length = len(self._buffer)
         while length < size and self._damage is None:
@@ -91,7 +91,7 @@ class LineFile:
 
     def _read(self, size: int) -> bytes:
         if self._compression is not None:
-            size = min(size, _LEAST_BYTES)  # all that one call has unpacked is lost when it comes to damage
+            size = min(size, _LEAST_BYTES)  # damage loses all bytes that one call has unpacked
         try:
             data: bytes = self._stream.read(size)
         except OSError as problem:
@@ -120,7 +120,7 @@ class LineFile:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A CSV file's first line, its names, and the position behind it."""
+    """Header line of a CSV file, with names and end position."""
 
     line: bytes
     names: tuple[str, ...]
@@ -133,9 +133,11 @@ class Header:
 
 @dataclass(slots=True)
 class TextFiles:
-    """CSV or JSON files of one declaration. `header`: each CSV file has one.
+    """CSV or JSON files of one declaration.
 
-    With `growing`, a line without its end is left for later.
+    `header` means that CSV files have headers.
+
+    With `growing`, an incomplete last line is left for a later read.
     """
 
     wanted: WantedColumns
@@ -149,7 +151,10 @@ class TextFiles:
     _line_bytes: float = _LINE_BYTES
 
     def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
-        """Bytes of whole lines, about as many as asked for. `memory` is the mark of the last header."""
+        """Take about as many lines as requested.
+
+        `memory` is the mark of the last header.
+        """
         file = self._opened(path)
         parser, dropped, told = self._parser(self.csv.names), b"", None
         if self.header:
@@ -176,7 +181,7 @@ class TextFiles:
         return FilePiece(position + len(kept), end and len(kept) == len(data), rows, block, memory)
 
     def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
-        """Rows and bad rows of all that was taken, in order; blocks of like files are read together."""
+        """Parse pieces into rows and bad rows, merging blocks of similar files."""
         pieces: list[tuple[pa.Table, pa.Table | None]] = []
         together: list[_Block] = []
         for one in taken:
@@ -192,7 +197,7 @@ class TextFiles:
         return pieces
 
     def whole(self, path: Path, content: bytes) -> Iterator[tuple[pa.Table, pa.Table | None]]:
-        """Rows and bad rows of a file whose content is at hand."""
+        """Yield rows and bad rows of a file's content."""
         self.close()
         self._file, self._head = LineFile(path, content), None
         position, ended = 0, False
@@ -206,7 +211,7 @@ class TextFiles:
             self._file.close()
             self._file = None
         if self.growing:
-            self._head = None  # another file may have this name the next time
+            self._head = None  # the name may belong to another file next time
 
     def _opened(self, path: Path) -> LineFile:
         if self._file is None or self._file.path != path:
@@ -228,7 +233,10 @@ class TextFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines of one file; those that are `dropped` are no rows. `told` is an error of its header."""
+    """Lines of one file; `dropped` lines are not rows.
+
+    `told` is an error of the file's header.
+    """
 
     parser: LineParser
     dropped: bytes
@@ -255,7 +263,7 @@ def _parsed(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
 
 
 def read_header(file: LineFile, form: CsvFormat) -> Header | None:
-    """The first line that is not blank; None if there is none."""
+    """Return the header: the first line that is not blank. None without one."""
     position, size = 0, _LEAST_BYTES
     while True:
         data, ended = file.block(position, size)
@@ -272,7 +280,7 @@ def read_header(file: LineFile, form: CsvFormat) -> Header | None:
 
 
 def _limited(data: bytes, limit_rows: int) -> tuple[bytes, int]:
-    """As many lines as are allowed, and their number."""
+    """Return at most `limit_rows` lines, and their number."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
     if len(ends) > limit_rows:
         return data[: int(ends[limit_rows - 1]) + 1], limit_rows

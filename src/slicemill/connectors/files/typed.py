@@ -1,4 +1,4 @@
-"""Parquet files, read a row group at a time."""
+"""Parquet files, read by row group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from slicemill.ingest.formats.parquet import ParquetRows
 
 
 def check_names(paths: Sequence[Path], wanted: WantedColumns) -> None:
-    """Some of the files must have each declared column, if there are any that can be read."""
+    """Raise if a declared column is in none of the files.
+
+    Unreadable files are ignored.
+    """
     present: dict[str, None] = {}
     for path in paths:
         with contextlib.suppress(OSError, pa.ArrowException):
@@ -29,7 +32,7 @@ def check_names(paths: Sequence[Path], wanted: WantedColumns) -> None:
 
 @dataclass(slots=True)
 class ParquetFiles:
-    """Parquet files of one declaration; positions are numbers of rows."""
+    """Parquet files of one declaration; positions are row numbers."""
 
     wanted: WantedColumns
     _file: ParquetRows | None = None

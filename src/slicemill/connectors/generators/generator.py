@@ -1,15 +1,15 @@
-"""NEXMark, RFID readings and the highway as numbered events, whose rows are made from the numbers alone.
+"""Generators NEXMark, RFID and highway: numbered events with deterministic rows.
 
-Whoever has the same options makes the same rows of the same events, in whatever parts. Events appear by the
-clock at a rate, or as fast as they are taken; an event of RFID or the highway is a slot of time, whose rows
-appear together when it is over.
+The same options give the same rows for the same events, in any partitioning. Events appear by the clock at a
+rate, or as fast as they are read. An event of RFID or the highway is a time slot, whose rows appear together
+at its end.
 
-Options of all: `speed` (`rate-limited` or `as fast as possible`), `maxEventsPerTrigger`, `partitions` (tasks
-of a read through Spark). NEXMark: `stream` (person, auction, bid), `events` (how many, of all three streams
-together; none: endless), `rate` (events per second), `start` (event time of the first, µs), `seed`. Without
-`start`, a live stream that is limited by its rate begins at the present, any other one in 1970. RFID:
-`tags` (new ones per second), `repeats`, `gap` (between two readings of a tag, ms), `noise` (share of
-readings), `readers`, `seconds` (how long tags come), `seed`, `start`. The highway: `segments`, `days`,
+Common options: `speed` (`rate-limited` or `as fast as possible`), `maxEventsPerTrigger`, `partitions` (tasks
+of a read through Spark). NEXMark: `stream` (person, auction, bid), `events` (number of events of all three
+streams; default endless), `rate` (events per second), `start` (event time of the first event, µs), `seed`.
+Without `start`, a rate-limited live stream begins at the present, any other stream in 1970. RFID: `tags` (new
+tags per second), `repeats`, `gap` (between two readings of a tag, ms), `noise` (share of readings),
+`readers`, `seconds` (time during which new tags appear), `seed`, `start`. Highway: `segments`, `days`,
 `first` (the first day), `seed`, `start`; a slot of five minutes takes a tenth of a second.
 """
 
@@ -32,7 +32,7 @@ AS_FAST_AS_POSSIBLE = "as fast as possible"
 
 _EVENTS_PER_TRIGGER = 1_000_000
 _HIGHWAY_SLOTS_PER_SECOND = 10
-# How fast a live source makes events, and on how many cores: no matter where time is virtual.
+# Options of speed and parallelism, which do not matter if time is virtual.
 PACE_OPTIONS = frozenset(("speed", "maxEventsPerTrigger", "partitions"))
 _NEXMARK_OPTIONS = frozenset(("stream", "events", "rate", "seed", "start"))
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -88,7 +88,7 @@ _HIGHWAY_FIELDS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class EventPace:
-    """How events appear: `limited` by the clock, so many at most at once, in so many tasks of Spark."""
+    """Pace of events: limits by clock, per read, and per task."""
 
     limited: bool
     max_per_trigger: int | None
@@ -97,10 +97,12 @@ class EventPace:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Events from 0 on; `events` is how many there are (None: endless), `rate` how many a second.
+    """Numbered events from 0, with their number and rate.
 
-    `finite` is how many a read to the end makes of endless ones. Of `per_batch` events the rows stay in the
-    processor's cache; a task for fewer than `per_task` costs more than it saves.
+    `events` is None for an endless generator. `rate` is per second.
+
+    `finite` is the number of events of a batch read from an endless generator. The rows of `per_batch` events
+    fit into the CPU cache. A task for fewer than `per_task` events costs more than it saves.
     """
 
     what: str
@@ -118,7 +120,10 @@ class Generator:
     start_unit_us: int = 1  # a present start is rounded down to this unit
 
     def rows(self, first: int, last: int, later_us: int = 0) -> tuple[pa.Table, Numbers]:
-        """Return the rows of events first <= n < last, `later_us` later, and the event of each."""
+        """Return the rows and numbers of events first <= n < last.
+
+        Timestamps are shifted by `later_us`.
+        """
         columns = self.columns(first, last)
         arrays = [
             pa.array(columns[field.name] + later_us if field.type == _INSTANT else columns[field.name])
@@ -128,12 +133,12 @@ class Generator:
         return pa.table(arrays, schema=self.fields), self.numbers(columns, first, last)
 
     def present_start_us(self, now_us: int) -> int:
-        """Return the event time of the first event of a live stream that begins now."""
+        """Return the first event time of a live stream that begins now."""
         return now_us - now_us % self.start_unit_us if self.starts_now else 0
 
 
 def generator_of(form: str, given: Mapping[str, str]) -> Generator:
-    """The generator of a format; names of options are not case-sensitive."""
+    """Return the generator of a format; option names are case-insensitive."""
     options = {key.lower(): str(value) for key, value in given.items()}
     generator = GENERATORS[form](options)
     return replace(generator, starts_now=generator.pace.limited and "start" not in options)
@@ -178,7 +183,7 @@ def _nexmark(options: Mapping[str, str]) -> Generator:
 
 
 def _following(stream: str, number: int) -> int:
-    """The first NEXMark event of a stream from a number on."""
+    """Return the first event of a NEXMark stream from a number on."""
     cycle, offset = divmod(number, nexmark.EVENTS_PER_CYCLE)
     first, last = _OFFSETS[stream]
     if offset > last:

@@ -1,11 +1,11 @@
-"""A synthetic highway: what sensors along a road might measure every five minutes (M57).
+"""Synthetic highway: sensor measurements every five minutes (M57).
 
-The data is made up. It stands in for the published study's highway sensors, which are not at hand, and has
-what matters there: rush hours, incidents at random, jams that grow slowly and back up from one segment to the
-one before it, and noise. Each day is drawn alone, from the seed and its number, so that any part of it can
-be made by anybody.
+The data is synthetic. It replaces the highway sensors of the published study, which are not available, and
+has their relevant properties: rush hours, random incidents, jams that grow slowly and spread to the segment
+behind, and noise. Each day is generated from the seed and its number only, so any part of the data can be
+generated independently.
 
-A *long jam* is a mean speed under 15 mph for at least 30 minutes running.
+A *long jam* is a mean speed under 15 mph for at least 30 consecutive minutes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 
 SLOT_US = 300_000_000
 SLOTS_PER_DAY = 288
-# So many days are there where an end is needed and none is given.
+# Number of days if an end is needed and none is given.
 FINITE_DAYS = 7
-# Segments before the first and behind the last, so that each has two neighbours on both sides.
+# Segments before the first and after the last, so that each segment has two neighbours on both sides.
 MARGIN = 2
 STREAMS = ("road",)
 
@@ -38,7 +38,7 @@ _MOST_SEGMENTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Measurements of a day: (slots, segments with their margins), and whether each is in a long jam."""
+    """Measurements of a day (slots, segments with margins), with long jams."""
 
     speed: Floats
     volume: Floats
@@ -48,7 +48,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Highway:
-    """`segments` in a row, numbered from 1. `days` is how long it is watched; None: for ever."""
+    """Highway of `segments` in a row; endless if `days` is None."""
 
     segments: int = 4
     days: int | None = None
@@ -67,7 +67,7 @@ class Highway:
         return None if self.days is None else self.days * SLOTS_PER_DAY
 
     def day(self, number: int) -> Day:
-        """The measurements of one day, counted from `first_day`."""
+        """Return the measurements of one day, counted from `first_day`."""
         number += self.first_day
         random = np.random.default_rng((self.seed & (2**64 - 1), number))
         count = self.segments + 2 * MARGIN
@@ -75,13 +75,13 @@ class Highway:
         congestion = np.zeros((SLOTS_PER_DAY, count))
         now = np.zeros(count)
         for slot in range(SLOTS_PER_DAY):
-            # Cars stand where there are more than fit through, and behind those that stand.
+            # Traffic is congested if demand exceeds capacity, or behind a congested segment.
             ahead = np.append(now[1:], 0.0)
             wanted = 1 / (1 + np.exp(-14 * (pressure[slot] + 0.15 * ahead - 1.0)))
             now = now + 0.4 * (wanted - now)
             congestion[slot] = now
         true_speed = 66 - 60 * congestion
-        # A sensor is not the truth.
+        # Sensors add noise.
         shape = congestion.shape
         speed = np.clip(true_speed + random.normal(0, 6, shape), 1.0, 80.0)
         flow = 1900 * pressure * (1 - 0.6 * congestion)
@@ -90,7 +90,10 @@ class Highway:
         return Day(speed, volume, occupancy, long_jams(true_speed))
 
     def rows(self, first_slot: int, last_slot: int) -> Mapping[str, npt.NDArray[Any]]:
-        """The rows of the stream `road`, one per segment and slot, first <= slot < last, in order of time."""
+        """Return the rows of `road` for slots first <= n < last.
+
+        There is one row per segment and slot, in time order.
+        """
         parts = []
         for number in range(first_slot // SLOTS_PER_DAY, -(-last_slot // SLOTS_PER_DAY)):
             begin = number * SLOTS_PER_DAY
@@ -119,13 +122,13 @@ class Highway:
 
     @staticmethod
     def _pressure(random: np.random.Generator, weekend: bool, segments: int) -> Floats:
-        """Cars that want to pass over cars that can: (slots, segments)."""
+        """Return demand over capacity: (slots, segments)."""
         hour = np.arange(SLOTS_PER_DAY) / 12.0
         day = np.full(SLOTS_PER_DAY, 0.3) + 0.2 * np.exp(-(((hour - 13) / 5) ** 2))
         for middle, height, width in ((8.0, 0.95, 1.8), (17.3, 1.05, 2.2)):
             height *= (0.45 if weekend else 1.0) * random.normal(1.0, 0.15)
             day += height * np.exp(-0.5 * ((hour - middle - random.normal(0, 0.4)) / width) ** 2)
-        # Some segments are narrow, on every day; and drivers come and go as they like.
+        # Some segments are narrower on every day, and demand fluctuates.
         narrow = 1.0 + 0.12 * np.sin(2.1 * np.arange(segments))
         whim = np.zeros(segments)
         pressure = np.outer(day, narrow)
@@ -139,12 +142,12 @@ class Highway:
         return pressure
 
 
-# A stream asks for a day slot by slot.
+# A stream reads a day slot by slot, so days are cached.
 _day = lru_cache(maxsize=8)(Highway.day)
 
 
 def long_jams(speed: Floats) -> Bools:
-    """Where a speed (slots, segments) is part of a run under 15 mph of at least 30 minutes.
+    """Mask runs under 15 mph of at least 30 minutes.
 
     >>> long_jams(np.array([[9.0]] * 5 + [[60.0]] + [[9.0]] * 6)).ravel().astype(int).tolist()
     [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
@@ -158,7 +161,7 @@ def long_jams(speed: Floats) -> Bools:
     return jam
 
 
-# What options are called, and what they are.
+# Fields by option name.
 _OPTIONS = {
     "segments": "segments",
     "days": "days",
@@ -169,7 +172,10 @@ _OPTIONS = {
 
 
 def highway_of(stream: str, options: Mapping[str, str], ignored: frozenset[str] = frozenset()) -> Highway:
-    """What `highway://road?segments=4&days=7` asks for: names in any case, `first` is the first day."""
+    """Return the highway of a URL such as `highway://road?segments=4&days=7`.
+
+    Option names are case-insensitive; `first` is the first day.
+    """
     if stream not in STREAMS:
         raise SlicemillError(f"highway:// has no stream {stream!r}; it has {', '.join(STREAMS)}")
     given = {name.lower(): text for name, text in options.items()}

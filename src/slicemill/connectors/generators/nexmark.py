@@ -1,7 +1,7 @@
-"""NEXMark: persons register, open auctions and bid on them, forever the same for the same seed.
+"""NEXMark: deterministic persons, auctions and bids, by a seed.
 
 Of each fifty events one is a person, three are auctions and the rest are bids. Every value is a hash of the
-seed, the event's number and the column, so any range of events can be made alone, in any order, by anybody.
+seed, the event's number and the column, so any range of events can be generated independently.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from slicemill.errors import SlicemillError
 
 Numbers = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
-# How a column of words is made of its few words and the number of each row's word: an Arrow user need not
-# spell them all out first.
+# Makes a column of words from the distinct words and an index per row, so that Arrow can use a dictionary.
 Pick: TypeAlias = Callable[[Values, Numbers], Any]
 
 EVENTS_PER_CYCLE = 50
 AUCTIONS_PER_CYCLE = 3
 FIRST_ID = 1000
-# A new person or auction draws interest for a while; older ones are left alone.
+# Only recent persons and auctions are active.
 ACTIVE_PERSONS = 1000
 ACTIVE_AUCTIONS = 100
 
-# So many events where an end is needed and none is given.
+# Number of events if an end is needed and none is given.
 FINITE_EVENTS = 10_000
 
 STREAMS = ("person", "auction", "bid")
@@ -48,7 +47,7 @@ _PLACES = np.array(
 )
 _ITEMS = np.array(["lamp", "clock", "chair", "camera", "guitar", "vase", "atlas", "radio"])
 _CHANNELS = np.array(["app", "web", "phone", "partner"])
-# Pages from which bids are made; every other one tells who sent the bidder there.
+# Pages of bids; every other page has the referring channel.
 _PAGES = np.array(
     [
         f"https://auction.example/{area}/{item}/{page}/bid.htm?query=1" + f"&channel_id={page}" * (page % 2)
@@ -60,7 +59,7 @@ _PAGES = np.array(
 
 
 def _mixed(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Scramble 64 bits so that neighbours have nothing in common (the finaliser of splitmix64)."""
+    """Hash 64 bits (the finaliser of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -79,17 +78,17 @@ class _Draw:
             return _mixed(self._events + salt)
 
     def below(self, column: int, bound: Numbers | int) -> Numbers:
-        """Whole numbers 0 <= n < bound."""
+        """Return integers 0 <= n < bound."""
         limit = np.asarray(bound, dtype=np.uint64)
         return (self.bits(column) % limit).astype(np.int64)
 
     def unit(self, column: int) -> npt.NDArray[np.float64]:
-        """Numbers in [0, 1)."""
+        """Return numbers in [0, 1)."""
         return (self.bits(column) >> np.uint64(11)).astype(np.float64) / float(2**53)
 
 
 def event_numbers(stream: str, first: int, last: int) -> Numbers:
-    """The numbers of the events of one stream among events first <= n < last."""
+    """Return one stream's events among first <= n < last."""
     if stream not in STREAMS:
         raise SlicemillError(f"NEXMark has no stream {stream}; it has {', '.join(STREAMS)}")
     numbers = np.arange(first, last, dtype=np.int64)
@@ -112,9 +111,9 @@ def columns(
     start_us: int = 0,
     pick: Pick = np.take,
 ) -> Mapping[str, Values]:
-    """The columns of one stream's events among events first <= n < last.
+    """Return one stream's columns for events first <= n < last.
 
-    `rate` is events per second of event time, all three streams together; times are microseconds.
+    `rate` is events per second of event time of all three streams; times are microseconds.
     """
     events = event_numbers(stream, first, last)
     ts = start_us + (events * (1_000_000 / rate)).astype(np.int64)
@@ -142,7 +141,7 @@ def _newest_person(events: Numbers) -> Numbers:
 
 
 def _newest_auction(events: Numbers) -> Numbers:
-    """The number, from 0, of the last auction opened at or before each event; there is always one."""
+    """Return the index of the last auction opened up to each event."""
     offset = events % EVENTS_PER_CYCLE
     opened = np.clip(offset, 0, AUCTIONS_PER_CYCLE)
     newest: Numbers = np.maximum(events // EVENTS_PER_CYCLE * AUCTIONS_PER_CYCLE + opened - 1, 0)
@@ -169,7 +168,7 @@ def _auctions(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str
 
 def _bids(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Values]:
     newest = _newest_auction(events)
-    # Half of all bids go to one hot auction, the latest whose number is a multiple of the active ones.
+    # Half of all bids are for one hot auction: the latest multiple of the number of active auctions.
     hot = newest // ACTIVE_AUCTIONS * ACTIVE_AUCTIONS
     auction = np.where(draw.below(21, 2) == 0, hot, _recent(newest, ACTIVE_AUCTIONS, draw, 22))
     return {
@@ -183,7 +182,7 @@ def _bids(events: Numbers, ts: Numbers, draw: _Draw, pick: Pick) -> dict[str, Va
 
 
 def _price(draw: _Draw, column: int) -> Numbers:
-    """Cents, from 100 to 100 million: each power of ten as likely as the next."""
+    """Return prices from 100 to 100 million cents, log-uniformly distributed."""
     return (100 * 10 ** (6 * draw.unit(column))).astype(np.int64)
 
 

@@ -1,8 +1,8 @@
-"""The reader of generators: rows appear by the clock, or as fast as they are read.
+"""Reader of generators: rows appear by the clock or on demand.
 
-An offset is `{"event": n, "since_us": t, "start_us": s}`: events below n have been read, the clock began at
-t, and the timestamps of events are moved by s. Offsets of older homes have no s: their timestamps are not
-moved. After a stop, all events that the clock has passed meanwhile appear at once.
+An offset is `{"event": n, "since_us": t, "start_us": s}`: events below n were read, the clock started at t,
+and event timestamps are shifted by s. Offsets of older homes have no s: their timestamps are not shifted.
+After a stop, all events that became due meanwhile appear at once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENDLESS = 2**62
 
 
 def open_generator(origin: SourceOrigin, wanted: WantedColumns, clock: Callable[[], int]) -> GeneratorReader:
-    """The reader of `nexmark://`, `rfid://` or `highway://`."""
+    """Return the reader of `nexmark://`, `rfid://` or `highway://`."""
     generator = generator_of(origin.format, origin.options)
     check_columns(wanted.schema, generator.fields.names)
     return GeneratorReader(generator, wanted, clock)
@@ -33,7 +33,7 @@ def open_generator(origin: SourceOrigin, wanted: WantedColumns, clock: Callable[
 
 @dataclass(slots=True)
 class GeneratorReader:
-    """One partition: events have one order."""
+    """Reader of a generator as one partition, because events have one order."""
 
     generator: Generator
     wanted: WantedColumns
@@ -54,7 +54,7 @@ class GeneratorReader:
             batch.table = parsed.table if parsed.table.num_rows else None
             batch.errors = parsed.errors
             if self.generator.pace.limited:
-                # A row arrives when it appears, not when somebody comes to take it.
+                # A row arrives when it appears, not when it is read.
                 appeared_us = since_us + (numbers + 1) * (1_000_000 / self.generator.rate)
                 batch.arrival_us = np.minimum(appeared_us.astype(np.int64), now_us)[parsed.numbers]
         batch.ended = last == self.generator.events
@@ -62,13 +62,13 @@ class GeneratorReader:
         return batch
 
     def committed(self, offset: Any) -> None:
-        """Events can be made again at any time."""
+        """Nothing is to be freed, because events can be generated again."""
 
     def close(self) -> None:
         """Nothing is open."""
 
     def _available(self, since_us: int, now_us: int) -> int:
-        """The number of events that have appeared."""
+        """Return the number of events that have appeared."""
         events = self.generator.events
         if not self.generator.pace.limited:
             return _ENDLESS if events is None else events
@@ -76,12 +76,15 @@ class GeneratorReader:
         return appeared if events is None else min(appeared, events)
 
     def _most(self, limit_rows: int) -> int:
-        """So many events at once; an event may have several rows."""
+        """Return the limit of events per read.
+
+        An event may have several rows.
+        """
         most = self.generator.pace.max_per_trigger
         return max(1, limit_rows if most is None else min(limit_rows, most))
 
     def _pause_us(self, event: int, since_us: int, now_us: int) -> int:
-        """Until the next event with rows appears."""
+        """Return the time until the next event with rows."""
         following = self.generator.following(event)
         due_us = since_us + int((following + 1) * 1_000_000 / self.generator.rate) + 1
         return min(max(due_us - now_us, _LEAST_AGAIN_US), _MOST_AGAIN_US)

@@ -1,9 +1,9 @@
-"""RFID readings: tags come by at random and are read again and again, and some readings are noise (M48).
+"""RFID readings: tags that are read repeatedly, with noise (M48).
 
-Tags arrive as a Poisson process. Each is read `repeats` times, `gap_us` apart; a share `noise` of all
-readings has the id of no tag instead, a negative number, so that a reader of results sees what should not be
-there. Time is cut into blocks, and all that is random about the tags of a block comes from the seed and the
-block's number, so the readings of any time can be made alone, in any order, by anybody. They come in slots.
+Tags arrive as a Poisson process. Each tag is read `repeats` times, `gap_us` apart. A share `noise` of all
+readings has a negative id that belongs to no tag, so that wrong readings can be recognized in results. Time
+is split into blocks, and all randomness of a block comes from the seed and its number. So the readings of any
+time can be generated independently. Readings appear in slots.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 SLOT_US = 100_000
 SLOTS_PER_SECOND = 1_000_000 // SLOT_US
-# So many slots are drawn together: fewer would cost more than the drawing.
+# Number of slots generated together, because a block has a fixed cost.
 _SLOTS_PER_BLOCK = 100
 _BLOCK_US = _SLOTS_PER_BLOCK * SLOT_US
-# So long do tags come where an end is needed and none is given.
+# Duration in which new tags appear if an end is needed and none is given.
 FINITE_SECONDS = 60
 
 STREAMS = ("reading",)
 
-# Ids of tags tell their block: more tags than this do not come in one.
+# Ids of tags encode their block, which limits the number of tags per block.
 _IDS_PER_BLOCK = 100_000_000
 _MOST_PER_SECOND = 1_000_000
 _NOISE_IDS = 2**40
@@ -38,7 +38,10 @@ _NOISE_IDS = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """How tags come by and are read. `seconds` is how long new tags come; None: for ever."""
+    """Arrival and reading of tags.
+
+    New tags appear for `seconds` (None: for ever).
+    """
 
     per_second: float = 5.0
     repeats: int = 10
@@ -61,12 +64,12 @@ class Tags:
 
     @property
     def tag_slots(self) -> int | None:
-        """How many slots bring new tags."""
+        """Return the number of slots with new tags."""
         return None if self.seconds is None else round(self.seconds * SLOTS_PER_SECOND)
 
     @property
     def slots(self) -> int | None:
-        """How many slots have readings: the last tags are read to the end."""
+        """Return the number of slots with readings, including the last repeats."""
         return None if self.tag_slots is None else self.tag_slots + self._slots_of_a_tag
 
     @property
@@ -74,7 +77,10 @@ class Tags:
         return (self.repeats - 1) * self.gap_us // SLOT_US + 1
 
     def readings(self, first_slot: int, last_slot: int) -> Mapping[str, Ints]:
-        """The readings in slots first <= n < last, in order of time: `reader`, `tag`, `at` in µs."""
+        """Return readings in slots first <= n < last, by time.
+
+        The columns are `reader`, `tag` and `at` (µs).
+        """
         last_tags = last_slot if self.tag_slots is None else min(last_slot, self.tag_slots)
         first_block = max(0, first_slot - self._slots_of_a_tag) // _SLOTS_PER_BLOCK
         blocks = [_block(self, block) for block in range(first_block, -(-last_tags // _SLOTS_PER_BLOCK))]
@@ -87,15 +93,15 @@ class Tags:
         return {"reader": reader[order], "tag": tag[order], "at": self.start_us + at[order]}
 
     def all_readings(self) -> Mapping[str, Ints]:
-        """Everything, where tags come for some seconds only."""
+        """Return all readings of a finite generator."""
         if self.slots is None:
             raise SlicemillError("these tags come for ever: say for how many seconds")
         return self.readings(0, self.slots)
 
     def _block(self, block: int) -> tuple[Ints, Ints, Ints]:
-        """All readings of the tags that come in a block: reader, tag and time, without order."""
+        """Return all readings of a block's tags: reader, tag and time, unsorted."""
         random = np.random.default_rng((self.seed & (2**64 - 1), block))
-        # Where the number of arrivals is Poisson, each is equally likely at every moment.
+        # Given their Poisson-distributed number, arrivals are uniformly distributed.
         tags = int(random.poisson(self.per_second * _BLOCK_US / 1_000_000))
         first_at = block * _BLOCK_US + np.sort(random.integers(0, _BLOCK_US, tags))
         reader = 1 + random.integers(0, self.readers, tags)
@@ -109,12 +115,15 @@ class Tags:
         return np.repeat(reader[coming], self.repeats), read[coming].ravel(), at[coming].ravel()
 
 
-# A stream asks for a block slot by slot.
+# A stream reads a block slot by slot, so blocks are cached.
 _block = lru_cache(maxsize=4)(Tags._block)
 
 
 def tags_of(stream: str, options: Mapping[str, str], ignored: frozenset[str] = frozenset()) -> Tags:
-    """What `rfid://reading?tags=50&noise=0.2` asks for: names in any case, `gap` in milliseconds."""
+    """Return the tags of a URL such as `rfid://reading?tags=50&noise=0.2`.
+
+    Option names are case-insensitive; `gap` is in milliseconds.
+    """
     if stream not in STREAMS:
         raise SlicemillError(f"rfid:// has no stream {stream!r}; it has {', '.join(STREAMS)}")
     given = {name.lower(): text for name, text in options.items()}

@@ -1,8 +1,9 @@
-"""The generators as Spark data sources, for whoever reads them without a mill (see `generator` for their
-options).
+"""Generators as Spark data sources, for use without a mill.
 
     register(spark)
     spark.readStream.format("nexmark").options(stream="bid", events=1_000_000).load()
+
+`generator` describes their options.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats nexmark, rfid and highway known to a session."""
+    """Register the formats nexmark, rfid and highway in a session."""
     for source in SOURCES.values():
         spark.dataSource.register(source)
 
 
 class EventRange(InputPartition):
-    """Events first <= n < last."""
+    """Partition of events first <= n < last."""
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__((first, last))
@@ -46,22 +47,22 @@ class EventRange(InputPartition):
 
 
 def ranges(generator: Generator, first: int, last: int) -> list[InputPartition]:
-    """Events first <= n < last, shared out to tasks."""
+    """Split events first <= n < last into tasks."""
     count = max(1, min(generator.pace.partitions, (last - first) // generator.per_task))
     edges = [first + (last - first) * part // count for part in range(count + 1)]
     return [EventRange(a, b) for a, b in pairwise(edges) if a < b]
 
 
 def batches(generator: Generator, events: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a range of events."""
+    """Yield the rows of a range of events."""
     if not isinstance(events, EventRange):
-        return  # what Spark passes where there is nothing to read
+        return  # Spark's placeholder if there is nothing to read
     for first in range(events.first, events.last, generator.per_batch):
         yield from generator.rows(first, min(first + generator.per_batch, events.last))[0].to_batches()
 
 
 class GeneratorBatchReader(DataSourceReader):
-    """A finite read. The generator is made where it runs, from its options."""
+    """Batch reader; each task recreates the generator from its options."""
 
     def __init__(self, form: str, options: Mapping[str, str]) -> None:
         self._form = form
@@ -76,7 +77,10 @@ class GeneratorBatchReader(DataSourceReader):
 
 
 class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are `{"event": n, "since_us": t}`: events below n are out; the first one appeared at time t."""
+    """Stream reader with offsets `{"event": n, "since_us": t}`.
+
+    Events below n were read. The first event appeared at time t.
+    """
 
     def __init__(self, form: str, options: Mapping[str, str]) -> None:
         self._form = form
@@ -111,7 +115,7 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._since_us = start["since_us"]
         available = self._available(self._since_us)
         if self._draining:
-            # What there is when the run starts; events that appear while it runs are for the next one.
+            # The run ends at the current event; later events are for the next run.
             self._target = available if self._target is None else self._target
             available = self._target
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._pace.max_per_trigger
@@ -123,7 +127,7 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {"event": max(start["event"], min(ends)), "since_us": self._since_us}
 
     def _available(self, since_us: int) -> int | None:
-        """The number of events that have appeared; None: there is always one more."""
+        """Return the number of events that have appeared; None if unlimited."""
         if not self._pace.limited:
             return self._events
         elapsed_us = max(0, wall_clock_us() - since_us)
@@ -144,7 +148,10 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 class _GeneratorSource(DataSource):
-    """One format. Spark asks a class for its name, so that each format is a class."""
+    """Base of the sources, one class per format.
+
+    Spark reads the format's name from the class.
+    """
 
     form: str
 

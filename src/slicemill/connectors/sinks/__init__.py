@@ -1,1 +1,1 @@
-"""Sinks: consumers of a query's result log, each with a cursor of its own (docs/sinks.md)."""
+"""Sinks: consumers of a query's result log, with cursors (docs/sinks.md)."""

@@ -1,7 +1,7 @@
-"""A Python function as a sink: `receive(epoch, table)` for every epoch with rows, at least once, in order.
+"""Python function as a sink: `receive(epoch, table)`, at least once, in order.
 
-An epoch's number is its id for good: the same number always brings the same rows, so a function that
-remembers the last number it has finished can leave out what comes again after a crash.
+It is called for every epoch with rows. An epoch's number is a permanent id of its rows. So a function that
+remembers the last finished number can skip repeated epochs after a crash.
 """
 
 from __future__ import annotations

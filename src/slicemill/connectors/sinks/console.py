@@ -1,4 +1,4 @@
-"""`console:`: a table of the newest rows after each delivery; `console:?rows=5` shows at most five."""
+"""`console:`: print the newest rows after each delivery; `console:?rows=5` limits them."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ class ConsoleSink:
         self.console.print(results_table(f"{self.query}, {epochs}", self.schema, rows, table.num_rows))
 
     def close(self) -> None:
-        """The console is not ours to close."""
+        """The console is owned by the caller."""

@@ -1,10 +1,10 @@
-"""Cursors of sinks and of readers in other processes, as small whole files in the home.
+"""Cursors of sinks and external readers, as small files in the home.
 
     <home>/sinks/<name>/cursor.json     written by the mill
     <home>/readers/<name>/cursor.json   written by a program that reads results (connectors/results.py)
 
-`id` is made once and known outside the home too: a folder or a database remembers which home delivers to it,
-so that a second home does not go on from the first one's epochs.
+`id` is generated once and also stored at the target: a folder or a database records which home delivers to
+it, so a second home cannot continue from the first one's epochs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FILE = "cursor.json"
 
 @dataclass(slots=True)
 class SinkCursor:
-    """How far a consumer has come in a log: the last epoch that it has."""
+    """Position of a consumer: the last epoch that it has."""
 
     folder: Path
     id: str
@@ -52,7 +52,10 @@ class SinkCursor:
         self.epoch = epoch
 
     def forget(self) -> None:
-        """Leave no trace, also not of a delivery that is still under way; a new cursor has a new id."""
+        """Delete the cursor, also if a delivery is pending.
+
+        A new cursor gets a new id.
+        """
         self.forgotten = True
         self.files.remove(self.folder / _FILE)
 
@@ -60,7 +63,10 @@ class SinkCursor:
 def open_cursor(
     home: Path, kind: str, name: str, log: str, files: FileSystem = LOCAL, durable: bool = False
 ) -> SinkCursor:
-    """A consumer's cursor; a new one has nothing. It is on disk before it is used."""
+    """Return a consumer's cursor, creating it if necessary.
+
+    A new cursor is stored before it is used.
+    """
     folder = home / kind / folder_name(name)
     found = _load(folder, files, durable)
     if found is None:
@@ -76,7 +82,7 @@ def open_cursor(
 
 
 def stored_cursors(home: Path, kind: str, files: FileSystem = LOCAL) -> list[SinkCursor]:
-    """All cursors of a kind that are on disk."""
+    """Return all stored cursors of a kind."""
     folders = (home / kind / name for name in sorted(files.names(home / kind)))
     return [cursor for folder in folders if (cursor := _load(folder, files, False)) is not None]
 

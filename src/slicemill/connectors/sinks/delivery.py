@@ -1,7 +1,7 @@
-"""Delivery to one sink: new epochs of its log in order, then its cursor moves.
+"""Delivery to one sink: send new epochs, then advance its cursor.
 
-A failure stops nobody else. The sink is resumed after a pause that doubles from try to try, and says then
-itself what it has; meanwhile its results wait in the log.
+A failure does not affect other sinks. The sink is resumed after a back-off that doubles, and then reports its
+own position; until then its results stay in the log.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from slicemill.storage.log import Log
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 30.0
-# A backlog goes out in ranges of about so many rows, so that a table fits into memory whatever its length.
+# A backlog is delivered in ranges of about this many rows, to bound memory.
 _ROWS_PER_DELIVERY = 500_000
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStatus:
-    """How a sink is doing. `rows` counts from the start of the process; `error` is None when all is well."""
+    """Status of a sink; `rows` counts from the start of the process."""
 
     name: str
     query: str
@@ -39,7 +39,7 @@ class SinkStatus:
 
 
 def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
-    """Epochs in ranges: each ends with the epoch that makes its rows `enough`, or with the last one."""
+    """Split epochs into ranges of at least `enough` rows (except the last)."""
     part: list[Epoch] = []
     rows = 0
     for epoch in epochs:
@@ -53,7 +53,10 @@ def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
 
 
 class SinkDelivery:
-    """`report` hears of failures; `clock` is in seconds and never goes back."""
+    """Delivery of a log to one sink.
+
+    `report` gets failures. `clock` is in seconds and monotonic.
+    """
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class SinkDelivery:
         self._log = log
         self._report = report
         self._clock = clock
-        self._last: int | None = None  # what the sink has; None: it has to be resumed
+        self._last: int | None = None  # the sink's position; None: it must be resumed
         self._rows = 0
         self._error: str | None = None
         self._failures = 0
@@ -78,7 +81,7 @@ class SinkDelivery:
         self._lock = threading.Lock()
 
     def deliver_new(self) -> None:
-        """Hand over what is new, unless the sink has just failed."""
+        """Deliver new epochs, unless the sink is in its back-off."""
         with self._lock:
             if self._error is not None and self._clock() < self._retry_at:
                 return
@@ -90,7 +93,7 @@ class SinkDelivery:
                 self._error, self._failures = None, 0
 
     def retry_in_s(self) -> float | None:
-        """How long to wait before the next try; None: until there is something new."""
+        """Return the time to the next retry; None without a failure."""
         return None if self._error is None else max(0.0, self._retry_at - self._clock())
 
     def status(self) -> SinkStatus:
@@ -104,11 +107,11 @@ class SinkDelivery:
 
     def _deliver_new(self) -> None:
         last = self._resumed() if self._last is None else self._last
-        if last < 0 <= self._log.begun_after:  # it never had what was there before the table of now
+        if last < 0 <= self._log.begun_after:  # the sink never had the table of the earlier definition
             last = self._log.begun_after
             if self.cursor.epoch < last:
                 self.cursor.advance(last)
-        # Set again below, after each step that went well.
+        # Set again at the end, if all steps succeed.
         self._last = None
         enough = 1 if self.sink.per_epoch else _ROWS_PER_DELIVERY
         waiting = self._log.epochs(after=last)
@@ -125,7 +128,7 @@ class SinkDelivery:
         self._last = last
 
     def _of_other_columns(self, waiting: list[Epoch]) -> list[Epoch]:
-        """What a sink that a query declares has no columns for: results of a definition before it came."""
+        """Return epochs of earlier definitions, which a declared sink cannot store."""
         if self.name != self.cursor.log or not self._log.changes_of_columns:
             return []
         now = self._log.columns
@@ -133,7 +136,7 @@ class SinkDelivery:
 
     def _resumed(self) -> int:
         last = self.sink.resume(self.cursor.id, self.cursor.epoch)
-        # A log without results is that of a query made anew: its epochs will be later than all others.
+        # An empty log belongs to a recreated query, whose epochs will be later than all others.
         if last > self._log.head >= 0:
             raise SinkError(
                 f"the sink has epoch {last}, but the results end with {self._log.head}; "
@@ -165,5 +168,5 @@ class SinkDelivery:
         self._failures += 1
         self._retry_at = self._clock() + pause_s
         before, self._error = self._error, redacted(str(problem).strip()) or type(problem).__name__
-        if self._error != before:  # it is tried again and again, and told once
+        if self._error != before:  # repeated failures are reported once
             self._report(f"sink {self.name} of query {self.cursor.log} failed: {self._error}")

@@ -1,13 +1,12 @@
-"""Files of results in a folder, exactly once: one file for each delivered range of epochs.
+"""Exactly-once files of results: one file per delivered range of epochs.
 
-    <folder>/_slicemill.json                        whose results these are
+    <folder>/_slicemill.json                        owner of the results
     <folder>/000000000005-000000000007.parquet      the rows of epochs 5 to 7
-    <folder>/_unfinished                            being written
+    <folder>/_unfinished                            file being written
 
-A file gets its name in one step when it is whole. The names are the cursor: after a crash the sink goes on
-after the last epoch that a name has, so nothing is written twice, whatever the home's cursor says. Sorted by
-name, files are in order of delivery. Names with an underscore in front are not seen by Spark, Arrow and
-others that read folders.
+A complete file is renamed atomically. The names are the cursor: after a crash the sink continues after the
+last epoch in a name, so nothing is written twice, whatever the home's cursor says. Sorted by name, files are
+in delivery order. Spark, Arrow and similar readers of folders ignore names with a leading underscore.
 """
 
 from __future__ import annotations
@@ -32,7 +31,10 @@ Encode = Callable[[pa.Table], bytes | pa.Buffer]
 
 @dataclass(slots=True)
 class FolderSink:
-    """`encode` makes a file's content of a table; the format's module has it."""
+    """File sink of a folder.
+
+    `encode` converts a table to a file's content.
+    """
 
     folder: Path
     suffix: str
@@ -68,7 +70,7 @@ class FolderSink:
             )
 
     def _write(self, name: str, data: bytes | pa.Buffer) -> None:
-        # One name for all unfinished files: there is one writer, and what a crash leaves is overwritten.
+        # One name for all unfinished files: there is one writer, and leftovers of a crash are overwritten.
         unfinished = self.folder / _UNFINISHED
         self.files.write(unfinished, data)
         if self.durable:

@@ -1,7 +1,7 @@
 """`json:folder`: one file of JSON lines for each delivered range.
 
-A folder, not one growing file: a file that appears whole needs no commit marker, and whoever reads it never
-meets half a line. `cat folder/*.jsonl` is the growing file.
+Files that appear whole need no commit marker, and readers never see half a line; that is why the sink writes
+a folder instead of one growing file. `cat folder/*.jsonl` concatenates them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ _NO_HEAD: Mapping[str, str] = {}
 
 
 def encode(table: pa.Table) -> bytes:
-    """Rows as objects; JSON has no types for times, decimals and bytes, see `json_values`."""
+    """Encode rows as JSON objects; `json_values` converts types."""
     types = {TS: TIMESTAMP} | {column.name: column.type for column in from_arrow(table.schema)}
     columns = [column_values(table.column(name), type_) for name, type_ in types.items()]
     return "".join(json_line(row, types) for row in zip(*columns, strict=True)).encode()
 
 
 def json_line(row: Iterable[object], types: Mapping[str, Type], head: Mapping[str, str] = _NO_HEAD) -> str:
-    """A row as one line; `types` has its columns, and `head` what stands in front of them."""
+    """Encode a row as one line, with fields of `head` first.
+
+    `types` has the row's columns.
+    """
     values = {name: plain(value, type_) for (name, type_), value in zip(types.items(), row, strict=True)}
     return json.dumps({**head, **values}, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def result_line(query: str, schema: Schema, timed: tuple[int | None, Sequence[object]]) -> str:
-    """A result of `slicemill run --json`: which query's, when (not of ad hoc ones), and its columns."""
+    """Encode a result of `slicemill run --json`: query, `_ts`, columns."""
     ts, row = timed
     types = {TS: TIMESTAMP} | {column.name: column.type for column in schema}
     return json_line((ts, *row), types, {"query": query})

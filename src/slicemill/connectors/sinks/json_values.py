@@ -15,9 +15,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def plain(value: object, type_: Type) -> object:
-    """A value as JSON has it.
+    """Return a value in JSON types.
 
-    Times are ISO 8601 in UTC, intervals microseconds, decimals text with all their digits, bytes base64.
+    Times are ISO 8601 in UTC, intervals are microseconds, decimals are exact text, bytes are base64.
 
     >>> plain(1_500_000, TIMESTAMP), plain(float("nan"), Type(Kind.DOUBLE)), plain(None, Type(Kind.DATE))
     ('1970-01-01T00:00:01.500000Z', 'NaN', None)
@@ -32,7 +32,7 @@ def _instant(value: object) -> object:
     try:
         return (_EPOCH + timedelta(microseconds=cast(int, value))).isoformat().replace("+00:00", "Z")
     except OverflowError:
-        return value  # no calendar has this year
+        return value  # the year is out of the calendar's range
 
 
 def _date(value: object) -> object:

@@ -1,8 +1,9 @@
-"""`memory:`: results in this process, for notebooks and tests; `memory:?rows=1000` keeps the newest 1000.
+"""`memory:`: results in this process, for notebooks and tests.
 
-Of results that change it holds the rows of now, or with `memory:?changelog=true` all changes.
+For a changelog it holds the current rows, or with `memory:?changelog=true` all changes. `memory:?rows=1000`
+keeps the newest 1000 rows.
 
-What it holds ends with the process, so a mill that starts again hands it all that the log still has.
+The rows are lost with the process, so after a restart the sink gets all results that the log still has.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ class MemorySink:
                 self._rows -= self._tables.popleft().num_rows
 
     def close(self) -> None:
-        """The rows stay: they are what the sink is for."""
+        """The rows are kept for later access."""
 
     def to_arrow(self) -> pa.Table:
-        """The rows that are kept, with their timestamp as `_ts` (UTC) in front."""
+        """Return the kept rows, with `_ts` (UTC) first."""
         with self._lock:
             table = pa.concat_tables(self._tables) if self._tables else self._empty
         extra = 0 if self._keep_rows is None else max(0, table.num_rows - self._keep_rows)
@@ -53,7 +54,7 @@ class MemorySink:
 
 
 class MemoryTable:
-    """The rows that results which change come to."""
+    """Current rows of a changelog."""
 
     per_epoch = False
 
@@ -78,9 +79,9 @@ class MemoryTable:
             self._changes, self._last = table, last
 
     def close(self) -> None:
-        """The rows stay: they are what the sink is for."""
+        """The rows are kept for later access."""
 
     def to_arrow(self) -> pa.Table:
-        """The rows of now, with the timestamp of their last change as `_ts` (UTC) in front."""
+        """Return the current rows, with `_ts` (UTC) of their last change first."""
         with self._lock:
             return self._changes.drop_columns([OP])

@@ -1,13 +1,13 @@
-"""`postgres://user@host:port/database?table=t`: rows and cursor in one transaction, so exactly once.
+"""`postgres://user@host:port/database?table=t`: exactly-once Postgres sink.
 
-Of results that change, the table has the rows of now, found by their key; or, with `changelog=true`, all
-changes.
+Rows and cursor are written in one transaction. For a changelog the table has the current rows, identified by
+their key, or, with `changelog=true`, all changes.
 
-The user's database gets two tables. The target (the query's name unless `table=` says another, made if it is
+The user's database gets two tables. The target table (the query's name, or `table=`; created if it is
 missing) has `_ts` and the query's columns; names are quoted, so they keep their case. `slicemill_cursors` has
-one row for each query: the last epoch that is in, and the home that it comes from. That row, not the home's
-cursor, says where to go on, also after a connection that broke in the middle of a commit, or a backup that
-was played back.
+one row per query: the last delivered epoch, and the home. Delivery continues from that row, and not from the
+home's cursor. So it is correct also after a connection that broke during a commit, or after a restored
+backup.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TYPES = {
 
 
 def postgres_type(type_: Type) -> str:
-    """The column type in Postgres that holds every value of an ESL type.
+    """Return a Postgres type for all values of an ESL type.
 
     >>> from slicemill.esl.types.schema import INT, decimal
     >>> postgres_type(INT), postgres_type(decimal(10, 2))
@@ -69,7 +69,7 @@ def postgres_type(type_: Type) -> str:
 
 
 def split_table(url: str) -> tuple[str, str | None]:
-    """The URL without `table=`, which is ours and not the driver's; and the table.
+    """Split a URL into the driver's URL and the option `table=`.
 
     >>> split_table("postgres://ada@db/shop?table=hot&sslmode=require")
     ('postgres://ada@db/shop?sslmode=require', 'hot')
@@ -82,7 +82,7 @@ def split_table(url: str) -> tuple[str, str | None]:
 
 
 def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) -> PostgresSink:
-    """Checks the URL; connects when it is resumed."""
+    """Create a Postgres sink after checking the URL; `resume` connects."""
     try:
         import psycopg
     except ImportError:
@@ -91,7 +91,7 @@ def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) ->
     try:
         psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError as problem:
-        # Its message may quote a part of a password.
+        # The driver's message may quote a part of a password.
         why = f" ({str(problem).strip()})" if address == redacted_address(address) else ""
         raise SinkError(
             f"the sink of {query} is no Postgres address{why}; "
@@ -152,7 +152,7 @@ class PostgresSink:
 
     @contextmanager
     def _moving(self, first: int, last: int) -> Iterator[Cursor]:
-        """A transaction that moves the cursor over the epochs `first` … `last`."""
+        """Open a transaction that moves the cursor over a range of epochs."""
         connection = self._connection
         assert connection is not None, "resume the sink first"
         with connection.transaction(), connection.cursor() as cursor:
@@ -163,7 +163,7 @@ class PostgresSink:
             cursor.execute(f"UPDATE {CURSORS} SET epoch = %s WHERE query = %s", [last, self._query])
 
     def _take(self, cursor: Cursor, table: pa.Table) -> None:
-        """The rows of a delivery, within its transaction."""
+        """Write the rows of a delivery within its transaction."""
         _copy(cursor, self._target(), self._columns, table)
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class PostgresSink:
             self._connection = None
 
     def _position(self, connection: Connection) -> int:
-        """The last epoch that is in; locked until the transaction ends."""
+        """Return the last delivered epoch, locked until the transaction ends."""
         row = connection.execute(
             f"SELECT epoch, owner FROM {CURSORS} WHERE query = %s FOR UPDATE", [self._query]
         ).fetchone()
@@ -186,7 +186,7 @@ class PostgresSink:
     def _make_tables(self, connection: Connection) -> None:
         from psycopg.sql import SQL, Identifier
 
-        # Not CREATE … IF NOT EXISTS: that asks for the right to create also where there is nothing to create.
+        # CREATE … IF NOT EXISTS would need the right to create also for existing tables.
         cursors = SQL("query text PRIMARY KEY, epoch bigint NOT NULL, owner text NOT NULL")
         _make_missing(connection, Identifier(CURSORS), cursors)
         columns = SQL(", ").join(
@@ -204,9 +204,10 @@ class PostgresSink:
 
 
 class PostgresTable(PostgresSink):
-    """The rows that results which change come to: found by their key, deleted and put in their place anew.
+    """Postgres table of a changelog's current rows, updated by key.
 
-    Both happen in the transaction that moves the cursor, so that nobody sees a table in between.
+    Changed rows are deleted and inserted in the transaction that moves the cursor, so no reader sees an
+    intermediate state.
     """
 
     def __init__(self, address: str, table: tuple[str, ...], query: str, schema: Schema) -> None:
@@ -235,7 +236,7 @@ class PostgresTable(PostgresSink):
             )
             cursor.execute(made)
             _copy(cursor, touched, self._keys, table)
-            # An index finds values that are equal; NULL is equal to none, and looked for in the whole table.
+            # An index finds equal values. NULL equals nothing, so keys with NULL need a scan of the table.
             names = [Identifier(column.name) for column in self._keys]
             equal = [SQL("t.{0} = {1}.{0}").format(name, touched) for name in names]
             same = [SQL("t.{0} IS NOT DISTINCT FROM {1}.{0}").format(name, touched) for name in names]

@@ -1,4 +1,4 @@
-"""The registry of sinks by URL: `CREATE QUERY q WITH (sink = 'parquet:out/q') AS …`."""
+"""Registry of sinks by URL, as in `WITH (sink = 'parquet:out/q')`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ POSTGRES_SINKS = ("postgres", "postgresql")
 
 @dataclass(frozen=True, slots=True)
 class SinkTarget:
-    """A sink's URL, as it is opened.
+    """Parsed URL of a sink.
 
-    `path` is the folder that a sink of files writes to. With `as_log` changes are written as such, with
-    their operation; `url` is without that option.
+    `path` is the folder of a file sink. With `as_log` changes are written with their operation; `url` is
+    without that option.
     """
 
     scheme: str
@@ -41,7 +41,7 @@ class SinkTarget:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A target, and the query whose results go there."""
+    """Target, with the query whose results are written there."""
 
     target: SinkTarget
     query: str
@@ -67,9 +67,10 @@ def open_sink(
     files: FileSystem = SHARED,
     durable: bool = False,
 ) -> Sink:
-    """The sink of a query by its URL, or around a function; `folder` is where relative paths begin.
+    """Create the sink of a query, from a URL or a function.
 
-    A URL that means nothing is a SinkError here; a place that cannot be reached is one when it is resumed.
+    Relative paths begin at `folder`. An invalid URL is a SinkError here; an unreachable target is a SinkError
+    when it is resumed.
     """
     if not isinstance(target, str):
         return CallableSink(target)
@@ -80,7 +81,7 @@ def open_sink(
 
 
 def sink_target(text: str, query: str, folder: Path = Path()) -> SinkTarget:
-    """Return what the URL of a query's sink opens; relative paths begin at `folder`.
+    """Parse the sink URL of a query; relative paths begin at `folder`.
 
     >>> sink_target("json:out/a%20b", "q", Path("/data")).path
     PosixPath('/data/out/a b')
@@ -107,7 +108,7 @@ def _folder_of(url: str, query: str, folder: Path) -> Path:
 
 
 def _split_changelog(url: str, query: str) -> tuple[str, bool]:
-    """The URL without `changelog=true`, which is for all sinks; and whether it was there.
+    """Split the option `changelog=true` off a URL.
 
     >>> _split_changelog("json:out?changelog=true", "q"), _split_changelog("memory:?rows=3", "q")
     (('json:out', True), ('memory:?rows=3', False))
@@ -124,7 +125,7 @@ def _split_changelog(url: str, query: str) -> tuple[str, bool]:
 
 
 def lasts_in_one_place(before: str, after: str | None) -> bool:
-    """Do two sinks of a query write to the same place, which stays when the mill ends?
+    """Return True if two sinks write to the same persistent place.
 
     >>> lasts_in_one_place("json:out", "json:out?changelog=true"), lasts_in_one_place("memory:", "memory:")
     (True, False)
@@ -135,7 +136,7 @@ def lasts_in_one_place(before: str, after: str | None) -> bool:
 
 
 def another_place(url: str, query: str) -> str:
-    """A place beside that of a sink.
+    """Return a place beside that of a sink.
 
     >>> another_place("postgres://ada@db/shop?sslmode=require", "hot"), another_place("json:out/hot", "hot")
     ('postgres://ada@db/shop?sslmode=require&table=hot_2', 'json:out/hot_2')

@@ -1,7 +1,7 @@
-"""SinkRunner: the sinks of a mill, each with a thread of its own, so that none waits for another.
+"""SinkRunner: the sinks of a mill, each in its own thread.
 
-The mill says `notify` after a commit and goes on; a sink that is slow or down falls behind in the log, no
-more. Garbage collection asks `cursors`: results stay until every sink has them.
+So no sink waits for another. The mill calls `notify` after a commit and continues; a slow or failed sink only
+falls behind in the log. Retention uses `cursors`: results are kept until every sink has them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from slicemill.storage.files import LOCAL, FileSystem
 from slicemill.storage.home import Home
 
 _LOGGER = logging.getLogger("slicemill.sinks")
-# A sink that does not answer is left to its thread, a daemon: ending it there is a crash like any other.
+# A hanging sink is abandoned with its daemon thread, which is like a crash of the sink.
 _LEAVE_AFTER_S = 10.0
 
 
 class SinkRunner:
-    """Sinks by name: that of `CREATE QUERY … WITH (sink = …)` has the query's name."""
+    """Sinks by name; a declared sink has the query's name."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SinkRunner:
         self._running = False
 
     def add(self, query: str, sink: Sink, name: str | None = None) -> None:
-        """Let a sink have a query's results: all that the log still holds and its cursor has not passed."""
+        """Add a sink, which gets the log's results after its cursor."""
         name = name or query
         if name in self._deliveries:
             raise SinkError(f"there is a sink {name} already; give this one another name")
@@ -57,7 +57,7 @@ class SinkRunner:
                 self._start(delivery)
 
     def remove(self, name: str) -> None:
-        """Stop delivering; the cursor stays, for a sink of the same name to go on from."""
+        """Stop a sink; its cursor stays for a later sink."""
         with self._changed:
             delivery = self._deliveries.pop(name, None)
             thread = self._threads.pop(name, None)
@@ -66,38 +66,38 @@ class SinkRunner:
             delivery.close()
 
     def forget(self, query: str) -> None:
-        """Remove the sinks of a query that is dropped: the next one of that name starts without them."""
+        """Remove the sinks and cursors of a dropped query."""
         for name, delivery in list(self._deliveries.items()):
             if delivery.cursor.log == query:
                 self.remove(name)
                 delivery.cursor.forget()
         for cursor in stored_cursors(self._home.folder, SINKS, self._files):
             if cursor.log == query:
-                cursor.forget()  # of a mill before
+                cursor.forget()  # of an earlier process
 
     def deliver_new(self) -> None:
-        """Hand every sink what is new, here and now; one that fails is reported, and tried again later."""
+        """Deliver new results to every sink now; failures are reported and retried."""
         for delivery in list(self._deliveries.values()):
             delivery.deliver_new()
 
     def deliver_rest(self, name: str) -> int:
-        """Hand a sink all that is there, here and now; how many rows it has not taken."""
+        """Deliver all results to a sink; return the rows left."""
         delivery = self._deliveries[name]
         delivery.deliver_new()
         return self._home.logs[delivery.cursor.log].rows_after(delivery.cursor.epoch)
 
     def problem(self, name: str) -> str:
-        """Why a sink takes nothing."""
+        """Return why a sink accepts no results."""
         return self._deliveries[name].status().error or "it is still at work"
 
     def notify(self) -> None:
-        """Something is new in the result logs."""
+        """Wake the sinks: result logs have new epochs."""
         with self._changed:
             self._news += 1
             self._changed.notify_all()
 
     def start(self) -> None:
-        """Deliver in the background from now on."""
+        """Start the background threads."""
         with self._changed:
             if not self._running:
                 self._running = True
@@ -105,7 +105,7 @@ class SinkRunner:
                     self._start(delivery)
 
     def stop(self) -> None:
-        """End the threads, and hand over what they have left."""
+        """End the threads, and deliver the remaining results."""
         with self._changed:
             self._running = False
             threads, self._threads = self._threads, {}
@@ -137,7 +137,7 @@ class SinkRunner:
         return list(self._deliveries)
 
     def tables_of(self, query: str) -> list[str]:
-        """The names of the sinks that hold the table which a query's changes come to."""
+        """Return the names of the sinks that hold the query's table."""
         deliveries = self._deliveries.items()
         return [
             name for name, one in deliveries if one.cursor.log == query and isinstance(one.sink, TableSink)
@@ -147,7 +147,7 @@ class SinkRunner:
         return [delivery.status() for delivery in self._deliveries.values()]
 
     def cursors(self) -> list[Mapping[str, int]]:
-        """By log, what each sink has, and each reader in another process that keeps a cursor."""
+        """Return the positions of sinks and external readers, by log."""
         sinks = [delivery.cursor for delivery in self._deliveries.values()]
         readers = stored_cursors(self._home.folder, READERS, self._files)
         return [{cursor.log: cursor.epoch} for cursor in (*sinks, *readers)]
@@ -166,7 +166,7 @@ class SinkRunner:
             seen = self._next_news(delivery, seen)
 
     def _next_news(self, delivery: SinkDelivery, seen: int) -> int | None:
-        """Wait for news after `seen`, or for the time to try again; None: it is time to end."""
+        """Wait for news or the next retry. None when stopping."""
 
         def ending() -> bool:
             return not self._running or self._deliveries.get(delivery.name) is not delivery

@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def show_value(value: object, type_: Type) -> str:
-    """One value of a type, as text.
+    """Return a value of a type as text.
 
     >>> from slicemill.esl.types.schema import TIMESTAMP, DOUBLE
     >>> show_value(1_500_000, TIMESTAMP), show_value(2.5, DOUBLE), show_value(None, DOUBLE)
@@ -49,7 +49,7 @@ def show_timestamp(us: int) -> str:
 
 
 def show_counts(console: Console, stream: str, read: int, unneeded: int, late: int, bad: int) -> None:
-    """How many rows were read, and what became of those that no query got."""
+    """Print how many rows were read, and how many were dropped."""
     parts = [(unneeded, "no query needed"), (late, "came late"), (bad, "could not be read")]
     rest = ", ".join(f"{count:,} {what}" for count, what in parts if count)
     told = f"read {read:,} row{'' if read == 1 else 's'}{f', of which {rest}' if rest else ''}"
@@ -59,16 +59,19 @@ def show_counts(console: Console, stream: str, read: int, unneeded: int, late: i
 
 
 def show_shed(console: Console, query: str, dropped: int, accuracy: float) -> None:
-    """What a query with a budget has dropped, and how much of its result is left."""
+    """Print a query's dropped tuples, and its accuracy."""
     console.print(f"{query}: {dropped:,} tuples dropped, accuracy {accuracy:.1%}", highlight=False)
 
 
 def results_table(
     title: str, schema: Schema, rows: Sequence[tuple[int | None, Sequence[object]]], total: int
 ) -> Group:
-    """The last rows of a query with their timestamps, if they have one; `total` is how many there are."""
+    """Return the last rows of a query as a table of text.
+
+    `total` is the number of all rows.
+    """
     shown = f", the last {len(rows)}" if 0 < len(rows) < total else ""
-    # Not the table's own title: that would be broken at the width of the table.
+    # A title of the table would be wrapped at the width of the table.
     heading = Text(f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}", style="bold")
     table = Table(box=None, pad_edge=False)
     table.add_column("time", style="dim", no_wrap=True)

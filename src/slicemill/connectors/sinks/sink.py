@@ -1,9 +1,8 @@
-"""The interface of sinks: a sink takes a query's results in ranges of epochs.
+"""Interface of sinks: consumers of results in ranges of epochs.
 
-The cursor in the home says how far a sink has come, but it is written after the delivery, so a crash between
-leaves it behind. A sink that keeps its own position together with its rows (a file's name, a row in the same
-transaction) says where it is when it is resumed, and so gets every row once. The others get the last
-delivery again, under the same number.
+The cursor in the home is written after the delivery, so after a crash it may be behind the sink. A sink that
+stores its own position together with its rows (a file's name, a row in the same transaction) returns that
+position on resume, and gets every row once. Other sinks get the last delivery again, with the same number.
 """
 
 from __future__ import annotations
@@ -16,35 +15,44 @@ from slicemill.errors import SlicemillError
 
 
 class SinkError(SlicemillError):
-    """A sink that cannot be opened, or that refuses a delivery."""
+    """Sink that cannot be opened, or that rejects a delivery."""
 
 
 class Sink(Protocol):
-    """Made without touching the outside world; `resume` is the first call that may fail, and be repeated."""
+    """Consumer of results; creating it has no side effects.
+
+    `resume` is the first call that may fail, and it may be repeated.
+    """
 
     @property
     def per_epoch(self) -> bool:
-        """Whether each delivery must be one epoch, so that its number is the delivery's id for good."""
+        """Return True if each delivery must be a single epoch.
+
+        So an epoch's number is a permanent id of the delivery.
+        """
 
     def resume(self, owner: str, stored: int) -> int:
-        """Get ready, at the start and after every failure; returns the last epoch that the sink has.
+        """Prepare the sink, initially or after a failure; return its last epoch.
 
-        `owner` is the home's name for this sink, which no other home uses; `stored` is the home's cursor.
+        `owner` is the home's unique name for this sink; `stored` is the home's cursor.
         """
 
     def deliver(self, first: int, last: int, table: pa.Table) -> None:
-        """Take the rows of the epochs `first` … `last`: `_ts` (a timestamp in UTC), then the columns."""
+        """Receive the rows of epochs `first` … `last`.
+
+        The columns are `_ts` (UTC), then the query's columns.
+        """
 
     def close(self) -> None:
-        """Let go of what `resume` has opened; a sink may be resumed after."""
+        """Release resources of `resume`; the sink may be resumed later."""
 
 
 @runtime_checkable
 class TableSink(Sink, Protocol):
-    """A sink that holds the table which changes come to."""
+    """Sink that holds the current table of a changelog."""
 
     def replace(self, last: int, table: pa.Table) -> None:
-        """Have the rows of the table after epoch `last`, given as inserts, in place of all that is there.
+        """Replace all rows by the table after epoch `last`, given as inserts.
 
-        Changes between what the sink has and this epoch are gone.
+        Changes between the sink's position and this epoch were freed.
         """

@@ -1,4 +1,4 @@
-"""A Python function that keeps a table up: for each epoch, the rows to put in and to delete, by their key.
+"""Upsert sink: a Python function that maintains a table, once per epoch.
 
     def merge(upserts: Upserts) -> None:
         with database:                                    one transaction
@@ -7,9 +7,9 @@
 
     mill.sinks.add("popular", UpsertSink(merge, mill.queries["popular"].schema, position=epoch_in_database))
 
-It is what foreachBatch is in Spark, with epochs for batches. A function without a `position` may get the last
-epoch again after a crash, with the same number and the same rows. One that stores the number with the rows,
-and says it as `position`, gets every epoch once.
+It is like foreachBatch of Spark, with epochs as batches. A function without a `position` may get the last
+epoch again after a crash, with the same number and rows. A function that stores the number with the rows, and
+returns it as `position`, gets every epoch once.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ UPSERT, DELETE = "upsert", "delete"
 
 @dataclass(frozen=True, slots=True)
 class Upserts:
-    """What an epoch changes in a table: one row for each key, with `_ts`, `_op` and the query's columns.
+    """Changes of an epoch, one row per key.
 
-    `whole`: the rows are all that there are, and others are to be deleted; changes before them are gone.
+    The columns are `_ts`, `_op` and the query's columns.
+
+    With `whole`, the rows are the complete table: all other rows must be deleted, because earlier changes
+    were freed.
     """
 
     epoch: int
@@ -41,7 +44,7 @@ class Upserts:
 
 
 def net_upserts(table: pa.Table, schema: Schema) -> pa.Table:
-    """The last change of each key, as what is left to do: put the row in its place, or delete it."""
+    """Reduce changes to one upsert or delete per key."""
     assert schema.key is not None, "rows are found by their key"
     columns = [table.column(name) for name in schema.key]
     numbered = Keys().number(distinct_keys(columns, table.num_rows), columns)
@@ -55,7 +58,10 @@ def net_upserts(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 class UpsertSink:
-    """`position` says the last epoch that is in the table, if the function stores it there; None: none is."""
+    """Sink for a function that applies upserts.
+
+    `position` returns the last epoch in the table, if the function stores it there; None without any.
+    """
 
     per_epoch = True
 

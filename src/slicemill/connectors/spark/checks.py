@@ -1,8 +1,8 @@
-"""Values of a source to values of a declared type, in Catalyst: NULL where the value does not fit.
+"""Conversion of source values to declared types, as Catalyst expressions.
 
-This is `sources.values` once more, as expressions. The patterns are shared, and a property test holds the
-verdicts, values and reasons of both against each other. Expressions that read the usual spelling come first,
-since a failed cast costs more than a pattern.
+A value that does not fit becomes NULL. The expressions repeat `sources.values` and share its patterns; a
+property test compares values and reasons of both. Expressions for the usual spelling come first, because a
+failed cast costs more than a pattern.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from slicemill.ingest.formats.raw_values import (
 )
 from slicemill.scalar.calendar import BLANKS
 
-# Columns beside those of a source: the text of a bad row, and why it is bad.
+# Additional columns: text and reason of a bad row.
 RAW = "_raw"
 REASON = "_reason"
-# The order of rows from files: when a file was written, its name, where a part of it begins. One task reads a
-# part, row by row.
+# Arrival order of rows from files: modification time and name of the file, start of the part. One task reads
+# a part, row by row.
 PLACE = ("_place_time", "_place_file", "_place_part")
 
 _SPARK: dict[Kind, s.DataType] = {
@@ -51,12 +51,12 @@ _SPARK: dict[Kind, s.DataType] = {
 _INTEGRAL = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
 _NESTED = (s.StructType, s.ArrayType, s.MapType, s.VariantType)
 
-# The usual spelling: only a Z is missing to make it an instant for every session time zone.
+# The usual spelling. Only a Z is missing to make it an instant in every session time zone.
 _PLAIN_INSTANT = rf"{DAY}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]+)?"
 
 
 def spark_type(type_: Type) -> s.DataType:
-    """The Spark type of a declared column."""
+    """Return the Spark type of a declared column."""
     if type_.kind is Kind.DECIMAL:
         assert type_.precision is not None and type_.scale is not None
         return s.DecimalType(type_.precision, type_.scale)
@@ -67,12 +67,12 @@ def spark_type(type_: Type) -> s.DataType:
 
 
 def fits_always(source: s.DataType, type_: Type) -> bool:
-    """Is every value of the source's type one of the declared type, as it is?"""
+    """Return True if the source's values need no conversion or check."""
     return source == spark_type(type_) and type_.length is None
 
 
 def as_text(value: Column, source: s.DataType) -> Column:
-    """A value as text: what VARCHAR takes, and what a reason shows."""
+    """Return a value as text, for VARCHAR and for reasons."""
     if isinstance(source, s.StringType):
         return value
     if isinstance(source, _NESTED):
@@ -83,7 +83,10 @@ def as_text(value: Column, source: s.DataType) -> Column:
 
 
 def as_declared(value: Column, source: s.DataType, type_: Type, utc: bool) -> Column:
-    """The value as one of the declared type; NULL where it is none. `utc`: the session's time zone is UTC."""
+    """Convert a value to the declared type, or NULL.
+
+    `utc` is True if the session's time zone is UTC.
+    """
     if fits_always(source, type_):
         return value
     typed = _from_number(value, source, type_)
@@ -93,13 +96,13 @@ def as_declared(value: Column, source: s.DataType, type_: Type, utc: bool) -> Co
 
 
 def shown(text: Column) -> Column:
-    """As much of a bad value as a reason shows."""
+    """Shorten a bad value for its reason."""
     long = F.char_length(text) > MAX_SHOWN
     return F.when(long, F.concat(F.substring(text, 1, MAX_SHOWN), F.lit("…"))).otherwise(text)
 
 
 def why_bad(text: Column, type_: Type) -> Column:
-    """What a reason says of a value that is none of the type."""
+    """Return the reason of a value that does not fit the type."""
     said = F.concat(F.lit("'"), shown(text), F.lit(f"' is no {type_}"))
     if type_ != TIMESTAMP:
         return said
@@ -110,7 +113,7 @@ def why_bad(text: Column, type_: Type) -> Column:
 
 
 def _from_number(value: Column, source: s.DataType, type_: Type) -> Column | None:
-    """From a number in a number's own form; None where only its text can tell."""
+    """Convert a number directly; None if its text must be parsed."""
     if not isinstance(source, s.NumericType):
         return None
     target = spark_type(type_)
@@ -135,7 +138,7 @@ def _whole_number(value: Column, source: s.DataType, target: s.DataType) -> Colu
 
 
 def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
-    """An integer as a value of the type: a number, an interval's microseconds, or a time by its unit."""
+    """Convert an integer to a number, an interval or a time."""
     if type_.kind in (Kind.INT, Kind.BIGINT):
         return whole(spark_type(type_))
     number = whole(s.LongType())
@@ -143,7 +146,7 @@ def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
         return F.timestamp_micros(number) - F.timestamp_micros(F.lit(0))
     assert type_.unit is not None
     if type_.unit is TimestampUnit.NANOS:
-        # Rounded down, also before 1970.
+        # Round down, also before 1970.
         below = F.when(number % 1_000 < 0, F.lit(1)).otherwise(F.lit(0))
         return F.timestamp_micros(F.call_function("div", number, F.lit(1_000)) - below)
     size = UNIT_US[type_.unit]
@@ -155,7 +158,7 @@ def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
 
 
 def from_text(text: Column, type_: Type) -> Column:
-    """A text as a value of the type, NULL where it spells none."""
+    """Convert a text to the type, NULL if it does not fit."""
     return _FROM_TEXT.get(type_.kind, _text)(text, type_)
 
 
@@ -183,7 +186,7 @@ def _spelled_as(text: Column, pattern: str, type_: Type) -> Column:
 def _whole_text(text: Column, target: s.DataType) -> Column:
     bare = _stripped(text)
     double = F.when(_matches(bare, NUMBER), bare.try_cast(s.DoubleType()))
-    # Spark strips the same blanks itself.
+    # Spark itself strips the same blanks.
     return F.coalesce(text.try_cast(target), _whole_number(double, s.DoubleType(), target))
 
 
@@ -217,7 +220,7 @@ def _timestamp(text: Column, type_: Type) -> Column:
 
 
 def _with_all_parts(text: Column) -> Column:
-    """An instant with seconds and an offset of hours and minutes, as Spark wants it."""
+    """Complete an instant with seconds and offset, as Spark requires."""
 
     def part(group: int, default: str) -> Column:
         found = F.regexp_extract(text, INSTANT, group)

@@ -1,9 +1,9 @@
-"""Any declared source as a Spark frame of the declared columns, with bad rows marked instead of lost.
+"""Declared sources as Spark frames, with bad rows marked.
 
 A frame has the declared columns in their declared types and two more: `_reason`, NULL for a good row, else
-why it is bad, and `_raw`, the text of a bad row. A frame of a stream whose rows come from files says also in
-which order they arrived (`PLACE`): Spark's partitions have none. All checks are Catalyst expressions (see
-`source_checks`); no row passes through Python here, unless its source is written in Python.
+why the row is bad, and `_raw`, the text of a bad row. A frame of a stream from files also has the arrival
+order of rows (`PLACE`), because Spark's partitions have none. All checks are Catalyst expressions (see
+`source_checks`); no row passes through Python, unless its source is written in Python.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _METADATA = "_metadata"
 
 
 def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = Path()) -> DataFrame:
-    """A stream's tuples as they come; relative paths are taken from `folder`."""
+    """Return a streaming frame of a stream; paths are relative to `folder`."""
     _check_names(stream.schema)
     frame, lines = opened_for_streaming(spark, stream, folder)
     return _checked(_placed(frame), lines, stream.written, _external_time(stream))
 
 
 def checked_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
-    """A frame that a program gives as a stream's source, checked like any other."""
+    """Check a program's frame that is a stream's source."""
     _check_names(stream.schema)
     return _checked(_placed(frame), None, stream.written, _external_time(stream))
 
@@ -57,7 +57,7 @@ def checked_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
 def batch_frame(
     spark: SparkSession, relation: catalog.Stream | catalog.Table, folder: Path = Path()
 ) -> DataFrame:
-    """All that a finite source holds now."""
+    """Return a batch frame of a finite source."""
     _check_names(relation.schema)
     frame, lines = opened_for_batch(spark, relation, folder)
     time = _external_time(relation) if isinstance(relation, catalog.Stream) else None
@@ -65,7 +65,7 @@ def batch_frame(
 
 
 def table_frame(spark: SparkSession, table: catalog.Table, folder: Path = Path()) -> DataFrame:
-    """A table's good rows, with its columns only; a table without a source is empty."""
+    """Return a table's good rows; empty for a table without a source."""
     if table.source == catalog.SourceSpec():
         fields = [s.StructField(column.name, spark_type(column.type)) for column in table.schema]
         return spark.createDataFrame([], s.StructType(fields))
@@ -80,7 +80,7 @@ def _check_names(schema: Schema) -> None:
 
 
 def _placed(frame: DataFrame) -> DataFrame:
-    """A frame with the places of its rows, if it comes from files and from nothing else."""
+    """Add the arrival order to a frame that reads only files."""
     if _METADATA in frame.columns:
         return frame
     places = (
@@ -131,7 +131,7 @@ def _texts(frame: DataFrame) -> list[str]:
 
 
 def _checked_columns(frame: DataFrame, schema: Schema, time: str | None) -> DataFrame:
-    """A source whose columns have types already."""
+    """Check a source whose columns have types."""
     named = [name for name in frame.columns if name not in PLACE]
     present = {field.name.lower(): field for field in frame.schema if field.name in named}
     missing = [column.name for column in schema if column.name.lower() not in present]

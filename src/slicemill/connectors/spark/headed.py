@@ -1,9 +1,9 @@
-"""CSV files with headers, through Spark: each file is read as a whole, by its own header.
+"""CSV files with headers, through Spark: each file uses its own header.
 
-Spark's text source gives lines without their file, and its CSV source takes one header for all files. So
-tasks get whole files (`binaryFile`) and read them as the readers of workers do (`connectors/files/text.py`):
-the same rows, the same bad rows, the same notices. A file must fit into a task's memory, and have less than
-2 GB, which is as much as `binaryFile` reads; a compressed one is in UTF-8.
+Spark's text source does not give the file of a line, and its CSV source uses one header for all files. So
+tasks get whole files (`binaryFile`) and parse them like the readers of workers (`connectors/files/text.py`):
+rows, bad rows and warnings are the same. A file must fit into a task's memory and be below 2 GB, the limit of
+`binaryFile`; a compressed file must be UTF-8.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slicemill.ingest.formats.checked import WantedColumns
 from slicemill.ingest.formats.csv import csv_format
 from slicemill.ingest.formats.line_parser import CSV
 
-# What a streaming `binaryFile` source must be told, though it could have no other columns.
+# A streaming `binaryFile` source needs an explicit schema, although no other is possible.
 WHOLE_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 
 _TEXT = pa.string()
@@ -32,12 +32,12 @@ _TEXT = pa.string()
 
 @dataclass(frozen=True, slots=True)
 class HeadedCsv:
-    """How files with headers are written: the options of a declaration."""
+    """Format of files with headers: the options of a declaration."""
 
     options: Mapping[str, str]
 
     def rows_of(self, files: DataFrame, schema: Schema, time: str | None) -> DataFrame:
-        """Good and bad rows of a frame of whole files."""
+        """Return good and bad rows of a frame of whole files."""
         fields = [s.StructField(column.name, spark_type(column.type)) for column in schema]
         texts = [s.StructField(name, s.StringType()) for name in (RAW, REASON)]
         places = [files.schema[name] for name in PLACE if name in files.columns]
@@ -48,7 +48,7 @@ class HeadedCsv:
 
 @dataclass(frozen=True, slots=True)
 class _WholeFiles:
-    """Reads whole files in a task."""
+    """Parser of whole files in a task."""
 
     schema: Schema
     time: str | None
@@ -67,7 +67,7 @@ class _WholeFiles:
 
 
 def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
-    """Bytes as all readers expect them: of another encoding, or with other line ends, as options say."""
+    """Convert content to UTF-8 and \\n line ends, by the options."""
     encoding = options.get("encoding", options.get("charset", "UTF-8"))
     ending = options.get("linesep", "\n")
     if encoding.upper() in ("UTF-8", "UTF8") and ending == "\n":
@@ -76,14 +76,14 @@ def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
 
 
 def _placed(rows: pa.Table, files: pa.RecordBatch, number: int) -> pa.Table:
-    """Rows of a file with the file's place."""
+    """Add the file's position columns to its rows."""
     for field, column in list(zip(files.schema, files.columns, strict=True))[2:]:
         rows = rows.append_column(field, pa.repeat(column[number], rows.num_rows))
     return rows
 
 
 def _with_reasons(rows: pa.Table, errors: pa.Table | None) -> pa.Table:
-    """Good rows with no reason, then bad ones with no values."""
+    """Concatenate good rows without reason and bad rows without values."""
     for name in (RAW, REASON):
         rows = rows.append_column(name, pa.nulls(rows.num_rows, _TEXT))
     if errors is None:

@@ -1,7 +1,7 @@
-"""Lines of JSON or CSV to fields of text, in Catalyst; a line that is neither gets a reason instead.
+"""Lines of JSON or CSV to text fields, in Catalyst.
 
-The fields stay text here: what they mean is for `source_checks` to say, so that a wrong type is told apart
-from a broken line, and both keep the line as it came.
+A line that is neither gets a reason. The fields stay text; `source_checks` converts them. So a wrong type and
+a broken line have different reasons, and both keep the original line.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BROKEN = "_broken"
 
 JSON = "json"
 CSV = "csv"
-# Each line for itself: an object in braces is JSON, everything else CSV.
+# For each line: an object in braces is JSON, everything else CSV.
 EITHER = "either"
 
 _JSON_OPTIONS = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-# Spark's JSON reader stops at the end of the object and ignores what follows. In an array whose last element
-# we know, anything that follows is seen. (Inside an array, in turn, it forgives a broken value.)
+# Spark's JSON reader stops at the end of the object and ignores trailing text. Inside an array with a known
+# last element, trailing text is detected. (But inside an array Spark accepts a broken value.)
 _END = "slicemill:end"
 _CORRUPT = "_corrupt"
 CSV_OPTIONS = ("sep", "delimiter", "quote", "escape", "comment", "nullvalue")
@@ -37,7 +37,7 @@ CSV_OPTIONS = ("sep", "delimiter", "quote", "escape", "comment", "nullvalue")
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How lines are to be read. `names`: a CSV line's fields in order."""
+    """Format of lines; `names` are the fields of CSV lines in order."""
 
     form: str
     names: Sequence[str]
@@ -45,7 +45,7 @@ class LineFormat:
 
 
 def line_format(form: str, schema: Schema, options: Mapping[str, str]) -> LineFormat:
-    """The format of lines whose CSV fields are the declared columns in order."""
+    """Return the format of lines whose CSV fields are the declared columns."""
     if form not in (JSON, CSV, EITHER):
         raise SlicemillError(f"lines are {JSON}, {CSV} or {EITHER}, not {form!r}")
     chosen = {key: value for key, value in options.items() if key.lower() in CSV_OPTIONS}
@@ -53,10 +53,10 @@ def line_format(form: str, schema: Schema, options: Mapping[str, str]) -> LineFo
 
 
 def parsed(lines: DataFrame, schema: Schema, format_: LineFormat) -> DataFrame:
-    """`_line` (the line as it came), `_broken` (why it has no fields) and the fields, `_text0`, `_text1`, ….
+    """Parse lines to `_line`, `_broken` (a reason) and fields `_text0`, `_text1`, ….
 
-    `lines` has one column of text, `value`. Blank lines are left out. A DECIMAL column of JSON has a second
-    field, `_exact3`: as text, Spark has rounded it to a DOUBLE already.
+    `lines` has one column of text, `value`. Blank lines are dropped. A DECIMAL column of JSON has a second
+    field, such as `_exact3`, because Spark rounds its text to a DOUBLE.
     """
     value = F.col("value")
     is_json = {JSON: F.lit(True), CSV: F.lit(False)}.get(
@@ -114,24 +114,24 @@ def _exact_decimals(line: Column, schema: Schema) -> Column:
     if not decimals:
         return F.lit(None)
     fields = [s.StructField(column.name, spark_type(column.type)) for column in decimals]
-    # A second field, so that a value that does not fit leaves the others alone.
+    # A second field, so that a value that does not fit does not affect the others.
     return F.from_json(line, s.StructType([*fields, s.StructField(_END, s.StringType())]), _JSON_OPTIONS)
 
 
 def _json_field(name: str) -> Column:
-    """The value of that name, or the last one of a name that differs only in case."""
+    """Return a value by exact name, else ignoring case."""
     exact = F.col("_json").getField(name)
     values = s.MapType(s.StringType(), s.StringType())
     entries = F.map_entries(F.from_json(F.col(LINE), values, _JSON_OPTIONS))
     lowered = name.lower()
     alike = F.filter(entries, lambda entry: F.lower(entry.getField("key")) == lowered)
-    # Parsing again is only for lines that have such a name at all.
+    # Only lines that contain such a name are parsed again.
     named = F.contains(F.lower(F.col(LINE)), F.lit(f'"{lowered}"'))
     return F.coalesce(exact, F.when(named, F.try_element_at(alike, F.lit(-1)).getField("value")))
 
 
 def _csv_schema(format_: LineFormat) -> str:
-    # Numbers, since a header may name two columns alike.
+    # Numbers, because a header may have a name twice.
     names = [f"_{number}" for number in range(len(format_.names))]
     return ", ".join(f"{name} STRING" for name in [*names, _CORRUPT])
 

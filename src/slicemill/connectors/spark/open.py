@@ -1,6 +1,6 @@
-"""Opening what a declaration names: files, sockets, generators, Kafka and every other format Spark knows.
+"""Opening sources through Spark: files, sockets, generators, Kafka and others.
 
-Some have typed columns; others have lines of JSON or CSV in a column `value`.
+Some formats have typed columns. The others have lines of JSON or CSV in a column `value`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from slicemill.secrets import redacted, resolved
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Readers of Spark that widen numbers.
+# Formats whose Spark readers can widen numbers.
 _WIDENING = ("parquet", "orc")
 
 _NO_FILES = "UNABLE_TO_INFER_SCHEMA"
@@ -116,7 +116,7 @@ def _typed_files(
 def schema_found(
     spark: SparkSession, form: str, options: Mapping[str, str], declared: Schema
 ) -> s.StructType:
-    """The columns of files that have types, with the widest numbers: files may differ in that."""
+    """Return the columns of typed files, widened because files may differ."""
     try:
         found = loaded(spark.read, form, options).schema
         if form not in _WIDENING:
@@ -125,12 +125,12 @@ def schema_found(
     except AnalysisException as problem:
         if problem.getCondition() != _NO_FILES:
             raise
-        # No file yet: they will be as declared.
+        # There is no file yet: expect the declared types.
         return s.StructType([s.StructField(column.name, spark_type(column.type)) for column in declared])
 
 
 def _widest(type_: s.DataType) -> s.DataType:
-    """The type that narrower ones are read as; values are narrowed one by one where that was declared."""
+    """Return the widest numeric type; declared narrower types are checked by value."""
     if isinstance(type_, s.ByteType | s.ShortType | s.IntegerType):
         return s.LongType()
     return s.DoubleType() if isinstance(type_, s.FloatType) else type_
@@ -143,7 +143,7 @@ def file_options(origin: SourceOrigin) -> dict[str, str]:
     options = {**origin.without("path"), "path": str(path.absolute())}
     if not path.is_file():
         return options
-    # A stream reads folders: one file is a folder in which nothing else is of interest.
+    # Spark streams read folders, so a single file is a folder with a filter for its name.
     name = GLOB.sub(lambda found: "\\" + found[0], path.name)
     return {**options, "path": str(path.absolute().parent), "pathGlobFilter": name}
 
@@ -181,7 +181,7 @@ def _explained(problem: Exception, form: str, options: Mapping[str, str]) -> Exc
 
 
 def _reason(text: str) -> str:
-    """The message of an exception of Java, without its class and its trace."""
+    """Return the message of a Java exception, without class and stack trace."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
     return redacted(_CLASS.sub("", said))[:_LONGEST_REASON]

@@ -1,8 +1,8 @@
 """Options of a TCP source: `tcp://host:port?patience=60`.
 
-`host`, `port`, `lines` (json, csv or either: each line for itself), `patience` (seconds until a sender that
-never answered is an error; 0: wait for ever), `maxBytesPerTrigger`, `maxSpoolBytes` (from there on the sender
-has to wait), and those of CSV.
+`host`, `port`, `lines` (json, csv or either: decided for each line), `patience` (seconds until a sender that
+never answered is an error; 0: wait for ever), `maxBytesPerTrigger`, `maxSpoolBytes` (above it the sender has
+to wait), and the options of CSV.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TcpOptions:
 
 
 def tcp_options(given: Mapping[str, str]) -> TcpOptions:
-    """Options of a declaration, checked; their names are not case-sensitive."""
+    """Check the options of a declaration; names are case-insensitive."""
     options = {key.lower(): str(value) for key, value in given.items()}
     missing = [name for name in ("host", "port") if not options.get(name)]
     if missing:

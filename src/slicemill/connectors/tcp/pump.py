@@ -1,7 +1,7 @@
-"""The thread that receives lines from a socket and writes them to a spool.
+"""Thread that receives lines from a socket into a spool.
 
-It connects again for ever, ever more slowly while nobody answers. When the lines that nobody has taken yet
-fill their allowance, it stops receiving, and TCP makes the sender wait: memory and disk are bounded.
+It reconnects for ever, with a growing back-off while connections fail. When unread lines fill the spool's
+limit, it stops receiving, and TCP back-pressure makes the sender wait. So memory and disk are bounded.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TcpStatus:
-    """The status of a socket; `problem` says why there is no connection."""
+    """Status of a socket; `problem` says why there is no connection."""
 
     connected: bool
     problem: str | None
 
 
 def tcp_status(spool: Path) -> TcpStatus | None:
-    """Return the last status of the receiving process; None if there is none that can be read."""
+    """Return the last status of the receiving process, None if unreadable."""
     try:
         return TcpStatus(**json.loads((spool / _STATUS).read_text()))
     except (OSError, ValueError, TypeError):
@@ -46,7 +46,7 @@ def tcp_status(spool: Path) -> TcpStatus | None:
 
 
 class Pump:
-    """The thread. It calls `changed` when lines have come, and when it has failed."""
+    """Receiving thread; it calls `changed` for new lines and failures."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Pump:
         self._connections = 0
         self._problem: str | None = None
         self._failure: SlicemillError | None = None
-        self._most_bytes = 0  # at most so many are in the spool now
+        self._most_bytes = 0  # upper bound of the spool's size
         self._begun_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"tcp {host}:{port}", daemon=True)
 
@@ -80,7 +80,10 @@ class Pump:
         self._spool.close()
 
     def check_somebody_answered(self, patience_s: float) -> None:
-        """Nobody there at the first try may be a sender that starts late; later it is a wrong address."""
+        """Raise if no sender answered in time, or if receiving failed.
+
+        A failed first attempt may be a sender that starts late; later it is a wrong address.
+        """
         with self._changed:
             if self._failure is not None:
                 raise self._failure
@@ -94,7 +97,7 @@ class Pump:
 
     @property
     def has_connected(self) -> bool:
-        """Whether a sender has ever answered."""
+        """Return True if a sender has ever answered."""
         with self._changed:
             return self._connections > 0
 
@@ -125,11 +128,11 @@ class Pump:
         content = json.dumps(asdict(TcpStatus(connected, problem))).encode()
         try:
             write_whole(LOCAL, self._spool.folder / _STATUS, content)
-        except OSError as failure:  # the status is for people to look at: lines go on without it
+        except OSError as failure:  # the status is informational, so receiving continues
             _LOGGER.warning("the status of %s is not written: %s", self._thread.name, failure)
 
     def _receive(self, connection: socket.socket) -> bool:
-        """Read to the end of the connection; whether anything came."""
+        """Receive until the connection ends; return True if bytes arrived."""
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.settimeout(_POLL_S)
         begun = b""
@@ -145,7 +148,7 @@ class Pump:
                     break
                 received = True
                 lines, newline, begun = (begun + chunk).rpartition(b"\n")
-                # A line without an end would fill the memory; cut, it is a bad row.
+                # A line without an end would fill the memory; a cut line is a bad row.
                 if len(begun) > MAX_LINE_BYTES:
                     lines, newline, begun = lines + newline + begun, b"\n", b""
                 if newline:

@@ -1,8 +1,8 @@
-"""Lines from a TCP socket as a source of ours, exactly once: `tcp://host:port`.
+"""TCP source with exactly-once semantics: `tcp://host:port`.
 
 Each line is a row of the declared columns, as JSON if it begins with a brace, else as CSV (or as the option
-`lines` says). Offsets are positions in the spool, `{"file": n, "at": byte}`; the spool outlives the process,
-as the journal does. A row's arrival is the moment its bytes were received.
+`lines` says). Offsets are positions in the spool, `{"file": n, "at": byte}`. The spool survives the process,
+like the journal. A row's arrival is the time at which its bytes were received.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from slicemill.ingest.reader import SourceBatch
 _LEAST_BYTES = 1 << 14
 _LINE_BYTES = 128
 _NEWLINE = 10
-# How often a sender that never answered is looked for.
+# Interval of checks for a sender that never answered.
 _LOOK_AGAIN_US = 500_000
 
 
@@ -40,14 +40,14 @@ def open_tcp(
     notify: Callable[[], None],
     clock: Callable[[], int],
 ) -> TcpReader:
-    """The reader of a socket; it connects with the first read."""
+    """Return the reader of a socket; the first read connects."""
     options = tcp_options(origin.options)
     parser = LineParser(wanted, options.lines, csv_format(wanted.schema.names, origin.options))
     return TcpReader(options, parser, spool, notify, clock)
 
 
 class TcpReader:
-    """One partition: a socket has one order."""
+    """Reader of a socket as one partition, in order of arrival."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class TcpReader:
         self._clock = clock
         self._open: tuple[Spool, Pump] | None = None
         self._guard = threading.Lock()
-        self._waiting = False  # the last read found nothing more: whoever brings lines says so
+        self._waiting = False  # the last read found no more lines, so new lines must be notified
         self._line_bytes = float(_LINE_BYTES)
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
@@ -109,7 +109,7 @@ class TcpReader:
         if self._open is None:
             options = self._options
             after = None if offset is None else SpoolPosition(offset["file"], offset["at"])
-            # Files so small that some can be freed while others fill their allowance.
+            # Files are small enough that some can be freed while others are full.
             spool = Spool(self._folder, after, min(MAX_FILE_BYTES, options.max_spool_bytes // 4))
             pump = Pump(
                 options.host, options.port, spool, options.max_spool_bytes, self._clock, self._on_lines
@@ -119,17 +119,20 @@ class TcpReader:
         return self._open
 
     def _on_lines(self) -> None:
-        """Lines have come: say so, unless they come to others that wait."""
+        """Notify the driver of lines, if the last read found no more."""
         with self._guard:
             waiting, self._waiting = self._waiting, False
         if waiting:
             self._notify()
 
     def _check(self, spool: Spool, pump: Pump) -> None:
-        """A sender that was there before may come back; one that never was is a wrong address."""
+        """Raise if a sender that never answered is overdue.
+
+        A sender that was connected before may come back later.
+        """
         patience_s = self._options.patience_s if spool.is_new else math.inf
         try:
             pump.check_somebody_answered(patience_s)
         except SlicemillError:
-            self.close()  # whoever asks again tries again
+            self.close()  # a later read tries again
             raise

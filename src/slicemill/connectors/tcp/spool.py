@@ -1,13 +1,13 @@
-"""The spool of a socket: lines are written to disk before they are read, so that they can be replayed.
+"""Spool of a socket: write lines to disk before they are read.
 
-    000000000001.lines      what was received
-    000000000001.sums       a line for each append: from which byte to which, and the CRC-32 of these bytes
+    000000000001.lines      received lines
+    000000000001.sums       a line for each append: first byte, last byte, and CRC-32 of these bytes
 
-Lines are appended to one open file; when it is full, the next number begins. A position is a file's number
-and a byte in it, so that a small append costs two writes and a read needs no file of its own. Files are
-removed when all their lines are safe elsewhere. Checksums are verified when lines are read. An append without
-a checksum, because the process was killed or an older version wrote it, is not verified. A killed process
-loses at most the unfinished line that no sender completes.
+So lines can be replayed. Lines are appended to one open file; when it is full, the next number begins. A
+position is a file's number and a byte offset, so a small append takes two writes, and reads need no files of
+their own. Files are removed when all their lines are committed. Checksums are verified on each read. An
+append without a checksum, from a killed process or an older version, is not verified. A killed process loses
+at most an unfinished line.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SpoolPosition(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """One append to a file; `crc` is None if its lines are lost and are left out."""
+    """One append to a file; `crc` is None if it is lost."""
 
     begin: int
     end: int
@@ -50,7 +50,10 @@ class Stretch(NamedTuple):
 
 
 class Received(NamedTuple):
-    """Whole lines; those that end at or before `ends[n]` arrived at `times_us[n]` or before."""
+    """Complete lines with arrival times.
+
+    Lines that end at or before `ends[n]` arrived at or before `times_us[n]`.
+    """
 
     data: bytes
     next: SpoolPosition
@@ -58,19 +61,19 @@ class Received(NamedTuple):
     times_us: list[int]
 
     def cut(self, length: int) -> Received:
-        """So many bytes of it."""
+        """Return the first `length` bytes."""
         file, at = self.next
         position = SpoolPosition(file, at - len(self.data) + length)
         return Received(self.data[:length], position, self.ends, self.times_us)
 
     def arrivals(self, line_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """When lines came that end at these places of the data."""
+        """Return the arrival times of lines that end at these positions."""
         which = np.searchsorted(np.array(self.ends), line_ends, side="left")
         return np.array(self.times_us)[np.minimum(which, len(self.times_us) - 1)]
 
 
 def read_stretches(path: Path) -> list[Stretch]:
-    """The appends to a file of lines, in order; a line that is not whole is left out."""
+    """Return the appends to a file in order, without incomplete entries."""
     try:
         lines = path.with_suffix(SUMS_SUFFIX).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -80,18 +83,18 @@ def read_stretches(path: Path) -> list[Stretch]:
         content = unframe(line)
         if content is not None:
             stretch = Stretch(*json.loads(content))
-            found[stretch.begin] = stretch  # a repair adds a line for one that is lost
+            found[stretch.begin] = stretch  # a repair adds an entry that replaces a damaged one
     return sorted(found.values())
 
 
 def damaged_stretches(path: Path) -> list[Stretch]:
-    """The appends to a file of lines whose bytes are not those that were received."""
+    """Return the appends to a file with a wrong checksum."""
     data = path.read_bytes()
     return [one for one in read_stretches(path) if _is_damaged(one, data[one.begin : one.end])]
 
 
 def leave_out(path: Path, stretch: Stretch) -> None:
-    """Note that the lines of an append are lost: readers go on behind them."""
+    """Mark the lines of an append as lost: readers skip them."""
     with os.fdopen(open_private(path.with_suffix(SUMS_SUFFIX)), "ab") as sums:
         sums.write(_line_of(stretch._replace(crc=None)))
 
@@ -101,29 +104,32 @@ def _line_of(stretch: Stretch) -> bytes:
 
 
 def _is_damaged(stretch: Stretch, data: bytes) -> bool:
-    # A tail that was cut off by a loss of power is not reported as damage.
+    # A tail that a loss of power cut off is not reported as damage.
     whole = len(data) == stretch.end - stretch.begin
     return stretch.crc is not None and whole and crc32(data) != stretch.crc
 
 
 def spool_files(folder: Path) -> dict[int, Path]:
-    """Files of lines by number, in order."""
+    """Return the files of lines by number, in order."""
     found = {int(path.stem): path for path in folder.glob(f"*{_SUFFIX}")}
     return dict(sorted(found.items()))
 
 
 class Spool:
-    """The folder of one socket, open for writing in one process at a time. Two threads may use it."""
+    """Folder of one socket, writable by one process at a time.
+
+    Two threads may use it.
+    """
 
     def __init__(self, folder: Path, after: SpoolPosition | None, roll_bytes: int = MAX_FILE_BYTES) -> None:
-        """`after` is up to where lines are safe elsewhere; what stands before it may be removed already."""
+        """`after` is the committed position; earlier files may have been removed."""
         ensure_folder(LOCAL, folder)
         self.folder = folder
         self._roll_bytes = roll_bytes
         self._after = after
         self._exclusive = _locked(folder)
         self._guard = threading.Lock()
-        # By file: up to where it is written, and when: the last end is its size.
+        # By file: end position and arrival time of each append. The last end is the file's size.
         self._ends: dict[int, list[int]] = {}
         self._times_us: dict[int, list[int]] = {}
         self._stretches: dict[int, list[Stretch]] = {}
@@ -133,7 +139,7 @@ class Spool:
             self._note(number, status.st_size, status.st_mtime_ns // 1_000)
         last = max(self._ends, default=0)
         if after is not None and (after.file > last or after.at > self._size(after.file)):
-            last = max(last, after.file) + 1  # the disk has lost lines that are safe elsewhere
+            last = max(last, after.file) + 1  # the disk has lost lines that are committed
         self._last = max(last, 1)
         self._file, self._sums = self._opened()
 
@@ -152,7 +158,7 @@ class Spool:
         file = os.fdopen(open_private(path), "ab", buffering=0)
         size = self._size(self._last)
         if size and not _ends_whole(path, size):
-            file.write(b"\n")  # a line that a crash has torn ends there
+            file.write(b"\n")  # terminate a line that a crash cut off
             self._ends[self._last][-1] = size + 1
         self._ends.setdefault(self._last, [0])
         self._times_us.setdefault(self._last, [0])
@@ -165,7 +171,7 @@ class Spool:
 
     @property
     def begin(self) -> SpoolPosition:
-        """The first line that is still there."""
+        """Return the first available position."""
         with self._guard:
             return SpoolPosition(min(self._ends), 0)
 
@@ -176,7 +182,7 @@ class Spool:
 
     @property
     def is_new(self) -> bool:
-        """Whether no line ever came."""
+        """Return True if no line was ever received."""
         return self.end == SpoolPosition(1, 0)
 
     def has_after(self, position: SpoolPosition) -> bool:
@@ -189,12 +195,12 @@ class Spool:
 
     @property
     def size_bytes(self) -> int:
-        """How much is there."""
+        """Return the total size of the files."""
         with self._guard:
             return sum(ends[-1] for ends in self._ends.values())
 
     def append(self, lines: bytes, arrival_us: int) -> None:
-        """Add complete lines; all of them or none."""
+        """Add complete lines, all or none."""
         with self._guard:
             size = self._size(self._last)
             stretch = Stretch(size, size + len(lines), crc32(lines))
@@ -215,7 +221,10 @@ class Spool:
                 self._file, self._sums = self._opened()
 
     def read(self, position: SpoolPosition, most_bytes: int) -> Received:
-        """Whole lines from a position on, of one file: one line at least, if there is one."""
+        """Read complete lines of one file from a position.
+
+        At least one line is returned, if there is one.
+        """
         with self._guard:
             number, at = position
             if number not in self._ends and position != self._after:
@@ -229,7 +238,7 @@ class Spool:
             if at >= size:
                 return Received(b"", SpoolPosition(number, at), [0], [0])
             first = bisect_left(ends, at + 1)
-            # What came together is read together, unless it is too much.
+            # Appends are read whole, unless the result gets too large.
             last = max(bisect_right(ends, at + most_bytes), first + 1)
             end = ends[last - 1]
             ends, times_us = [n - at for n in ends[first:last]], times_us[first:last]
@@ -244,7 +253,7 @@ class Spool:
         return Received(data, SpoolPosition(number, at + len(data)), ends, times_us)
 
     def _verified(self, number: int, at: int, end: int, stretches: list[Stretch]) -> bytes:
-        """Read bytes of a file, and the whole appends that they are part of; return them if all is well."""
+        """Read bytes with the whole appends that contain them, and verify these."""
         inside = [one for one in stretches if one.begin < end]
         begin = min([at, *(one.begin for one in inside)])
         data = _bytes(self._path(number), begin, max([end, *(one.end for one in inside)]) - begin)
@@ -258,7 +267,7 @@ class Spool:
         return data[at - begin : end - begin]
 
     def free(self, position: SpoolPosition) -> None:
-        """Remove the files before a position: their lines are safe elsewhere."""
+        """Remove the files before a committed position."""
         with self._guard:
             done = [number for number in self._ends if number < min(position.file, self._last)]
             for number in done:
@@ -294,7 +303,7 @@ def _ends_whole(path: Path, size: int) -> bool:
 
 
 def _locked(folder: Path) -> BinaryIO:
-    """Hold the folder until the file is closed; the process that had it may need a moment to end."""
+    """Lock the folder, waiting a moment for the previous process to end."""
     file = os.fdopen(open_private(folder / "lock"), "ab")
     deadline = time.monotonic() + _LOCK_PATIENCE_S
     while True:
