@@ -18,7 +18,8 @@ from slicemill.plan.build import build_graph
 def check_declared(catalog: Catalog, folder: Path = Path()) -> None:
     """Raise if a sink, table or stream is declared wrongly.
 
-    A stream is checked only if a query reads it. No connection is opened and no row is read. Spark checks its sources later.
+    A stream is checked only if a query reads it. No connection is opened and no row is read. Spark checks its
+    sources later.
     """
     for query in catalog.queries.values():
         if query.continuous and query.options.sink is not None and query.options.table is None:

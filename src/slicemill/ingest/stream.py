@@ -107,7 +107,7 @@ class StreamRead:
 
 
 class OpenStream:
-    """Open stream in a worker.
+    """Declared stream that a worker reads.
 
     `progress` has the stream's journal fields, `held` the held-back rows. `now_us` is the mill's time if that
     is not the wall clock; each read updates it.

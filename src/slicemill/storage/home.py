@@ -72,7 +72,7 @@ _BETWEEN_EMPTYING_US = 3_600_000_000
 
 
 class Home:
-    """Home of one process: opens, commits, collects garbage. Thread-safe."""
+    """Home that one process loads, commits to and cleans up. Thread-safe."""
 
     def __init__(
         self,

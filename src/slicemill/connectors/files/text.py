@@ -36,7 +36,7 @@ _NEWLINE = 10
 
 
 class LineFile:
-    """Open file or content, read forward in blocks of whole lines."""
+    """File or content that is read forward in blocks of whole lines."""
 
     def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path

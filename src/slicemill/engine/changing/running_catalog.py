@@ -449,7 +449,7 @@ class RunningCatalog:
 
     @contextmanager
     def _reading_on(self) -> Iterator[None]:
-        """Restart Spark's reading of the streams after the block."""
+        """Restart Spark's source queries after the block."""
         try:
             yield
         finally:

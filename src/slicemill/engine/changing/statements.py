@@ -249,7 +249,7 @@ class KeptStatements:
         return one.only_moves or not (isinstance(one.after, Stream) and one.after.name in self.logs)
 
     def _taken(self, statement: Statement) -> tuple[str, str] | None:
-        """Return the error of a name that another stream's log uses."""
+        """Return the error if another stream's log has a query's name."""
         owner = self.catalog.owner_of(statement.name)
         if owner is None or not isinstance(statement, QueryDefinition):
             return None

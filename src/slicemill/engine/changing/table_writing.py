@@ -1,6 +1,6 @@
 """Table sink: write results of queries into tables exactly once (M40).
 
-One journal record has the new version of the table and the query's position (`written` of its life). After a
+One journal record has the new version of the table and the query's position (`written` in `lives`). After a
 crash the next process continues from that position:
 
     results of q      epochs 7 8 9 │ 10 11

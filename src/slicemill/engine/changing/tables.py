@@ -301,7 +301,7 @@ class TableVersions:
         return StoredTable(self._file(kept), table.schema)
 
     def _first(self, table: Table) -> StoredTable:
-        """Read a table when a mill starts, else use the committed version."""
+        """Read a table when a mill starts, or use its committed version on errors."""
         try:
             return self._taken(table)
         except SlicemillError as problem:

@@ -288,7 +288,7 @@ class UnitChanges:
         return before
 
     def _finish(self, unit: RunningUnit, feeding: Sequence[RunningUnit]) -> None:
-        """Emit all results of pending input of a unit that ends."""
+        """Process all pending input of a unit before it ends."""
         self._catch_up(feeding, unit.plan.unit.inputs)
         self.dispatcher.finish(unit)
 

@@ -27,7 +27,7 @@ from slicemill.storage.arrow_schema import arrow_type
 
 @dataclass(slots=True)
 class ParquetRows:
-    """Open Parquet file; rows are numbered from 0.
+    """Parquet file that is open; rows are numbered from 0.
 
     The last parsed row group is cached.
     """

@@ -51,7 +51,7 @@ _DECIMAL_CONTEXT = Context(prec=1100, Emax=2000, Emin=-2000)
 
 
 class BadValueError(ValueError):
-    """Raw value that is not of its column's type, with the reason."""
+    """Raw value that does not fit its column's type, with the reason."""
 
 
 class JsonNumber(float):
