@@ -96,7 +96,7 @@ def _log_of(home: HomeReader, name: str) -> Log:
 
 def _shown(table: pa.Table) -> pa.Table:
     shown = as_results(table)
-    # Spark compares schemas exactly, and its own have no metadata or nullability of ours.
+    # Spark compares schemas exactly, and Spark's schemas lack Arrow's metadata and nullability.
     plain = pa.schema([pa.field(field.name, field.type) for field in shown.schema])
     return pa.Table.from_arrays(shown.columns, schema=plain)
 

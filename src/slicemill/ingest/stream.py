@@ -28,7 +28,8 @@ from slicemill.time import BEGINNING, wall_clock_us
 
 # Field of a stream's progress: rows from before the first read are being skipped (BEGIN LATEST).
 SKIPPING = "skipping"
-# The condition of many queries may cost more than storing all rows. A sample tells if it drops enough rows.
+# The condition of many queries may cost more than storing all rows. A sample shows if the condition drops
+# enough rows.
 _SAMPLED, _MANY = 2_000, 20_000
 
 

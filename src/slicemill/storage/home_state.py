@@ -16,7 +16,7 @@ from slicemill.storage.log import Hold, Log, LogEnd
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
 TABLES = "tables"
-STEPS = "steps"  # scripts that workers run, only while a mill is running
+STEPS = "steps"  # the steps that workers run, only while a mill is running
 
 # Fields of a unit with this prefix refer to files in its checkpoint folder.
 CHECKPOINT_FIELD = "checkpoint"

@@ -151,7 +151,7 @@ class Log:
 
     @property
     def begun_after(self) -> int:
-        """Return the last epoch of a replaced definition's table."""
+        """Return the epoch up to which a changelog's rows cancel out."""
         return _begun_after(*self._columns[-1])
 
     @property

@@ -78,7 +78,7 @@ class ExtentGone(SegmentError):
 
 
 class ExtentDamaged(SegmentError):
-    """Extent or schema whose bytes are not those that were written."""
+    """Extent or schema whose bytes have changed since they were written."""
 
 
 UNVERIFIED = -1  # stands for the checksum of an extent without one

@@ -1,7 +1,7 @@
 """Table files: a whole version, or the difference to another version.
 
     tables/item-5f0a….arrow     100 000 rows
-    tables/item-77c1….arrow     parent item-5f0a….arrow; gone: rows 3 and 17 of it; one row more
+    tables/item-77c1….arrow     parent item-5f0a….arrow; deletes its rows 3 and 17; adds one row
 
 The rows of a whole file are numbered from 0; rows that later files add continue the numbers. So one INSERT
 into a large table writes a small file. Each file is an Arrow file with the other fields in its metadata. A
@@ -36,7 +36,7 @@ Numbers = NDArray[np.int64]
 
 
 class TableDamaged(SlicemillError):
-    """Table file whose bytes are not those that were written."""
+    """Table file whose bytes have changed since they were written."""
 
 
 @dataclass(frozen=True, slots=True)

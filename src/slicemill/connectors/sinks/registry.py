@@ -136,7 +136,7 @@ def lasts_in_one_place(before: str, after: str | None) -> bool:
 
 
 def another_place(url: str, query: str) -> str:
-    """Return a place beside that of a sink.
+    """Return an alternative place for a sink.
 
     >>> another_place("postgres://ada@db/shop?sslmode=require", "hot"), another_place("json:out/hot", "hot")
     ('postgres://ada@db/shop?sslmode=require&table=hot_2', 'json:out/hot_2')

@@ -1,6 +1,6 @@
 """Opening sources through Spark: files, sockets, generators, Kafka and others.
 
-Some formats have typed columns. The others have lines of JSON or CSV in a column `value`.
+Some formats have typed columns. All other formats have lines of JSON or CSV in a column `value`.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class TcpReader:
     def _check(self, spool: Spool, pump: Pump) -> None:
         """Raise if a sender that never answered is overdue.
 
-        A sender that was connected before may come back later.
+        A sender that was connected before may reconnect later.
         """
         patience_s = self._options.patience_s if spool.is_new else math.inf
         try:

@@ -215,7 +215,7 @@ class BackfillProgress:
         }
 
     def in_words(self) -> str:
-        """`42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
+        """Return text such as `42 % of 1,000,000 rows, 120,000 rows/s, 5 s left`."""
         words = [f"{100 * self.share:.0f} % of {self.rows:,} rows"]
         words += [f"{self.rows_per_s:,.0f} rows/s"] if self.rows_per_s else []
         words += [f"{self.seconds_left:,.0f} s left"] if self.seconds_left is not None else []

@@ -3,7 +3,7 @@
     log of `popular`   … 3   5   8 │ 9   12          first epoch that a reader may still need: 9
                        folded here │ kept            by cursors and `keep_s`, as for any log
 
-A thread beside the dispatcher writes the table to its own segment. Then one journal record replaces the
+A background thread writes the table to its own segment. Then one journal record replaces the
 changes by the table (`Change.based`). A crash before the record leaves an unreferenced segment, and the
 changes stay in force. A crash after the record leaves unreferenced segments of changes, and the table is in
 force.

@@ -52,12 +52,11 @@ from slicemill.time import END
 class Replacement:
     """Effects of a replacement on queries and streams.
 
-    `logs` are the queries and streams with a new meaning.
-
-    Those in `anew` keep no state. `emptied` are changelogs whose rows are all deleted. Those in `past` read
-    the retained rows first (FROM BEGINNING). `because` maps definitions with unchanged text to the replaced
-    definition that they use. `entries` are the statements for the journal. `widened` has the new log columns
-    of the `altered` streams. Streams in `moved` get another source.
+    `logs` are the queries and streams with a new meaning. Queries in `anew` keep no state. `emptied` are
+    changelogs whose rows are all deleted. Queries in `past` read the retained rows first (FROM BEGINNING).
+    `because` maps definitions with unchanged text to the replaced definition that they use. `entries` are the
+    statements for the journal. `widened` has the new log columns of the `altered` streams. Streams in `moved`
+    get another source.
     """
 
     logs: frozenset[str] = frozenset()

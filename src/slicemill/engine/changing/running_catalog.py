@@ -68,7 +68,7 @@ _LOGGER = logging.getLogger("slicemill")
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    """The fields of one journal record beside the change of the plan."""
+    """Fields of a journal record besides the change of the plan."""
 
     replacing: Replacement = NOTHING_REPLACED
     others: Change = field(default_factory=Change)

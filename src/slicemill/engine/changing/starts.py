@@ -5,7 +5,7 @@ rows whether it is created with its streams or later. Three cases:
 
     nothing was read yet       the query starts with its streams
     the rows are in the log    it reads them there, as with RETAIN
-    the rows are gone          the source of the stream is read again, beside the stream
+    the rows were freed        the source of the stream is read a second time
 
 Derived streams whose rows were freed are computed again. A stream that can be read only once (a socket, a
 generator, rows of a program or of Spark) starts with the rows that arrive from now on.
@@ -89,7 +89,7 @@ def was_read(stream: str, home: Home) -> bool:
 
 @dataclass(slots=True)
 class _Starts:
-    """Search for what new statements read of the past.
+    """Search for the past rows that new statements read.
 
     `written` are the existing logs of units.
     """
@@ -117,7 +117,7 @@ class _Starts:
         )
 
     def _add(self, query: Continuous | RelationQuery, past: _Past, *, direct: bool) -> bool:
-        """Add what a query reads of the past; return True if any."""
+        """Add the past rows that a query reads; return True if any."""
         found = False
         for name in relations_of(query):
             relation = self.catalog.relation(name)

@@ -277,7 +277,7 @@ class UnitChanges:
             before = self._begun(replace(known, tables=tables))
         self._catch_up(feeding, plan.unit.inputs)
         if before is running and before.catching_up:
-            # The past is read with the tables of the time of reading, so the change need not wait for it.
+            # A backfill reads the tables as they are then, so the change need not wait for the backfill.
             self.dispatcher.checkpoint([before])
         self.dispatcher.finish(before)
         passes_by = before.stopped and before.pending() and not reads_changes(plan, self.home)

@@ -407,7 +407,7 @@ def _within_length_of(found: pa.Array, failed: pa.Array, column: pa.Array, type_
     return _by_rule_where(failed, column, found, type_)
 
 
-# -- what Arrow reads otherwise than the rule ---------------------------------------------------------------
+# -- texts that Arrow and the rule read differently ---------------------------------------------------------
 
 
 def _any(mask: pa.Array) -> pa.Array | None:
