@@ -222,10 +222,8 @@ def op_words(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def conform(table: pa.Table, schema: pa.Schema, arrival_us: int = 0) -> pa.Table:
     """Convert a stored table to the columns of `schema`.
 
-    A missing `_seq` is 0, a missing `_arr` is `arrival_us`.
-
-    Columns of the right type are not copied. Other missing columns, which no query needed or which were added
-    later, have their default or NULL.
+    A missing `_seq` is 0, a missing `_arr` is `arrival_us`. Columns of the right type are not copied. Other
+    missing columns, which no query needed or which were added later, have their default or NULL.
     """
     if table.schema.equals(schema):
         return table

@@ -61,10 +61,9 @@ def read_epochs(
 ) -> pa.Table:
     """Return the rows of epochs sorted by (`_ts`, `_seq`).
 
-    The system columns precede the other columns.
-
-    Nothing is copied unless the times of extents overlap. A column that was not stored is NULL. An extent
-    without a `needed` column is left out, because it was stored before its reader existed.
+    The system columns precede the other columns. Nothing is copied unless the times of extents overlap. A
+    column that was not stored is NULL. An extent without a `needed` column is left out, because it was stored
+    before its reader existed.
     """
     schema = with_system_columns(columns)
     found = stored_tables(folder, epochs, needed, files)

@@ -223,10 +223,8 @@ class Home:
     def commit(self, change: Change) -> int:
         """Commit a change atomically and return its epoch.
 
-        An empty change writes nothing.
-
-        Answers of one writer must be committed in the order in which the writer wrote them. After StorageFull
-        nothing has changed, and a later commit can succeed.
+        An empty change writes nothing. Answers of one writer must be committed in the order in which the
+        writer wrote them. After StorageFull nothing has changed, and a later commit can succeed.
         """
         with self._lock:
             if not change:
@@ -249,9 +247,8 @@ class Home:
     def free(self, writers: Collection[str] = ()) -> int:
         """Remove unreferenced files, and return their number.
 
-        These are files of freed epochs, dropped logs and old checkpoints.
-
-        Segments to which one of `writers` may still append are kept.
+        These are files of freed epochs, dropped logs and old checkpoints. Segments to which one of `writers`
+        may still append are kept.
         """
         with self._lock:
             if self._clock() >= self._emptied_us + _BETWEEN_EMPTYING_US:

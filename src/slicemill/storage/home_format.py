@@ -68,9 +68,8 @@ def require_home(folder: Path, files: FileSystem = LOCAL) -> None:
 def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
     """Create a home's folders and journal, and FORMAT last.
 
-    Existing files stay.
-
-    So a home with a FORMAT and without a journal has lost its journal.
+    Existing files stay. Because FORMAT is created last, a home with FORMAT and without a journal has lost its
+    journal.
     """
     for part in _PARTS:
         ensure_folder(files, folder / part, durable)

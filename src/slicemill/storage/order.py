@@ -26,9 +26,7 @@ class OrderError(SlicemillError):
 def time_range(table: pa.Table) -> tuple[int | None, int | None]:
     """Return the timestamp range of a sorted table.
 
-    Both are None without rows.
-
-    Raises OrderError if the table is not sorted.
+    Both are None without rows. Raises OrderError if the table is not sorted.
     """
     if table.num_rows == 0:
         return None, None
@@ -57,10 +55,8 @@ def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
 def in_order(table: pa.Table) -> pa.Table:
     """Sort rows by (`_ts`, `_seq`).
 
-    A sorted table is returned as it is.
-
-    Files and partitions are usually sorted in themselves. If rows are in long sorted runs, the runs are
-    reordered and no row is copied.
+    A sorted table is returned as it is. Files and partitions are usually sorted in themselves. If rows are in
+    long sorted runs, the runs are reordered and no row is copied.
     """
     return taken(table, order_of(*_keys(table)))
 

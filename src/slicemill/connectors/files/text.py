@@ -135,9 +135,8 @@ class Header:
 class TextFiles:
     """CSV or JSON files of one declaration.
 
-    `header` means that CSV files have headers.
-
-    With `growing`, an incomplete last line is left for a later read.
+    `header` means that CSV files have headers. With `growing`, an incomplete last line is left for a later
+    read.
     """
 
     wanted: WantedColumns

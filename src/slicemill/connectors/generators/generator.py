@@ -99,10 +99,9 @@ class EventPace:
 class Generator:
     """Numbered events from 0, with their number and rate.
 
-    `events` is None for an endless generator. `rate` is per second.
-
-    `finite` is the number of events of a batch read from an endless generator. The rows of `per_batch` events
-    fit into the CPU cache. A task for fewer than `per_task` events costs more than it saves.
+    `events` is None for an endless generator. `rate` is per second. `finite` is the number of events of a
+    batch read from an endless generator. The rows of `per_batch` events fit into the CPU cache. A task for
+    fewer than `per_task` events costs more than it saves.
     """
 
     what: str

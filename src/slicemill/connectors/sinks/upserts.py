@@ -31,10 +31,8 @@ UPSERT, DELETE = "upsert", "delete"
 class Upserts:
     """Changes of an epoch, one row per key.
 
-    The columns are `_ts`, `_op` and the query's columns.
-
-    With `whole`, the rows are the complete table: all other rows must be deleted, because earlier changes
-    were freed.
+    The columns are `_ts`, `_op` and the query's columns. With `whole`, the rows are the complete table: all
+    other rows must be deleted, because earlier changes were freed.
     """
 
     epoch: int

@@ -47,10 +47,9 @@ class FoldedLog:
 class Compactor:
     """Compaction of one log at a time.
 
-    A log is folded once its changes outnumber the rows of its base.
-
-    So each change is rewritten about twice at most, and a log has at most as many unneeded changes as rows.
-    `least_rows` is the minimum number of changes to fold.
+    A log is folded once its changes outnumber the rows of its base. So each change is rewritten about twice
+    at most, and a log has at most as many unneeded changes as rows. `least_rows` is the minimum number of
+    changes to fold.
     """
 
     def __init__(self, durable: bool, least_rows: int = _LEAST_ROWS) -> None:

@@ -257,7 +257,7 @@ class RunningCatalog:
         return self.planner.plan(catalog, placed_queries(self.home.units), apart)
 
     def _is_declared(self, name: str) -> bool:
-        """Return True for a stream with a source. Its rows stay: the source is read only once."""
+        """Return True for a declared stream, whose rows stay when it is dropped."""
         return name + ERRORS in self.home.logs
 
     def with_past(self, catalog: Catalog, replacing: Replacement) -> Replacement:

@@ -172,9 +172,8 @@ class TableVersions:
     ) -> StagedChanges:
         """Apply changes one after another to new versions of tables.
 
-        The catalog may not run yet.
-
-        Tables in `dropped` start empty. `held` returns the rows of a view over a stream.
+        The catalog may not run yet. Tables in `dropped` start empty. `held` returns the rows of a view over a
+        stream.
         """
         known: dict[str, Sequence[Row]] = {}
         contents: dict[str, TableContent] = {}

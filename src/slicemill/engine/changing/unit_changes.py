@@ -202,9 +202,7 @@ class UnitChanges:
     def _given_us(self, log: str) -> int | None:
         """Return the time up to which a log's results are complete.
 
-        Return None if unknown.
-
-        A changelog has no such time.
+        Return None if unknown. A changelog has no such time.
         """
         if self.home.logs[log].changes:
             return None
