@@ -1,8 +1,8 @@
 """Conversion of source values to declared types, as Catalyst expressions.
 
-A value that does not fit becomes NULL. The expressions repeat `sources.values` and share its patterns; a
-property test compares values and reasons of both. Expressions for the usual spelling come first, because a
-failed cast costs more than a pattern.
+A value that does not fit becomes NULL. The expressions repeat `ingest.formats.raw_values` and share its
+patterns; a property test compares values and reasons of both. Expressions for the usual spelling come first,
+because a failed cast costs more than a pattern.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A frame has the declared columns in their declared types and two more: `_reason`, NULL for a good row, else
 why the row is bad, and `_raw`, the text of a bad row. A frame of a stream from files also has the arrival
 order of rows (`PLACE`), because Spark's partitions have none. All checks are Catalyst expressions (see
-`source_checks`); no row passes through Python, unless its source is written in Python.
+`checks`); no row passes through Python, unless its source is written in Python.
 """
 
 from __future__ import annotations

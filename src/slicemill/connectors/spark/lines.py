@@ -1,6 +1,6 @@
 """Lines of JSON or CSV to text fields, in Catalyst.
 
-A line that is neither gets a reason. The fields stay text; `source_checks` converts them. So a wrong type and
+A line that is neither gets a reason. The fields stay text; `checks` converts them. So a wrong type and
 a broken line have different reasons, and both keep the original line.
 """
 
