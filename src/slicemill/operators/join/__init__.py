@@ -1,21 +1,24 @@
-"""Window joins of two streams as a shared chain of state slices (S9-S24, S45-S50), set at a time.
+"""Window joins of two streams as shared chains of state slices (S9-S24, S45-S50).
 
-    windows     which queries reach how far back: tables of bits by age
-    hashing     keys of any type as 64-bit numbers
-    conditions  selections of tuples, and what is tested on pairs
-    entry       how rows come in: with hash and mask
-    block       rows of one side, grouped by key, ready to be probed: what a slice holds
-    state       what a join keeps between runs
-    side        what one side of a join keeps: rows that wait, and slices that age
-    measures    what the join has seen, and where that says its slices should be cut
-    pairs       pairs with their columns
-    answers     what each query gets of them
+    windows     window ends of the queries, as tables of bits by age
+    hashing     64-bit hashes of keys of any type
+    conditions  selections of rows, and residual conditions on pairs
+    entry       preparation of arriving rows: hash and mask
+    block       rows of one side, grouped by key: the content of a slice
+    state       state between runs
+    side        state of one side: waiting rows, and slices that age
+    unmatched   unmatched rows of outer, semi and anti joins
+    measures    statistics of the join, and the slice cuts planned from them
+    pairs       pairs of rows with their columns
+    answers     results of each query
     shared      the join itself
-    order       results of joins behind each other, in the order of one
-    probe, placing, retain    the compiled loops
-    loops       what types they are compiled for
+    order       results of chained joins in the order of a single join
+    heavy       rows of heavy keys, spread over all cells
+    redistribute    state after a rescale
+    probe, placing, retain    compiled loops
+    loops       the signatures for which loops are compiled
 
-Every new tuple probes the other side's slices and the other new tuples. Its age, in time or in rows, says
-which queries may get a pair (S49), the masks of both tuples say which want it (S19), and their conjunction is
-the answer for all queries at once.
+Each new row probes the slices of the other side and the other new rows. The age of the stored row, in time or
+in row numbers, determines which queries reach the pair (S49). The masks of both rows hold the queries whose
+selections passed (S19). The conjunction of these bits is the result for all queries at once.
 """

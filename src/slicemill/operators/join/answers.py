@@ -1,4 +1,4 @@
-"""What each query gets of the pairs that a run has found: its columns, in the order of results."""
+"""Results of each query, built from the pairs that a run has found."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from slicemill.operators.join.windows import QueryBits
 from slicemill.scalar.values import ExpressionError
 from slicemill.scalar.vectors import arrow_type
 
-_TS, _NUMBER = "_ts", "_number"  # of a tuple, among the columns of results
+_TS, _NUMBER = "_ts", "_number"  # column names of a row's timestamp and row number
 
-# What decides the order of one tuple's pairs, where they come from several cells.
+# Columns that order the pairs of one row across cells.
 Ties: TypeAlias = Callable[[Pairs], Mapping[str, pa.Array]]
 
-# What a query gets from a run: rows, or why there are none.
+# Result of a query in a run: rows, or an error.
 Answer: TypeAlias = pa.Table | ExpressionError
 
 
-# The results of a run so far, by query.
+# Results of a run so far, by query.
 Collected: TypeAlias = dict[str, list[pa.Table]]
-# The results of a query in one run may take so much memory.
+# Memory limit for the results of a query in one run.
 MOST_BYTES = 2 << 30
 
 
 class Answers:
-    """Makes queries' results of pairs."""
+    """Builds the results of all queries from pairs."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Answers:
         self._bytes: dict[str, int] = {}  # by query, of its results in this run
 
     def add(self, pairs: Pairs, collected: Collected, errors: dict[str, ExpressionError]) -> None:
-        """Give each query its part of some pairs; one whose condition fails is noted in `errors`."""
+        """Append each query's results of some pairs; record failed conditions."""
         self._residuals.test(pairs, errors)
         if self._unmatched:
             self._unmatched.note(pairs)
@@ -73,7 +73,7 @@ class Answers:
                 errors[member.name] = too_many_rows(rows)
 
     def all_of(self, collected: Collected, errors: dict[str, ExpressionError]) -> list[Answer]:
-        """What each query gets in the end."""
+        """Return the result of each query at the end of a run."""
         self._bytes.clear()
         return [
             errors.get(member.name) or _joined(collected.get(member.name) or [self._empty(member)])
@@ -100,7 +100,7 @@ class Answers:
 
 
 def too_many_rows(rows: int) -> ExpressionError:
-    """Return the error of a query whose results in one run take too much memory."""
+    """Return the error for a result that exceeds the memory limit."""
     return ExpressionError(
         f"a join makes {rows:,} rows and more of one batch of input, which take more than "
         f"{MOST_BYTES >> 20:,} MB of memory; give it smaller windows or a more selective condition"

@@ -1,6 +1,6 @@
-"""Types of the vectors that compiled loops take, for readers and for Numba.
+"""Types of the vectors of compiled loops, for type checkers and for Numba.
 
-Vectors of slices are mapped files, so what is only read is declared read-only.
+Vectors of slices are memory-mapped files, so input vectors are declared read-only.
 """
 
 from __future__ import annotations

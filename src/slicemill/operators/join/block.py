@@ -1,16 +1,17 @@
-"""Rows of one side of a join, grouped by key: new rows that probe, and what a slice holds.
+"""Rows of one side of a join, grouped by key.
 
-System columns begin with `#`, the stream's own with `.`, so that no name can be both.
+A block holds new rows, or the content of a slice. System columns begin with `#`, columns of the stream with
+`.`, so that names never clash.
 
     #ts #arrival        of rows in time order (waiting rows)
-    #seq                the row's number; of grouped rows, where queries ask for it
+    #seq                row number; in grouped rows only if a query needs it
     #time #first        of grouped rows: their time, and the directory (see `probe`)
-    #hash #key0 …       the key's hash, and its columns where the hash does not say it all
-    #mask0 …            which queries want the row (S19)
-    #number             how many rows of its stream came before it, where queries count rows
-    #deadline           until when a row that is joined itself can be met
-    #pending0 …         for which queries a row is still to be matched; only while rows are put together anew,
-                        since it changes: a slice has it beside its table
+    #hash #key0 …       hash of the key; key columns unless equal hashes mean equal keys
+    #mask0 …            queries that want the row (S19)
+    #number             count of earlier rows of the stream, if a query counts rows
+    #deadline           time until which a row can match that is itself a result of a join
+    #pending0 …         queries for which a row is unmatched; a slice stores these columns beside its table,
+                        since they change, and includes them only while it is rewritten
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows in order of (hash, time, arrival). `numbers` is empty where nobody counts rows.
+    """Rows in order of (hash, time, arrival).
 
-    `pending` has the queries for which each row is still to be matched, where some ask for that; it changes.
+    `numbers` is empty unless a query counts rows. `pending` is the mask of queries for which each row is
+    unmatched, if a query tracks matches; it changes as rows match.
     """
 
     table: pa.Table
@@ -53,7 +55,7 @@ class Block:
 
     @property
     def whole_table(self) -> pa.Table:
-        """Its table with the columns of what is pending."""
+        """The table, including the pending columns."""
         table = self.table
         for word in range(0 if self.pending is None else self.pending.shape[1]):
             assert self.pending is not None
@@ -63,14 +65,17 @@ class Block:
 
 
 def column_numbers(table: pa.Table, name: str) -> NDArray[Any]:
-    """A column of numbers as one vector."""
+    """Return a numeric column as one vector."""
     column = table.column(name)
     numbers: NDArray[Any] = (column.chunk(0) if column.num_chunks == 1 else column).to_numpy()
     return numbers
 
 
 def mask_words(table: pa.Table, words: int) -> Words:
-    """Masks as [row, word]; a table that was made for fewer queries lacks the last words."""
+    """Return masks as [row, word]; missing words are 0.
+
+    A table that was written for fewer queries lacks the last words.
+    """
     return _words(table, MASK, words)
 
 
@@ -86,7 +91,7 @@ def _words(table: pa.Table, column_name: str, words: int) -> Words:
 
 
 def opened(table: pa.Table, words: int) -> Block:
-    """The block of a slice's table."""
+    """Return the block of a slice's table."""
     numbers = column_numbers(table, NUMBER) if NUMBER in table.column_names else _NONE
     pending = None
     beside = [name for name in table.column_names if name.startswith(PENDING)]
@@ -105,19 +110,25 @@ def opened(table: pa.Table, words: int) -> Block:
 
 
 def grouped(table: pa.Table, words: int) -> tuple[Block, Places]:
-    """A table in time order, or of blocks in time order, as a block; and where its rows came from."""
+    """Group rows in time order into a block; also return their origins.
+
+    The table may be a concatenation of blocks, in time order.
+    """
     hashes = column_numbers(table, HASH).view(np.uint64)
     order = np.empty(len(hashes), np.int32)
     first = np.empty(len(hashes), np.int32)
     probe.group(hashes, order, first)
     kept = table.select([name for name in table.column_names if name != FIRST])
-    # Without a key all hashes are the same, and of a block some rows are in order already.
+    # Without a key all hashes are equal, and a single block is sorted already.
     sorted_ = kept if not (hashes[1:] < hashes[:-1]).any() else kept.take(pa.array(order))
     return opened(sorted_.combine_chunks().append_column(FIRST, pa.array(first)), words), order
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema; those that the table lacks, which nobody reads from its rows, are filled."""
+    """Return the columns of a schema; fill columns that the table lacks.
+
+    No query reads the filled values.
+    """
     if set(schema.names) <= set(table.column_names) and (same := table.select(schema.names)).schema == schema:
         return same
     columns = []

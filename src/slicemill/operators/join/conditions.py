@@ -1,4 +1,4 @@
-"""Conditions of the queries that share a join: selections of tuples, and what is tested on pairs."""
+"""Conditions of the queries of a shared join, on rows and on pairs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ Evaluate: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 
 
 class Selections:
-    """The selections of all queries on one side: each different one is evaluated once (S19)."""
+    """Selections of all queries on one side.
+
+    Equal selections of several queries are evaluated once (S19).
+    """
 
     def __init__(self, members: Sequence[JoinMember], side: int, schema: Schema, seats: QueryBits) -> None:
         users: dict[Expr, list[str]] = {}
@@ -54,7 +57,7 @@ class Selections:
 
 
 class Residuals:
-    """What remains of conditions, tested on the pairs whose keys, ages and masks agree."""
+    """Residual conditions, evaluated on pairs whose keys, ages and masks agree."""
 
     def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits) -> None:
         own = [(*schema.columns, _TIME) for schema in schemas]
@@ -68,7 +71,10 @@ class Residuals:
         self._tests = [(compile_vector(expr, both), columns_of(expr), names) for expr, names in users.items()]
 
     def test(self, pairs: Pairs, errors: dict[str, ExpressionError]) -> None:
-        """Take back pairs from queries whose condition they fail; a query that fails stops alone."""
+        """Clear the bits of queries in pairs that fail their condition.
+
+        An error in a condition fails only the queries that have the failing pair.
+        """
         for evaluate, read, names in self._tests:
             try:
                 self._test(pairs, evaluate, read, names)
@@ -76,7 +82,7 @@ class Residuals:
                 if len(names) == 1:
                     errors[names[0]] = problem
                     continue
-                # The pair that has no answer may be one that only some of them want.
+                # The failing pair may belong to only some of these queries.
                 for name in names:
                     try:
                         self._test(pairs, evaluate, read, [name])
@@ -89,7 +95,7 @@ class Residuals:
         if not len(places):
             return
         whole = len(places) == len(pairs)
-        # A condition without columns still needs the number of pairs.
+        # A condition without columns still needs the row count.
         columns = {"": pairs.moments()}
         for name in read:
             side, column = name.split(".", 1)

@@ -1,6 +1,6 @@
-"""How rows enter a join: with the hash of their key and the mask of the queries that want them.
+"""Preparation of arriving rows: hash of the key, and mask of queries.
 
-Rows without a key, or that nobody wants, are left outside.
+Rows with a NULL key and rows that no query selects are dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slicemill.scalar.vectors import arrow_type
 
 
 class Entry:
-    """The way into one side of a join; `schema` is that of the rows inside."""
+    """Prepares arriving rows of one side; `schema` is that of prepared rows."""
 
     def __init__(self, operator: SharedJoin, side: int, schema: Schema, seats: QueryBits) -> None:
         self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
@@ -35,9 +35,10 @@ class Entry:
     def prepared(
         self, table: pa.Table, numbers: Times | None, errors: dict[str, ExpressionError]
     ) -> tuple[pa.Table, pa.Table | None]:
-        """Rows of the stream as they are kept; a query whose selection fails is noted in `errors`.
+        """Return the prepared rows, and NULL-key rows that outer joins emit.
 
-        Rows without a key are apart, if there are some that come out without a partner.
+        A query whose selection fails is recorded in `errors`. The second table is None if there are no such
+        rows.
         """
         hashed = hash_keys([key(table) for key in self._keys], table.num_rows)
         words = self._selections.masks(table, errors)
@@ -76,13 +77,13 @@ class Entry:
 
 
 def asks_for_numbers(operator: SharedJoin, side: int) -> bool:
-    """Does a query want to know the numbers of this side's rows?"""
+    """Return True if a query outputs the row numbers of this side."""
     asked = ((of, column) for member in operator.members for _, of, column in member.columns)
     return (side, "_number") in asked
 
 
 def key_types(operator: SharedJoin) -> tuple[pa.DataType, ...]:
-    """The types of the key columns that are kept, as `hash_keys` gives them."""
+    """Return the types of the stored key columns, as in `hash_keys`."""
     none = [pa.chunked_array([], arrow_type(key.type)) for key in operator.keys[0]]
     return tuple(column.type for column in hash_keys(none, 0).columns)
 

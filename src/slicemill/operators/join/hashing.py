@@ -1,8 +1,8 @@
-"""Keys of any type as 64-bit numbers, the same in every process.
+"""64-bit hashes of keys of any type, equal in every process.
 
-Equal keys have equal hashes; a NULL in a key makes it equal to nothing. A single column of at most 64 bits is
-mixed by a bijection, so that equal hashes mean equal keys; other keys have to be compared as well. NaN equals
-NaN and -0.0 equals 0.0, as in the reference.
+Equal keys have equal hashes. A key with a NULL is equal to no key. A single column of at most 64 bits is
+hashed by a bijection, so that equal hashes mean equal keys; other keys have to be compared as well. NaN
+equals NaN, and -0.0 equals 0.0, as in the reference.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 
 @dataclass(frozen=True, slots=True)
 class HashedKeys:
-    """`columns` are what has to be compared where hashes are equal: none if that says it all."""
+    """Hashes of keys; `columns` must be compared where hashes are equal.
+
+    `columns` is empty if equal hashes mean equal keys.
+    """
 
     hashes: Hashes
     valid: NDArray[np.bool_] | None
@@ -37,7 +40,7 @@ class HashedKeys:
 
 
 def hash_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> HashedKeys:
-    """Without keys every row has the same one."""
+    """Return the hashes of rows. Without keys, all rows have the same hash."""
     hashes = np.zeros(rows, np.uint64)
     valid: NDArray[np.bool_] | None = None
     columns = tuple(_comparable(key) for key in keys)
@@ -51,7 +54,10 @@ def hash_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> HashedKeys:
 
 
 def _comparable(key: pa.ChunkedArray) -> pa.Array:
-    """The column in a form whose values are equal exactly if the keys are; what fits into int64 as that."""
+    """Convert a column so that its values are equal exactly if keys are.
+
+    Values that fit into int64 are converted to int64.
+    """
     array = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
     kind = array.type
     if pa.types.is_floating(kind):
@@ -63,13 +69,13 @@ def _comparable(key: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
         return array.cast(pa.int64())
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        # 64-bit offsets, so that one loop hashes all texts.
+        # 64-bit offsets, so that one loop hashes strings of all types.
         return array.cast(pa.large_binary())
     return array
 
 
 def _mix_in(column: pa.Array, hashes: Hashes) -> None:
-    """Mix a column's values into the hashes of the columns before it; that of a NULL is arbitrary."""
+    """Mix a column into the hashes so far; hashes of NULLs are arbitrary."""
     kind = column.type
     rows = len(column)
     if not rows:
@@ -93,14 +99,14 @@ def _buffer(column: pa.Array, place: int, dtype: type[np.generic]) -> NDArray[An
 
 @kernel(inline="always")
 def _mixed(word: np.uint64) -> np.uint64:
-    """The finaliser of splitmix64: a bijection of 64-bit words."""
+    """Apply the finaliser of splitmix64, a bijection of 64-bit words."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
 
 
 def unmixed(hashes: Hashes) -> Hashes:
-    """The words that keys of one column of at most 64 bits have been mixed from."""
+    """Return the keys of hashes, for one column of at most 64 bits."""
     words = (hashes ^ (hashes >> np.uint64(31)) ^ (hashes >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
     words = (words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
     return np.asarray((words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))) - _STEP)

@@ -1,13 +1,15 @@
-"""Heavy keys: rows of a key that one cell cannot take alone are spread over all, as by time (S37-S38).
+"""Heavy keys: spread the rows of a skewed key over all cells (S37-S38).
+
+A heavy key has more work than one cell can do. Its rows are spread like the rows of a unit split by time:
 
     rows of the key, by time      since              fades               over
-    go to                  home     │  all cells        │  all cells        │  home
+    are read by            home     │  all cells        │  all cells        │  home
     are stored at          home     │  one cell each,   │  home             │  home
                                     │  by their stripe  │                   │
 
-Every pair is found once, where its older row is stored: from `since` on a row looks into all cells, until all
-rows that lie elsewhere have left the longest window. Rows that wait come in a later run and are still of the
-time that they are of, so what becomes of a row goes by its timestamp alone, in replays too.
+Every pair is found once, in the cell that stores its older row. From `since` on, a row probes in all cells,
+until all rows that are stored outside the home cell have left the longest window. The placement of a row
+depends only on its timestamp. It is therefore the same in a replay, and for rows that waited for a later run.
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ from slicemill.operators.join.arrays import Hashes, Times
 
 Mask = NDArray[np.bool_]
 
-# A key with less of a run's work is not told of, nor are more keys than so many.
+# Keys with a smaller share of the work are not reported, nor are more keys than this.
 _TOLD_SHARE, _TOLD_KEYS = 1 / 64, 16
-# Of a sample, so many rows of a key are needed: fewer come together by chance.
+# Minimum rows of a key in a sample; smaller groups occur by chance.
 _TOLD_ROWS = 4
-# What a row takes beside being compared, in comparisons: it is read, hashed, put in order and kept.
+# Cost of reading, hashing, sorting and storing a row, in comparisons.
 ROW_WORK = 32
 
 
 def everywhere(heavy: Iterable[HeavyKey], hashes: Hashes, times: Times) -> Mask:
-    """Which rows go to all cells."""
+    """Return the mask of rows that all cells read."""
     found = np.zeros(len(hashes), np.bool_)
     for key in heavy:
         found |= (hashes == np.uint64(key.hash)) & (times >= key.since) & (times < key.over)
@@ -41,7 +43,7 @@ def everywhere(heavy: Iterable[HeavyKey], hashes: Hashes, times: Times) -> Mask:
 
 
 def stored_here(cell: Cell, heavy: Iterable[HeavyKey], hashes: Hashes, times: Times, seqs: Times) -> Mask:
-    """Which of the rows that a cell is given it stores."""
+    """Return the mask of rows that this cell stores."""
     if cell.by_time:
         return np.asarray(stripes_of(seqs, cell.count) == cell.number)
     mine = np.ones(len(hashes), np.bool_)
@@ -54,8 +56,10 @@ def stored_here(cell: Cell, heavy: Iterable[HeavyKey], hashes: Hashes, times: Ti
 
 @dataclass(frozen=True, slots=True)
 class KeyWork:
-    """What a join had to do in a run: rows that came and pairs that were compared, in all and by the hash of
-    the key, for those keys that took most."""
+    """Work of a join in a run: rows read and pairs compared.
+
+    `keys` has the rows and pairs of the keys with the most work, by the hash of the key.
+    """
 
     rows: int = 0
     pairs: int = 0
@@ -67,8 +71,11 @@ NO_WORK = KeyWork()
 
 @dataclass(frozen=True, slots=True)
 class KeySample:
-    """Rows that were written to a log, the time that they span, and of the keys that many of a sample have:
-    by hash, the cell that they go to and how many of all rows are theirs, as far as the sample tells."""
+    """Key frequencies in rows that were written to a log.
+
+    `span_us` is the time that the rows span. `keys` has the frequent keys of a sample, by hash: the cell of
+    the key, and its estimated number of rows.
+    """
 
     rows: int
     span_us: int
@@ -78,7 +85,7 @@ class KeySample:
 def key_sample(
     rows: int, span_us: int, hashes: Hashes, valid: Mask | None, cells: NDArray[np.integer]
 ) -> KeySample:
-    """What is told of so many rows, by the keys of a sample; those that are NULL meet nobody."""
+    """Estimate key frequencies from a sample. NULL keys are ignored."""
     taken = len(hashes)
     if valid is not None:
         hashes, cells = hashes[valid], cells[valid]
@@ -90,11 +97,11 @@ def key_sample(
 
 
 def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
-    """Of the rows of each side, in the order of their hashes, and how many pairs each of them is in."""
+    """Measure work by key, given each side's sorted hashes and pair counts."""
     found = [_by_key(hashes, pairs) for hashes, pairs in sides if len(hashes)]
     rows, pairs = (sum(int(one[column].sum()) for one in found) for column in (1, 2))
     least = (rows * ROW_WORK + pairs) * _TOLD_SHARE
-    # Of what a key takes, one side has its part at least: few keys have to be looked for in all.
+    # A heavy key has at least its share of the limit on one side, so that few candidates remain.
     some = [own[counts * ROW_WORK + pairs >= least / len(sides)] for own, counts, pairs in found]
     keys: dict[int, tuple[int, int]] = {}
     for key in {int(key) for own in some for key in own}:
@@ -107,6 +114,6 @@ def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
 
 
 def _by_key(hashes: Hashes, pairs: NDArray[np.int64]) -> tuple[Hashes, NDArray[np.int64], NDArray[np.int64]]:
-    """Each hash once, of those that lie in their order; its rows, and their pairs."""
+    """Group sorted hashes; return distinct hashes, their rows and their pairs."""
     first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
     return hashes[first], np.diff(first, append=len(hashes)), np.add.reduceat(pairs, first)

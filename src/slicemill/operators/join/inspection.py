@@ -1,4 +1,4 @@
-"""What a chain of slices holds, where it is cut and what it has measured: for people to look at."""
+"""Content, cuts and statistics of a chain of slices, for monitoring."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from slicemill.storage.slice import Slice
 
 @dataclass(frozen=True, slots=True)
 class SliceContent:
-    """What a slice holds, for people to look at: which part of the state it is, and who wants its rows."""
+    """Content of a slice: time range and rows by query.
+
+    `part` names the part of the state that the slice belongs to.
+    """
 
     part: str
-    slice: Slice | None  # None for a few rows that are kept as they are
+    slice: Slice | None  # None for small tables, which are kept as they are
     rows: int
     earliest: int
     latest: int
-    wanted: Mapping[str, int]  # rows by member
+    wanted: Mapping[str, int]  # rows by query
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Where a chain of slices is cut, in seconds of age, and the measured reasons; rates are per second.
+    """Cuts of a chain of slices, with the measured reasons.
 
-    `rewriting` is what a cut costs for each tuple that comes to it, in comparisons.
+    Cuts are in seconds of age. Rates are per second. `rewriting` is the cost of a cut for each row that
+    reaches the cut, in comparisons.
     """
 
     part: str
     rate: float
-    compared: float  # how often a tuple is compared in a second that it is kept
+    compared: float  # comparisons of a row per second in the state
     rewriting: float
     finest: tuple[float, ...]
     cheapest: tuple[float, ...]
@@ -41,7 +45,7 @@ class Cuts:
 
 @runtime_checkable
 class Inspectable(Protocol):
-    """A state that can say what it holds, where it is cut, and what it has measured."""
+    """State that reports its content, cuts and statistics."""
 
     def held(self) -> Sequence[SliceContent]: ...
 

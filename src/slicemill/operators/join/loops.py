@@ -1,10 +1,10 @@
-"""Kernels with given types.
+"""Kernels with fixed signatures.
 
     @loop(types.void(hashes_in, places_out))
     def group(hashes, order): ...
 
-Types are given because vectors of slices are mapped files, which cannot be written, and others can: without
-them a loop would be compiled for every mixture of both.
+Vectors of slices are memory-mapped and read-only, other vectors are writable. With inferred types, a loop
+would be compiled for every combination of both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GIVEN: Signature = ("the types that are given",)
 
 
 class Loop(KernelFunction):
-    """A kernel that is compiled for its types and no others."""
+    """Kernel that is compiled only for its declared signatures."""
 
     def __init__(self, function: FunctionType, signatures: tuple[Any, ...]) -> None:
         super().__init__(function, {}, None)
@@ -31,7 +31,7 @@ class Loop(KernelFunction):
         return _GIVEN
 
     def compile(self, signature: Signature = _GIVEN) -> None:
-        """Compile now, or read what another process has compiled."""
+        """Compile now, or load the code that another process compiled."""
         from slicemill.machine_code.numba_kernels import compiled_for
 
         if not self.is_compiled:
@@ -52,5 +52,5 @@ class Loop(KernelFunction):
 
 
 def loop(*signatures: Any) -> Callable[[Any], Loop]:
-    """Make a function a loop, for vectors of these types."""
+    """Return a decorator that compiles a function for these signatures."""
     return lambda function: Loop(function, signatures)

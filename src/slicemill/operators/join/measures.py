@@ -1,8 +1,8 @@
-"""What a join has seen of its streams and of itself: the plan of its cuts is made from that (S18, S20, S52).
+"""Statistics of a join, used to plan its slice cuts (S18, S20, S52).
 
-Every cell measures and plans for itself, with its state, so that nothing has to be collected. Costs are in
-comparisons of a pair; what writing rows anew takes is measured beside that (Csys), both in processor time of
-this machine while the join runs.
+Each cell measures and plans for itself and keeps the statistics in its state, so that nothing has to be
+collected. Costs are in comparisons of a pair. The cost of rewriting rows is measured in the same unit (Csys).
+Both are taken from processor time of this machine while the join runs.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from slicemill.operators.join.windows import Reach
 from slicemill.storage.codec import stored_as
 
 _SECOND_US = 1_000_000
-_ENOUGH = 10_000  # rows or pairs that must be timed before it counts
-_REWRITING = 8.0  # before that: as measured on one machine
-_MORE = 1.25  # so many times the rows of the last plan make a new one
+_ENOUGH = 10_000  # rows or pairs that must be timed before the measurement is used
+_REWRITING = 8.0  # used until then; measured on one machine
+_MORE = 1.25  # plan again when rows have grown by this factor
 
 
 @stored_as("join.timed", version=1)
 @dataclass(slots=True)
 class MeasuredStage:
-    """How often something was done, and the processor seconds that it took."""
+    """Count and processor seconds of a repeated operation."""
 
     times: int = 0
     seconds: float = 0.0
@@ -49,8 +49,11 @@ class MeasuredStage:
 @stored_as("join.side_measures", version=1)
 @dataclass(slots=True)
 class SideMeasures:
-    """Of one side: rows that came in, for how long rows have been within reach in all, how often they were
-    compared; and of a sample how many rows each query wants, and is the last one to want."""
+    """Statistics of one side.
+
+    `rows` counts arrivals, `kept_s` sums the time that rows were within reach, and `compared` counts
+    comparisons. For a sample, `wanted` counts rows by query, and `last` by the last query that wants them.
+    """
 
     rows: int = 0
     kept_s: float = 0.0
@@ -60,7 +63,7 @@ class SideMeasures:
     last: dict[str, int] = field(default_factory=dict)
 
     def time_passes(self, held: int, new: int, elapsed_s: float, window_s: float) -> None:
-        """Rows that were held, of all ages, and new ones, that came evenly, grow older."""
+        """Age stored rows of all ages, and new rows that arrived evenly."""
         within_s = min(elapsed_s, window_s)
         self.rows += new
         self.kept_s += held * (within_s - within_s**2 / (2 * window_s))
@@ -76,7 +79,7 @@ class SideMeasures:
 @stored_as("join.measures", version=1)
 @dataclass(slots=True)
 class Measures:
-    """All that is measured, and for how many rows cuts were last planned."""
+    """Statistics of both sides, and the row count of the last plan."""
 
     sides: tuple[SideMeasures, SideMeasures] = field(default_factory=lambda: (SideMeasures(), SideMeasures()))
     first_us: int | None = None
@@ -86,12 +89,18 @@ class Measures:
     planned_rows: int = 0
 
     def begin_anew(self) -> None:
-        """Other queries want other rows; what a comparison and a write take stays."""
+        """Reset statistics of rows; measured costs of operations stay valid.
+
+        Called when the queries change, since other queries want other rows.
+        """
         self.sides = (SideMeasures(), SideMeasures())
         self.first_us, self.planned_rows = None, 0
 
     def time_passes(self, first_us: int, until_us: int) -> float:
-        """How many seconds this run is behind the one before; `first_us` is when the first one began."""
+        """Return the seconds since the last run.
+
+        In the first run, these are the seconds since `first_us`.
+        """
         before = self.reached_us
         if self.first_us is None:
             self.first_us = before = first_us
@@ -99,7 +108,7 @@ class Measures:
         return (until_us - before) / _SECOND_US
 
     def is_due(self) -> bool:
-        """Has much been seen since the last plan?"""
+        """Return True if enough rows arrived since the last plan."""
         rows = sum(side.rows for side in self.sides)
         if rows < max(_ENOUGH, self.planned_rows * _MORE):
             return False
@@ -112,14 +121,14 @@ class Measures:
 
     @property
     def rewriting(self) -> float:
-        """What a cut costs for each row that comes to it, in comparisons: Csys."""
+        """Cost of a cut for each row that reaches it, in comparisons: Csys."""
         if min(self.probing.times, self.writing.times) < _ENOUGH or not self.probing.seconds:
             return _REWRITING
         a_row, a_pair = (t.seconds / t.times for t in (self.writing, self.probing))
         return a_row / a_pair
 
     def statistics(self) -> Statistics | None:
-        """What the formulas for operators take, of this cell; None while nothing is known."""
+        """Return this cell's input of the cost formulas; None without measurements."""
         if not all(side.sampled and side.kept_s for side in self.sides) or self.elapsed_s <= 0:
             return None
         rates = (self.sides[0].rows / self.elapsed_s, self.sides[1].rows / self.elapsed_s)
@@ -128,14 +137,17 @@ class Measures:
             for number, side in enumerate(self.sides)
             for name, rows in side.wanted.items()
         }
-        # Every row that a side keeps is compared with those new ones of the other side that have its key.
+        # Each stored row is compared with the new rows of the other side that have its key.
         matching = [
             side.compared / side.kept_s / rate for side, rate in zip(self.sides, rates[::-1], strict=True)
         ]
         return Statistics(rates, sum(matching) / 2, passing=passing, measured=True)
 
     def stream(self, side: int, reach: Reach) -> SetWiseStream | None:
-        """One side as the planner sees it; None where nothing is known, as of windows that never end."""
+        """Return one side as input of the planner.
+
+        None without measurements, for example with unbounded windows.
+        """
         seen = self.sides[side]
         if not seen.sampled or not seen.kept_s:
             return None
@@ -145,7 +157,10 @@ class Measures:
         return SetWiseStream(ending, seen.compared / seen.kept_s, self.rewriting)
 
     def cuts(self, side: int, reach: Reach) -> Cuts | None:
-        """Where to cut for what has been measured: finest, cheapest, and between, which is what is used."""
+        """Return the finest, the cheapest and the used cuts of a side.
+
+        The used cuts lie between the two others.
+        """
         stream = self.stream(side, reach)
         if stream is None:
             return None

@@ -1,4 +1,4 @@
-"""The order of joined tuples: by the latest member, then by the others, the first stream varying slowest."""
+"""Order of joined rows: by the latest row, then by FROM order."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from slicemill.storage.ties import tie_name, ties_of
 def in_order(
     table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS, *, tied: bool = False
 ) -> pa.Table:
-    """Rows of a join by (timestamp, latest stream, its tuple's number, the numbers of all).
+    """Sort joined rows by (timestamp, latest stream, row number, all numbers).
 
-    `members` are, stream by stream, the columns with a member's timestamp and its number in its stream. Of
-    members with the same timestamp that of the last stream is the latest. Numbers have `seq_bits` bits.
-    Where some of the rows are in other cells, these are `tied`.
+    `members` are, by stream, the columns with the timestamp and the row number of each joined row. If several
+    rows have the latest timestamp, the row of the last stream counts as the latest. Row numbers have
+    `seq_bits` bits. If other cells hold some of the rows, `tied` adds columns that order rows across cells.
     """
     if not table.num_rows:
         return table
@@ -44,7 +44,7 @@ def in_order(
     bits = ranked_bits(seq_bits, ranks)
     if not tied:
         return fanned_out(ordered, bits)
-    # Numbers may have lost bits by which their tuples come.
+    # Sequence numbers may have lost bits of the row number, which then precedes the other ties.
     lost = seq_bits + ranks > MOST_BITS
     for place, tie in enumerate((number, *numbers) if lost else numbers):
         ordered = ordered.append_column(tie_name(place, fanned_bits(bits) - bits), pa.array(tie[order]))
@@ -52,7 +52,7 @@ def in_order(
 
 
 class InOrderStep:
-    """Joined rows in the order of one join of all their streams, without what only that needed."""
+    """Orders joined rows like a single join, and drops helper columns."""
 
     def __init__(self, operator: InOrder, output: Schema, seq_bits: int, *, tied: bool) -> None:
         self._members = operator.members

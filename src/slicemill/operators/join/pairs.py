@@ -1,7 +1,7 @@
-"""Pairs that a run has found, with which queries want them: columns are fetched, and conditions tested.
+"""Pairs of rows found in a run, with query masks.
 
-Pairs are found slice by slice, and by key, so that what they fetch lies together. `places` says where each
-goes in the order of results; everything that is fetched is in that order.
+Columns are fetched lazily. Pairs are found slice by slice and by key, so that fetches read adjacent rows.
+`places` are the positions of pairs in the order of results; all fetched columns are in this order.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """New rows of a side, grouped: their numbers, the numbers and arrivals of their pairs, their place among
-    all new rows, and how many rows of the other side came before them.
+    """New rows of a side, grouped by key.
 
-    `stored` are those of them that can be met from now on: in a unit whose cells get the same rows, each
-    stores some.
+    `numbers` are the row numbers, `seqs` and `arrivals` those of their results, `ranks` their positions among
+    all new rows, and `seen` the counts of earlier rows of the other side. `stored` are the rows that later
+    rows can match: if several cells read the same rows, each cell stores a part of the rows.
     """
 
     block: Block
@@ -47,7 +47,7 @@ class Probing:
 
 @dataclass(frozen=True, slots=True)
 class FoundPairs:
-    """Pairs of new rows of a `side` with rows of one block of the other side."""
+    """Pairs of new rows of a `side` with rows of one block."""
 
     side: int
     block: Block
@@ -67,7 +67,7 @@ class Pairs:
         return len(self.wanted)
 
     def moments(self) -> pa.Array:
-        """The timestamps of results: those of the rows that probed."""
+        """Return the timestamps of results: those of the probing rows."""
         return self._of_probes("now", lambda probing: probing.block.times)
 
     def seqs(self) -> pa.Array:
@@ -77,11 +77,11 @@ class Pairs:
         return self._of_probes("arrival", lambda probing: probing.arrivals)
 
     def causes(self) -> pa.Array:
-        """The numbers of the rows that probed, in their streams."""
+        """Return the row numbers of the probing rows."""
         return self._of_probes("cause", lambda probing: probing.numbers)
 
     def older(self, name: str) -> pa.Array:
-        """A system column, of integers, of the rows that were met; 0 where it was not kept so far."""
+        """Return an integer system column of the stored rows; 0 where missing."""
         known = f"older{name}"
         if known not in self._fetched:
             out = np.zeros(len(self), np.int64)
@@ -102,7 +102,7 @@ class Pairs:
         return self._column(side, DATA + column, kind)
 
     def compare_keys(self, kinds: Sequence[pa.DataType]) -> None:
-        """Hashes are equal: nobody wants a pair whose keys are not."""
+        """Drop pairs with equal hashes but different keys."""
         for place, kind in enumerate(kinds):
             left, right = (self._column(side, f"{KEY}{place}", kind) for side in (0, 1))
             same = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
@@ -110,20 +110,26 @@ class Pairs:
                 self.wanted[~same] = 0
 
     def keep_deadlines(self) -> None:
-        """Nobody wants a pair whose left tuple, joined itself, has a member that has left its window."""
+        """Drop pairs in which a row joined earlier has left its window.
+
+        Applies to left rows that are results of a join themselves.
+        """
         over = self.moments().to_numpy() >= self._column(0, DEADLINE, pa.int64()).to_numpy()
         if over.any():
             self.wanted[over] = 0
 
     def keep_unexpired(self, side: int, expiry: ExpiryColumn, mask: NDArray[np.uint64]) -> None:
-        """These queries want no pair whose partner comes when a row of this side has left."""
+        """Clear the queries of `mask` in pairs whose row had already expired.
+
+        A row has expired if the timestamp of its partner is at or after the row's expiry.
+        """
         ends = ends_of(self.data(side, expiry.column, _TIMESTAMP), expiry)
         over = self.times(1 - side).to_numpy() >= ends
         if over.any():
             self.wanted[over] &= ~mask
 
     def dropped(self) -> Pairs:
-        """The pairs that somebody wants still."""
+        """Return the pairs that some query still wants."""
         keep: NDArray[np.bool_] = np.any(self.wanted, axis=1)
         if keep.all():
             return self
@@ -136,7 +142,7 @@ class Pairs:
         return Pairs(self.new, found, np.ascontiguousarray(self.wanted[keep]))
 
     def of(self, bit: int) -> Places:
-        """The places of one query's pairs."""
+        """Return the positions of one query's pairs."""
         found: Places = placing.having(self.wanted, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
         return found
 
@@ -152,7 +158,7 @@ class Pairs:
         return self._fetched[name]
 
     def _column(self, side: int, name: str, kind: pa.DataType) -> pa.Array:
-        """A column of one side; a slice that lacks it has no row whose value matters."""
+        """Return a column of one side; missing values do not matter."""
         known = f"{side}{name}"
         if known not in self._fetched:
             sources = [self._source(found, side, name) for found in self.found]
@@ -165,7 +171,7 @@ class Pairs:
         block, places = found.block, found.rows
         if found.side == side:
             block, places = self.new[side].block, found.probes
-        # A grouped block has one piece a column.
+        # A grouped block has one chunk per column.
         held = name in block.table.column_names
         return block.table.column(name).chunk(0) if held else None, places
 
@@ -186,7 +192,7 @@ class Pairs:
 
 
 def fetch(column: pa.Array, places: Places) -> pa.Array:
-    """The values at places that rise: all of them are the column itself."""
+    """Return the values at ascending positions."""
     if len(places) == len(column):
         return column
     if column.null_count or not width(column.type):
@@ -197,12 +203,12 @@ def fetch(column: pa.Array, places: Places) -> pa.Array:
 
 
 def width(kind: pa.DataType) -> int:
-    """How many bits a value has, if it is a plain number of 32 or 64; else 0."""
+    """Return the bits of a plain 32-bit or 64-bit number type, else 0."""
     plain = pa.types.is_primitive(kind) and kind.bit_width in _RAW
     return int(kind.bit_width) if plain else 0
 
 
 def raw(column: pa.Array) -> NDArray[Any]:
-    """The bits of plain numbers."""
+    """Return a plain number column as a vector of unsigned integers."""
     kind = _RAW[width(column.type)]
     return np.frombuffer(column.buffers()[1], kind)[column.offset : column.offset + len(column)]

@@ -1,4 +1,4 @@
-"""The compiled loops that put pairs in order and fetch what they need."""
+"""Compiled loops that order pairs and fetch their values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from slicemill.operators.join.loops import loop
 
 @loop(types.void(places_in, places_in, types.int64, places_out, places_out))
 def place_by_rank(probes: Places, ranks: Places, first_rank: int, begins: Places, places: Places) -> None:
-    """Where pairs go in the order of their probes' ranks; `begins` has the next place for each rank."""
+    """Set the positions of pairs, in the order of their probes' ranks.
+
+    `begins` has the next free position of each rank.
+    """
     for pair in range(len(probes)):
         rank = ranks[probes[pair]] - first_rank
         places[pair] = begins[rank]
@@ -37,7 +40,10 @@ def count_by_rank(probes: Places, ranks: Places, first_rank: int, counts: Places
 
 @loop(types.Array(types.int64, 1, "C")(times_in, times_in, types.int64))
 def count_before(times: Times, others: Times, at_same_time: int) -> Times:
-    """How many of the others came before each time; of its own time, too, if that is 1. All are in order."""
+    """Count for each time the earlier `others`; both are sorted.
+
+    Equal times are counted if `at_same_time` is 1.
+    """
     found = np.empty(len(times), np.int64)
     count = 0
     for row in range(len(times)):
@@ -61,7 +67,7 @@ def scatter_words(words: Words, places: Places, out: Words) -> None:
     ]
 )
 def scatter(values: Any, rows: Places, places: Places, out: Any) -> None:
-    """Fetch the values of some rows, each to its place."""
+    """Copy the value of each row to its position."""
     for pair in range(len(rows)):
         out[places[pair]] = values[rows[pair]]
 
@@ -79,7 +85,7 @@ def gather(values: Any, rows: Places, out: Any) -> None:
 
 @loop(types.Array(types.int32, 1, "C")(words_in, types.int64, types.uint64))
 def having(wanted: Words, word: int, bit: Any) -> Places:
-    """The places of the pairs that have a bit set."""
+    """Return the positions of pairs with this bit set."""
     found = np.empty(len(wanted), np.int32)
     count = 0
     for place in range(len(wanted)):

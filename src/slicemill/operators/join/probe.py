@@ -1,7 +1,8 @@
-"""The compiled loops that find pairs: rows are grouped by key, partners looked up, masks and ages compared.
+"""Compiled loops that find pairs of rows.
 
-Rows of a block are sorted by (hash, time). Its directory has an entry per row: `first[b]` is the first row
-whose hash falls into the b-th part of all hashes, so a key is found in one look, whatever the block's size.
+They group rows by key, look up keys, and test masks and ages. Rows of a block are sorted by (hash, time). Its
+directory has an entry per row: `first[b]` is the first row whose hash is in the b-th of `rows` equal ranges
+of hashes. A key is found with one lookup, whatever the block's size.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from slicemill.operators.join.arrays import (
 )
 from slicemill.operators.join.loops import loop
 
-_SHORT = 16  # rows up to which a group is put in order by insertion
+_SHORT = 16  # larger groups are not sorted by insertion
 
 
 @kernel(inline="always")
 def _part(hash_: Any, parts: Any) -> Any:
-    """In which of so many equal parts of all 64-bit numbers a hash lies."""
+    """Return the index of the hash's range, of `parts` equal ranges."""
     return np.int64(((hash_ >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
 @loop(types.void(hashes_in, places_out, places_out))
 def group(hashes: Hashes, order: Places, first: Places) -> None:
-    """The rows in order of their hashes, equal ones as they were, and the directory of that order."""
+    """Sort rows by hash, stable, and build the directory of that order."""
     rows = len(hashes)
     first[:] = 0
     for row in range(rows):
@@ -80,7 +81,7 @@ def group(hashes: Hashes, order: Places, first: Places) -> None:
 
 @kernel(inline="always")
 def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound: Any) -> Any:
-    """The first row of start … end that is not before (hash, bound)."""
+    """Return the first row in start … end at or after (hash, bound)."""
     while end - start > 8:
         middle = (start + end) >> 1
         if hashes[middle] < hash_ or (hashes[middle] == hash_ and numbers[middle] < bound):
@@ -115,10 +116,11 @@ def find_spans(
     starts: Places,
     ends: Places,
 ) -> int:
-    """For each probe the rows of its key that came before it and are within reach; how many in all.
+    """Find for each probe the earlier rows of its key within reach.
 
-    Reaches are below 0 where no query has a window of that kind. `latest` and `earliest` are the block's last
-    and first time; a row of the probe's own time came before it if `at_same_time` is 1.
+    Returns the total number of candidates. A reach is negative if no query has a window of that kind.
+    `latest` and `earliest` are the last and first time of the block. A row of the probe's own time is earlier
+    if `at_same_time` is 1.
     """
     rows = len(hashes)
     total = 0
@@ -180,10 +182,12 @@ def find_pairs(
     rows: Places,
     wanted: Words,
 ) -> int:
-    """The pairs that some query wants, of the probes with these ranks, and which queries; how many pairs.
+    """Find the pairs that some query wants.
 
-    `ends_us` has the ends of windows, rising, and `bits_us` the queries that reach beyond the one before
-    (S49); the same for windows that count rows. `live` has the queries that rows of this block may go to.
+    Only probes with ranks from `first_rank` to `end_rank` are considered. Returns the number of pairs;
+    `wanted` gets the mask of each pair. `ends_us` are the ends of windows, ascending, and `bits_us` the
+    queries that reach beyond the end before (S49); likewise for windows that count rows. `live` is the mask
+    of the queries that may get rows of this block.
     """
     found = 0
     width = words.shape[1]
@@ -194,7 +198,7 @@ def find_pairs(
         at_us = len(ends_us)
         at_rows = len(ends_rows)
         for row in range(starts[probe], ends[probe]):
-            # Rows get younger, so that the slices they are in come nearer.
+            # Later rows are younger, so the index of their age slice only decreases.
             while at_us > 0 and ends_us[at_us - 1] > now - times[row]:
                 at_us -= 1
             if len(ends_rows):

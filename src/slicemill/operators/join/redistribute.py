@@ -1,12 +1,12 @@
-"""The state of a join in a cell of a new placement, from the states of all cells of the one before (S41).
+"""Rescale a join: build a new cell's state (S41).
 
-Each row that is stored somewhere is looked at once, in the order in which rows came, and kept where it is
-stored from now on; each row that waits, where it is read. Slices are cut anew, so that they have the same
-number of rows (S39).
+The input are the states of all cells of the old placement. Each stored row is read once, in arrival order,
+and kept if the new cell stores it. Each waiting row is kept if the new cell reads it. Slices are cut again,
+so that they have the same number of rows (S39).
 
-Where pairs of one tuple come from several cells, their order goes by the numbers of the older ones. A join
-that had no need of them does not store them. What it stored is numbered here then, from below 0 up: in the
-same order, and before all that comes.
+If several cells find pairs of one row, the pairs are ordered by the numbers of the older rows. A join in a
+single cell does not store these numbers. Its rows are then numbered here with negative numbers: in the same
+order, and before all later rows.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from slicemill.shedding.report import merged
 _SLICES = 8
 _SMALL_ROWS = 4096  # fewer rows are not worth a slice of their own
 
-# Of a table of rows as they are kept, the values of a key.
+# Returns the values of a key in a table of stored rows.
 ValueOf: TypeAlias = Callable[[pa.Table, Expr], pa.Array]
 
 
 def redistributed(
     operator: SharedJoin, states: Sequence[JoinState | None], change: Redistribution
 ) -> JoinState:
-    """The state of one of the new cells; there is one of before at least."""
+    """Return the state of a new cell; at least one old state exists."""
     found = [state for state in states if state is not None]
     whole = JoinState(found[0].seats, measures=found[0].measures)
     whole.measures.begin_anew()
@@ -65,14 +65,14 @@ def redistributed(
         before = [None if state is None else state.sides[number] for state in states]
         sides.append(redistributed_side(before, number, found[0].seats, change, value, number))
     whole.sides = (sides[0], sides[1])
-    if change.after.number == 0:  # what was given up so far is told once
+    if change.after.number == 0:  # shed pairs so far are reported by one cell only
         names = {name for state in found for name in state.sheds}
         whole.sheds = {name: merged([s.sheds[name] for s in found if name in s.sheds]) for name in names}
     return whole
 
 
 def plain_key(table: pa.Table, hash_column: str) -> pa.Array:
-    """A key of one integer, which its hash says."""
+    """Return a single integer key, recovered from its hash."""
     return pa.array(unmixed(column_numbers(table, hash_column).view(np.uint64)).view(np.int64))
 
 
@@ -84,7 +84,10 @@ def redistributed_side(
     value: ValueOf,
     of_member: int,
 ) -> SideState:
-    """What a new cell keeps of an input, which is that side of the members that `seats` have."""
+    """Return the state that a new cell keeps of one input.
+
+    `of_member` is the side of the members in `seats` that reads the input.
+    """
 
     def rows(table: pa.Table) -> KeptRows:
         return KeptRows(column_numbers(table, SEQ), lambda key: value(table, key))
@@ -102,13 +105,13 @@ def redistributed_side(
         mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
         side.slices = list(_cut(mine, seats, of_member))
     lone = [one.lone for one in sides if one is not None and one.lone is not None]
-    if lone and change.after.number == 0:  # they meet nobody: any cell can tell of them
+    if lone and change.after.number == 0:  # they never match, so any cell can emit them
         side.lone = _in_order(lone, TS)
     return side
 
 
 def _at_home(table: pa.Table, cell: int, change: Redistribution) -> pa.Table:
-    """The rows that wait in a cell, without those that wait at their home as well."""
+    """Return waiting rows, without those that also wait at their home cell."""
     away = [key for key in change.heavy if key.home != cell]
     hashes = column_numbers(table, HASH).view(np.uint64)
     return table.filter(pa.array(~everywhere(away, hashes, column_numbers(table, TS)))) if away else table
@@ -120,7 +123,10 @@ def _waiting(side: SideState) -> Iterator[pa.Table]:
 
 
 def _stored(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
-    """The rows of slices that somebody may still want, with the masks of those."""
+    """Yield rows of slices that some query may still want.
+
+    Their masks contain only these queries.
+    """
     names = [f"{MASK}{word}" for word in range(seats.words)]
     for stored in side.slices:
         block = stored.block(seats.words)
@@ -132,8 +138,11 @@ def _stored(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
 
 
 def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
-    """Rows of several cells by time, then by number. Where some have none, these come as each cell has them,
-    before all others, and all are numbered anew."""
+    """Sort rows of several cells by (time, row number).
+
+    If some rows have no number, they precede the numbered rows of the same time in the order of their cells,
+    and all rows are renumbered.
+    """
     found = [table for table in tables if table.num_rows]
     if not found:
         return None
@@ -151,7 +160,7 @@ def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
 
 
 def _cut(table: pa.Table, seats: QueryBits, of_member: int) -> Iterator[Stored]:
-    """Slices with about the same number of rows, oldest first."""
+    """Yield slices with about the same number of rows, oldest first."""
     side = Side(SideState(), seats, of_member, table.schema, asked=True)
     count = min(_SLICES, -(-table.num_rows // _SMALL_ROWS))
     borders = np.linspace(0, table.num_rows, count + 1).astype(int).tolist() if count else []

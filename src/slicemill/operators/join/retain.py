@@ -1,4 +1,4 @@
-"""The compiled loops that say which rows somebody can still reach (S19)."""
+"""Compiled loops that find rows that a query can still reach (S19)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def count_wanted(
     wanted: Times,
     last: Times,
 ) -> None:
-    """How many rows each query wants, and of how many it is the last one that does, in the order given."""
+    """Count rows by query, and rows by the first query that wants them.
+
+    Queries are ordered by window, longest first, so the first one is the last to reach the row.
+    """
     for row in range(len(words)):
         first = True
         for query in range(len(bits)):
@@ -69,16 +72,18 @@ def find_alive(
     bits: Word,
     alive: NDArray[np.bool_],
 ) -> None:
-    """Which rows some query that wants them can still reach; query q has bit `bits[q]` of word `places[q]`.
+    """Mark rows that a query that wants them still reaches.
 
-    A query has a window in time, or one in rows; the other one is negative.
+    Query q has bit `bits[q]` of word `places[q]`. It has a window in time or in rows; the other one is
+    negative.
     """
     for row in range(len(times)):
         alive[row] = False
         for query in range(len(bits)):
             if not words[row, places[query]] & live[places[query]] & bits[query]:
                 continue
-            # Compared so that nothing overflows, however long the window is, also at the beginning of time.
+            # Compared so that the difference cannot overflow, even for unbounded windows and the earliest
+            # times.
             if windows_us[query] > 0 and (now <= times[row] or now - times[row] < windows_us[query]):
                 alive[row] = True
                 break

@@ -1,11 +1,12 @@
-"""Window join over two or more inputs (M14, S1-S3).
+"""Row-at-a-time window join of two or more inputs, as reference (M14, S1-S3).
 
-A stored tuple u of input i and a new tuple t of another input meet while u is in its own input's window; for
-a time window of length W that is while 0 <= t.ts - u.ts < W. The result carries t's timestamp, the latest of
-its parts.
+A new row t of one input matches a stored row u of another input i while u is in the window of input i. For a
+time window of length W this means 0 <= t.ts - u.ts < W. The result has the timestamp of t, the latest of its
+rows.
 
-The cycle hands tuples over in (timestamp, port, arrival) order, and equal timestamps join (age 0). So in a
-self-join, where one stream feeds two ports, a tuple meets itself once: port 0 stores it, port 1 finds it.
+Rows are processed in (timestamp, port, arrival) order, and rows of equal timestamps match (age 0). In a
+self-join one stream feeds two ports, and each row matches itself once: port 0 stores the row, port 1 finds
+it.
 """
 
 from __future__ import annotations
@@ -29,40 +30,44 @@ from slicemill.time import BEGINNING, END
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Tuples younger than `length_us`."""
+    """Window of the rows younger than `length_us`."""
 
     length_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
-    """The last `rows` tuples of the input, by arrival."""
+    """Window of the last `rows` rows of the input, by arrival."""
 
     rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class UnboundedJoinWindow:
-    """All tuples so far."""
+    """Window of all rows so far."""
 
 
 JoinWindow = TimeWindow | CountWindow | UnboundedJoinWindow
-# When a row leaves, whatever its window is; None is long ago.
+# Returns when a row expires, in addition to its window; None means that it has expired.
 RowLife = Callable[[Row], int | None]
 
 
 def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
-    """Drop what no tuple from `now` on can meet; a count window drops on arrival, by its length."""
+    """Evict rows that no row from `now` on can match.
+
+    Count windows evict on arrival, by the length of the queue.
+    """
     if isinstance(window, TimeWindow):
         while stored and now - stored[0].ts >= window.length_us:
             stored.popleft()
 
 
 class JoinByRows:
-    """Output row: the inputs' rows one after the other, in FROM order, where `condition` holds on it.
+    """Inner join; outputs the inputs' rows concatenated in FROM order.
 
-    The results of one arrival come out oldest partner first, the first input varying slowest. With
-    `member_times` the members' timestamps follow (S1): then it is known when a result leaves the windows.
+    Results of one arrival are ordered by their partners, oldest first, the first input varying slowest. With
+    `member_times` the timestamps of the joined rows follow (S1), so that an aggregate knows when a result
+    leaves the windows.
     """
 
     waits_for_time = True
@@ -102,7 +107,7 @@ class JoinByRows:
         return out
 
     def _all_live(self, combination: Sequence[Timed]) -> bool:
-        """Does each part come before all others have left?"""
+        """Return True if no row had expired before the other rows arrived."""
         for place, life in enumerate(self._lives):
             if life is not None:
                 end = life(combination[place].row)
@@ -127,7 +132,7 @@ class JoinByRows:
 
 
 class _Kept(NamedTuple):
-    """A tuple, its number among those of its input, when it is met no more, and when that is told."""
+    """Stored row with its number, expiry and eviction time."""
 
     timed: Timed
     number: int
@@ -136,13 +141,13 @@ class _Kept(NamedTuple):
 
 
 class OuterJoinByRows:
-    """Outer, semi and anti joins of two streams over windows of time.
+    """Outer, semi and anti joins of two streams over time windows.
 
-    A tuple is kept for its own window, with whether it has been matched. When time reaches the end of the
-    window, nothing that still comes can match it: if nothing has, it comes out then, with NULLs for the other
-    stream. `lengths` are the windows, None where one never ends; `columns` how many columns each input has.
-    Where rows have `lives`, they end with these; one that has expired when it comes is told a moment later.
-    With `member_times` both timestamps follow; that of a member that is missing is NULL.
+    A row is kept for its own window, together with whether it has a match. When time reaches the end of the
+    window, no later row can match it. An unmatched row is then emitted with NULLs for the other stream.
+    `lengths` are the windows, None if unbounded; `columns` are the numbers of columns of the inputs. With
+    `lives` rows expire earlier; a row that has expired on arrival is emitted one microsecond later. With
+    `member_times` both timestamps follow, NULL for a missing row.
     """
 
     waits_for_time = True
@@ -214,7 +219,7 @@ class OuterJoinByRows:
         return (*row, *times) if self._member_times else row
 
     def held_from(self) -> int | None:
-        """A row without a partner comes out at the end of its window, which is later than all so far."""
+        """Return None: unmatched rows are emitted later than all results so far."""
         return None
 
     def due(self) -> int | None:
@@ -268,7 +273,7 @@ def _life(window: Window, schema: Schema) -> RowLife | None:
 
 
 def join_by_rows(join: WindowJoin, context: StepContext) -> RowStep:
-    """The joins that are not split into joins of two: of three and more streams over counts of rows."""
+    """Join row by row: joins of three or more streams over row counts."""
     if join.kind is not JoinKind.INNER:
         return row_step(outer_join_rows(join, context.schemas, context.node.schema), context)
     return row_step(join_rows(join, context.schemas, context.node.schema), context)

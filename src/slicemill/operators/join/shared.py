@@ -1,14 +1,15 @@
-"""The shared window join of two streams, set at a time.
+"""Vectorized window join of two streams, shared by all queries of a plan.
 
-A run takes the rows that nothing can come before any more. They probe the other side's slices and each
-other, and then become slices themselves. Results come in the reference's order: by the newer tuple,
-(timestamp, input, arrival), then by the older one, oldest first.
+A run takes the rows that no later input can precede. These rows probe the slices of the other side and each
+other, and are then stored as slices themselves. Results have the order of the reference: by the newer row
+(timestamp, input, arrival), then by the older row, oldest first.
 
-Where all cells of its unit get all rows, each stores those of its stripe: a pair is found once, where its
-older tuple is stored (PSP-D, S33). New tuples of all stripes probe; they meet new ones of the cell's own.
+If every cell of the unit reads all rows, each cell stores only the rows of its stripe. A pair is then found
+once, in the cell that stores the older row (PSP-D, S33). New rows of all stripes probe; among the new rows
+they match only those of the cell's own stripe.
 
-A query that is new gets pairs of tuples that have both arrived since: as if it had started alone. Where the
-plan says that what is stored for another query is what it would have stored itself, it gets that too (S23).
+A new query gets only pairs of rows that have both arrived since the query started, as if it ran alone.
+If the plan shows that rows stored for another query cover its history, the new query uses these rows (S23).
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ from slicemill.storage.ties import tie_name
 from slicemill.time import BEGINNING
 
 PAIRS_PER_BLOCK = 1 << 19
-_SAMPLED = 1 << 12  # new rows of a side and run that are counted by who wants them
+_SAMPLED = 1 << 12  # new rows of a side that are counted by query in each run
 SIDES = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Rows that new rows of a `side` probe, and where each finds its partners."""
+    """Block that new rows probe, with the candidates of each new row."""
 
     side: int
     block: Block
@@ -71,7 +72,7 @@ class _Target:
 
 
 class JoinKernel:
-    """The join of a plan, with what it has kept."""
+    """Two-way window join of a plan, with its state."""
 
     def __init__(
         self,
@@ -82,14 +83,17 @@ class JoinKernel:
         seq_bits: int = SEQ_BITS,
         cell: Cell = WHOLE,
     ) -> None:
-        """`newcomers` are members that are new, also if there was one of the same name and form before."""
+        """Build the join; `newcomers` are queries that start empty.
+
+        This holds even if a query of the same name and form ran before.
+        """
         self.state = state
         self._cell = cell
         self._heavy: tuple[HeavyKey, ...] = ()
         self._measures_keys = cell.count > 1 and not cell.tied and bool(operator.keys[0])
-        self.key_work = NO_WORK  # of the last run
+        self.key_work = NO_WORK  # rows and pairs by key, of the last run
         self.foreign = 0  # rows of the last run that another cell counts
-        # Once numbers are kept, they go on to be: results may still go by them.
+        # Once row numbers are stored, keep storing them: the order of results may still depend on them.
         self._asked = [
             cell.tied
             or asks_for_numbers(operator, side)
@@ -110,7 +114,7 @@ class JoinKernel:
         self._sides = self._made_sides()
         self._reaches = [side.reach for side in self._sides]
         self.compared = AgeCounter(len(SIDES))  # in the last run
-        # What a selection said of stored rows that cannot be told.
+        # Errors of selections evaluated on stored rows; reported by the next run.
         self._problems: dict[str, ExpressionError] = {}
         if known.members and before != state.seats:
             for number, side in enumerate(self._sides):
@@ -135,20 +139,24 @@ class JoinKernel:
 
     @property
     def _tied(self) -> bool:
-        """Do other cells find pairs of the same tuples?"""
+        """Return True if other cells find pairs of the same rows."""
         return self._cell.tied or bool(self._heavy)
 
     def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
-        """In the next runs, rows of these keys are in other cells too."""
+        """Set the keys whose rows other cells read too.
+
+        The keys are valid from the next run on.
+        """
         self._heavy = heavy
         if self._tied and not all(self._asked):
             self._asked = [True for _ in SIDES]
             self._sides = self._made_sides()
 
     def shorten(self, shares: Mapping[str, float]) -> None:
-        """In the next runs, look for pairs only in the newest part of these queries' windows (S55).
+        """Probe only the newest part of these queries' windows (S55).
 
-        What is stored stays as it is: others want it, and so will these queries when the load is over.
+        The shares are valid from the next run on. Stored rows are kept: other queries use them, and these
+        queries need them again after the overload.
         """
         self._reaches = [
             reach_of(self.state.seats, side, shares) if shares else self._sides[side].reach for side in SIDES
@@ -158,7 +166,10 @@ class JoinKernel:
         return {member.name for member in self._members}
 
     def _served(self, newcomers: Covers, side: int, known: QueryBits) -> list[ServedQuery]:
-        """The newcomers to whom rows go as well that are stored for others, which may be gone by now."""
+        """Return the new queries that take over rows of another query.
+
+        The other query may have been removed by now.
+        """
         served = []
         for name, by in newcomers.items():
             other = known.members.get(by[side] or "")
@@ -174,11 +185,11 @@ class JoinKernel:
         return served
 
     def next_times(self) -> list[int | None]:
-        """By side, the timestamp of the first row that waits."""
+        """Return the timestamp of the first waiting row of each side."""
         return [side.next_ts() for side in self._sides]
 
     def known(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[int]:
-        """By side, how far it is known: also by the last row that is there."""
+        """Return each side's watermark, or its last timestamp if later."""
         lasts = (
             side.last_ts() if not table.num_rows else int(table.column("_ts")[-1].as_py())
             for side, table in zip(self._sides, tables, strict=True)
@@ -186,21 +197,25 @@ class JoinKernel:
         return [told if ts is None else max(told, ts) for told, ts in zip(complete, lasts, strict=True)]
 
     def due_unmatched(self) -> tuple[int, ...] | None:
-        """Up to where each side must be known for the first row without a partner; None if none waits."""
+        """Return the watermarks needed to emit the next unmatched row.
+
+        None if no row is pending.
+        """
         due = self._unmatched.due(self._sides) if self._unmatched else None
         if due is None:
             return None
-        # A row that waits says itself up to where its side is known.
+        # The waiting row already shows that its side has reached that time.
         lasts = (side.last_ts() for side in self._sides)
         return tuple(BEGINNING if last is not None and last >= due else due for last in lasts)
 
     def run(
         self, tables: Sequence[pa.Table], below: Sequence[int], until: int, known: int | None = None
     ) -> list[Answer]:
-        """New rows of both sides, each in time order; an answer for each member.
+        """Join new rows, and return one answer for each query.
 
-        Rows of a side go in that are `below` its time. `until` is complete on both, and both are `known` up
-        to a time that may be later.
+        The rows of each side are in time order. Rows of a side are joined if they are `below` the bound of
+        that side. `until` is the joint watermark; `known` may be later, and is the time up to which unmatched
+        rows can be emitted.
         """
         errors, self._problems = self._problems, {}
         self.compared.begin_anew()
@@ -220,7 +235,7 @@ class JoinKernel:
         told = self._told(new, until if known is None else known)
         for kept, moments in zip(self._sides, passed, strict=True):
             kept.pass_by(moments)
-        # At the end of time nobody comes any more, and nothing has to be put in order.
+        # At the end of time no row follows, so nothing has to be stored.
         if until < FOREVER:
             self._measure(new, until)
             for kept, rows in zip(self._sides, new, strict=True):
@@ -234,7 +249,7 @@ class JoinKernel:
         ]
 
     def _told(self, new: Sequence[Probing], known: int) -> dict[str, pa.Table]:
-        """By query, rows of which it is known by now that they have no partner."""
+        """Return by query the rows that can no longer find a partner."""
         blocks = [rows.block for rows in new]
         found = {
             member.name: self._unmatched.told(member, self._sides, blocks, known)
@@ -250,7 +265,11 @@ class JoinKernel:
         return fanned_out(whole, self._unmatched.result_bits(member))
 
     def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
-        """A tuple's pairs come by the older ones; tuples whose numbers have lost bits, by their own first."""
+        """Return the columns that order the pairs of one new row across cells.
+
+        Pairs of a row are ordered by their older rows. If the numbers of new rows have lost bits, the number
+        of the new row precedes these columns.
+        """
         if not self._tied:
             return {}
         bits = ranked_bits(self._seq_bits)
@@ -260,7 +279,7 @@ class JoinKernel:
         return {tie_name(place, fanned_bits(bits) - bits): tie for place, tie in enumerate(ties)}
 
     def _measure(self, new: Sequence[Probing], until: int) -> None:
-        """Note what has come, and plan the cuts when there is much news."""
+        """Update the statistics, and plan new cuts if enough rows have arrived."""
         measures = self.state.measures
         begins = [int(rows.block.times.min()) for rows in new if rows.block.rows]
         if not begins:
@@ -271,17 +290,20 @@ class JoinKernel:
             if window_s is not None and elapsed_s > 0:
                 held = sum(stored.rows for stored in kept.state.slices)
                 seen.time_passes(held, rows.stored.rows, elapsed_s, window_s)
-                # Rows lie in the order of their hashes: the first ones are as good as any.
+                # Rows are in the order of hashes, so that the first ones are a random sample.
                 seen.sample(*kept.wanting(rows.stored, _SAMPLED))
         if measures.is_due():
             for side, kept in enumerate(self._sides):
                 cuts = measures.cuts(side, kept.reach)
                 kept.state.cuts_us = None if cuts is None else tuple(round(c * 1_000_000) for c in cuts.used)
 
-    # -- pairs are found -------------------------------------------------------------------------------
+    # -- finding pairs ---------------------------------------------------------------------------------
 
     def _moments(self, side: int, below: int) -> Times:
-        """The times of all rows of the stream that are met in this run, where rows are counted."""
+        """Return the times of the stream's rows that this run consumes.
+
+        Empty if no query counts rows.
+        """
         moments = self._sides[side].state.moments
         return moments if below == FOREVER else moments[: np.searchsorted(moments, below)]
 
@@ -289,7 +311,7 @@ class JoinKernel:
         times = [column_numbers(table, TS) for table in ready]
         new: list[Probing] = []
         for side, table in zip(SIDES, ready, strict=True):
-            # At equal timestamps the first input comes first.
+            # At equal timestamps rows of input 0 precede rows of input 1.
             ranks = placing.count_before(times[side], times[1 - side], side) + np.arange(len(times[side]))
             met = placing.count_before(times[side], passed[1 - side], side)
             seen = self._sides[1 - side].state.seen + met
@@ -321,7 +343,7 @@ class JoinKernel:
         return new
 
     def _foreign(self, prepared: pa.Table) -> int:
-        """How many of the rows that come are those of a heavy key that is at home elsewhere."""
+        """Count the arriving rows of heavy keys whose home is another cell."""
         away = [key for key in self._heavy if key.home != self._cell.number]
         if not away:
             return 0
@@ -353,16 +375,20 @@ class JoinKernel:
         return targets
 
     def _count_compared(self, side: int, probes: Times, earliest: int, latest: int, count: int) -> None:
-        """Rows of a slice are met by those that come: how old they are then."""
+        """Count comparisons by age relative to the longest window."""
         longest = self._sides[side].reach.longest_us
-        now = int(probes[len(probes) // 2])  # in the order of hashes, so it is any of them
+        # Rows are in the order of hashes, so this is the time of a random probe.
+        now = int(probes[len(probes) // 2])
         ages = (0, 0) if longest in (-1, FOREVER) else (now - latest, now - earliest)
         self.compared.add(side, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 
     def _met_by(
         self, new: Sequence[Probing], side: int
     ) -> Iterator[tuple[Block, NDArray[np.uint64], int, int]]:
-        """Blocks that new rows of a side may meet, oldest first; who may get their rows; their times."""
+        """Yield the blocks that new rows may match, oldest first.
+
+        Each block has the mask of its queries and its time range.
+        """
         other, rows = self._sides[1 - side], new[1 - side].stored
         for stored, block in other.blocks(int(new[side].block.times.min())):
             yield block, stored.live, stored.earliest, stored.latest
@@ -370,7 +396,7 @@ class JoinKernel:
             yield rows, other.everybody, int(rows.times.min()), int(rows.times.max())
 
     def _pairs(self, new: Sequence[Probing]) -> Iterator[Pairs]:
-        """All pairs in the order of their newer tuples, a bounded number at a time."""
+        """Yield bounded batches of pairs, in the order of newer rows."""
         targets = self._targets(new)
         if self._measures_keys:
             self.key_work = self._work_by_key(targets, new)
@@ -393,7 +419,10 @@ class JoinKernel:
     def _found(
         self, target: _Target, new: Sequence[Probing], first: int, end: int
     ) -> tuple[FoundPairs, NDArray[np.uint64]]:
-        """The pairs with the rows of one block, not yet in their places, and who wants them."""
+        """Return the pairs with rows of one block, and their masks.
+
+        The positions of the pairs in the output are set later.
+        """
         probing, other = new[target.side], self._sides[1 - target.side]
         inside = (probing.ranks >= first) & (probing.ranks < end)
         most = int((target.ends - target.starts)[inside].sum())
@@ -415,7 +444,10 @@ class JoinKernel:
     def _placed(
         self, parts: list[tuple[FoundPairs, NDArray[np.uint64]]], new: Sequence[Probing], first: int, end: int
     ) -> Pairs:
-        """Pairs in the order of the tuples that probed; those of one tuple as found, oldest slice first."""
+        """Order pairs by the rank of the probing row.
+
+        Pairs of one probing row stay as found, oldest slice first.
+        """
         counts = np.zeros(end - first, np.int32)
         for found, _ in parts:
             placing.count_by_rank(found.probes, new[found.side].ranks, first, counts)
@@ -432,7 +464,7 @@ def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa
 
 
 def _borders(targets: Sequence[_Target], new: Sequence[Probing], total: int) -> Iterator[tuple[int, int]]:
-    """Ranges of ranks with a bounded number of pairs each, or a single tuple."""
+    """Yield ranges of ranks with a bounded number of pairs each."""
     counts = np.zeros(total, np.int64)
     for target in targets:
         counts[new[target.side].ranks] += target.ends - target.starts

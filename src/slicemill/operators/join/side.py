@@ -1,10 +1,11 @@
-"""What one side of a join keeps: rows that wait for the other side, and slices of rows that can be met.
+"""State of one side of a join: waiting rows, and slices.
 
-Slices are in the order of time. New rows become a slice; small ones are merged as they age, so that a row is
-written again a few times only, and there are few slices to look into. Rows that nobody can reach any more are
-left out whenever a slice is written, and a slice is written anew when a good part of it has become such
-(retention by mask, S19): that is a tuple's step from one slice of the chain to the next. At which ages that
-is worth its price the plan says (`plan.slices.set_wise`), from what is measured.
+Waiting rows have not been joined yet. Rows in slices can be probed by the other side. Slices are in time
+order. New rows become a slice, and small slices are merged as they age, so that each row is rewritten only a
+few times and few slices have to be probed. Whenever a slice is written, rows that no query can reach any more
+are evicted. A slice is rewritten when a sufficient part of it is out of reach (retention by mask, S19): this
+is the step of a row from one slice of the chain to the next. The ages at which a rewrite pays off are planned
+from measurements (`plan.slices.set_wise`).
 """
 
 from __future__ import annotations
@@ -41,17 +42,18 @@ from slicemill.operators.join.windows import FOREVER, QueryBits, Reach, expiry_o
 from slicemill.storage.slice import Slice
 from slicemill.time import BEGINNING, END
 
-# The longest window is cut into about so many slices: they go as a whole when their time is over.
+# The longest window is cut into about so many slices; a slice that is out of every window is dropped whole.
 _SLICES_PER_WINDOW = 8
-_REWRITE_SHARE = 4  # where nothing is planned: written anew when one row in so many is of no use any more
-_SMALL_ROWS = 4096  # fewer rows are not worth a file, or being looked through
+_REWRITE_SHARE = 4  # without planned cuts: rewrite a slice if more than one row in so many is out of reach
+_SMALL_ROWS = 4096  # smaller slices are not stored in a file of their own, nor checked for a rewrite
 
 
 @dataclass(frozen=True, slots=True)
 class ServedQuery:
-    """A query that is new, whose rows of before are those of another query on which its selection holds.
+    """New query that takes over rows stored for another query.
 
-    `by` is the mask of that other query at the query bit which it had when they were stored.
+    It takes over the rows on which its own selection `holds`. `by` is the mask of the other query, at the bit
+    that the other query had when the rows were stored.
     """
 
     name: str
@@ -60,7 +62,7 @@ class ServedQuery:
 
 
 class Side:
-    """One side of a join, with the queries it has now."""
+    """One side of a join, with the current queries."""
 
     def __init__(
         self,
@@ -72,11 +74,14 @@ class Side:
         asked: bool = False,
         judged: bool = False,
     ) -> None:
-        """`asked`: a query wants to know the numbers of rows; `judged`: one asks whether they are matched."""
+        """Open the state of a side for the current queries.
+
+        `asked`: a query needs row numbers; `judged`: a query needs to know which rows have a match.
+        """
         self.numbered = NUMBER in schema.names
         self.state = state
         self.reach: Reach = reach_of(seats, side)
-        self.schema = schema  # of rows that wait
+        self.schema = schema  # of waiting rows
         left_out = (ARRIVAL,) if asked else (ARRIVAL, SEQ)
         stored = [f.with_name(TIME) if f.name == TS else f for f in schema if f.name not in left_out]
         beside = [pa.field(f"{PENDING}{word}", pa.uint64()) for word in range(seats.words if judged else 0)]
@@ -87,7 +92,10 @@ class Side:
         self.everybody = seats.mask(list(seats.members))
 
     def change(self, stayed: list[str], served: Sequence[ServedQuery] = ()) -> None:
-        """Queries have come and gone: rows from before are there for those that stayed, and those served."""
+        """Update stored rows after queries were added or removed.
+
+        Rows remain visible to the queries in `stayed`; `served` queries take over rows of other queries.
+        """
         allowed, words = self._seats.mask(stayed), self._seats.words
         state = self.state
         for index, held in enumerate(state.waiting):
@@ -124,7 +132,10 @@ class Side:
         table: pa.Table,
         masks: Words,
     ) -> None:
-        """Rows that were there for one query (if `live` still has it) are there for another as well."""
+        """Set the bits of served queries on rows of another query.
+
+        If `live` is given, the bit of the other query counts only if `live` still has it.
+        """
         plain = table.rename_columns([name.removeprefix(DATA) for name in table.column_names])
         for one in served:
             bits = one.by if live is None else one.by & wide(live, len(one.by))
@@ -132,20 +143,20 @@ class Side:
             masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
 
     def numbers_for(self, moments: Times) -> Times:
-        """Numbers for rows that come, all there are in the stream, at these times."""
+        """Return consecutive numbers for all arriving rows of the stream, given their times."""
         begun = self.state.seen + len(self.state.moments)
         self.state.moments = np.concatenate([self.state.moments, moments])
         return np.arange(begun, begun + len(moments))
 
-    # -- rows that wait --------------------------------------------------------------------------------
+    # -- waiting rows ----------------------------------------------------------------------------------
 
     def arrive(self, table: pa.Table) -> None:
-        """Rows that have come, in time order."""
+        """Append arriving rows, in time order."""
         if table.num_rows:
             self.state.waiting.append(table)
 
     def ready(self, below: int) -> pa.Table:
-        """The rows before a time, all of them at the end of time; the others wait on."""
+        """Remove and return the waiting rows before `below`."""
         state = self.state
         found: list[pa.Table] = []
         while state.waiting:
@@ -164,12 +175,12 @@ class Side:
         return whole.combine_chunks()
 
     def _store_waiting(self) -> None:
-        """Many rows wait in slices, which are stored once; a few as they are."""
+        """Store large waiting tables as slices, so that a checkpoint writes them once."""
         state = self.state
         if state.waiting and state.taken:
             first = table_of(state.waiting[0])
             if first.num_rows - state.taken < _SMALL_ROWS:
-                # Copied, so that what has gone on is not kept with it.
+                # Copy the rest, so that consumed rows are not kept in memory.
                 state.waiting[0] = first.take(pa.array(np.arange(state.taken, first.num_rows)))
                 state.taken = 0
         for index, table in enumerate(state.waiting):
@@ -177,24 +188,24 @@ class Side:
                 state.waiting[index] = Slice(table)
 
     def next_ts(self) -> int | None:
-        """The timestamp of the first row that waits."""
+        """Return the timestamp of the first waiting row."""
         if not self.state.waiting:
             return None
         return int(table_of(self.state.waiting[0]).column(TS)[self.state.taken].as_py())
 
     def last_ts(self) -> int | None:
-        """The timestamp of the last row that waits."""
+        """Return the timestamp of the last waiting row."""
         return int(table_of(self.state.waiting[-1]).column(TS)[-1].as_py()) if self.state.waiting else None
 
     def pass_by(self, moments: Times) -> None:
-        """Rows of the stream that have been met, with or without a key."""
+        """Count rows of the stream as consumed, including rows with a NULL key."""
         self.state.seen += len(moments)
         self.state.moments = self.state.moments[len(moments) :]
 
     # -- slices ----------------------------------------------------------------------------------------
 
     def blocks(self, earliest_probe: int) -> list[tuple[Stored, Block]]:
-        """The slices that a probe at or after this time may reach, oldest first."""
+        """Return the slices that later probes may reach, oldest first."""
         words = self._seats.words
         return [
             (stored, stored.block(words))
@@ -203,17 +214,20 @@ class Side:
         ]
 
     def pending_from(self, latest: int) -> list[Stored]:
-        """The slices with rows up to a time that may still have to be matched."""
+        """Return the slices with unmatched rows up to a time."""
         return [one for one in self.state.slices if one.pending is not None and one.earliest <= latest]
 
     def put_aside(self, lone: pa.Table | None) -> None:
-        """Keep rows without a key that come out without a partner."""
+        """Keep rows with a NULL key that will be emitted without a partner."""
         if lone is not None:
             known = [] if self.state.lone is None else [self.state.lone]
             self.state.lone = pa.concat_tables([*known, lone]).combine_chunks()
 
     def add(self, block: Block, now: int) -> None:
-        """Keep new rows that can still be met, and put the slices in order."""
+        """Store new rows, then merge, evict and rewrite slices.
+
+        New rows that no later row can match are not stored.
+        """
         state = self.state
         if block.rows and not self._alive(block, self.everybody, now).all():
             words = self._seats.words
@@ -230,8 +244,8 @@ class Side:
         state.slices = written
 
     def _is_wasted(self, stored: Stored, now: int) -> bool:
-        """Is it worth writing a slice anew, without the rows that nobody can reach any more?"""
-        unwanted = stored.rows - sum(stored.last.values())  # by queries that are gone
+        """Return True if rewriting a slice without the unreachable rows pays off."""
+        unwanted = stored.rows - sum(stored.last.values())  # last wanted by queries that have been removed
         over = {name: rows for name, rows in stored.last.items() if not self._reaches(name, stored, now)}
         if stored.half_over is not None and now >= stored.half_over:
             return True
@@ -243,13 +257,17 @@ class Side:
         return at_a_cut or unwanted * _REWRITE_SHARE > stored.rows
 
     def wanting(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
-        """Of some rows, how many each query wants, and is the last one to want."""
+        """Count the rows of a sample by query.
+
+        Returns how many rows each query wants, and of how many it is the last one.
+        """
         return self._counted(replace(block, words=block.words[:rows]), self.everybody)
 
     def _first_to_merge(self) -> int:
-        """The oldest of the youngest slices that become one: none is twice as long as those behind it.
+        """Return the index of the first slice to merge with all later ones.
 
-        A merge may make the next one due, and so on: they are written once, not once for each.
+        Slices are merged so that none is more than twice as long as the one before. A merge may make another
+        one due; all of these are done in one write.
         """
         slices, longest = self.state.slices, self.reach.longest_us
         bounded = not self.reach.counts and longest != FOREVER
@@ -261,7 +279,7 @@ class Side:
         return first
 
     def _written(self, parts: list[Stored], now: int) -> list[Stored]:
-        """Slices as one, without the rows that nobody can reach any more."""
+        """Merge slices, and evict rows that no query can reach."""
         words = self._seats.words
         with self._writing.doing(sum(part.rows for part in parts)):
             kept = [self._kept(part.block(words), part.live, now) for part in parts]
@@ -269,7 +287,10 @@ class Side:
             return [self.stored(grouped(whole, words)[0])] if whole.num_rows else []
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
-        """The rows that can still be met by a query that wants them, their masks naming no others."""
+        """Return the rows that a query can still reach.
+
+        Bits of queries for which a row has expired are cleared.
+        """
         words = self.expiry.unexpired(block, block.words & live, now)
         table = conformed(block.whole_table, self._slice_schema)
         if not np.array_equal(words, block.words):
@@ -288,12 +309,15 @@ class Side:
         return alive
 
     def numbers(self, block: Block) -> Times:
-        """The numbers of rows; those of rows from before anybody counted do not matter."""
+        """Return the row numbers, or zeros if rows were not numbered.
+
+        The numbers of rows stored before a query counted rows do not matter.
+        """
         counted = len(block.numbers) or not self.reach.counts
         return block.numbers if counted else np.zeros(block.rows, np.int64)
 
     def stored(self, block: Block) -> Stored:
-        """A new slice."""
+        """Return a new slice with its statistics."""
         wanted, last = self._counted(block, self.everybody)
         known = {
             "rows": block.rows,
@@ -311,7 +335,11 @@ class Side:
         return stored
 
     def _lives(self, block: Block) -> dict[str, object]:
-        """When rows that leave by a column have done so: the last one, by query, and half for good."""
+        """Return when rows expire by a column.
+
+        `ends` is the last expiry by query, `half_over` the time when half of all rows are out of every
+        window.
+        """
         by_query = self.expiry.by_query(block) if self.expiry else {}
         if not by_query:
             return {"ends": {}, "half_over": None}
@@ -341,7 +369,7 @@ class Side:
         return any(self._reaches(name, stored, now, seen) for name in stored.wanted)
 
     def _reaches(self, name: str, stored: Stored, now: int, seen: int | None = None) -> bool:
-        """Can a query still reach some row of a slice, from this time on?"""
+        """Return True if a query can still reach a row of a slice."""
         window_us, window_rows = self.reach.windows[name]
         met = self.state.seen if seen is None else seen
         if now >= stored.ends.get(name, END):
@@ -350,14 +378,14 @@ class Side:
 
 
 def wide(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
-    """A mask in so many words, more or fewer than it had."""
+    """Extend or cut a mask to `words` words."""
     wide = np.zeros(words, np.uint64)
     wide[: len(mask)] = mask[:words]
     return wide
 
 
 def masked(table: pa.Table, masks: Words) -> pa.Table:
-    """A table with these masks, in the columns that it has for them."""
+    """Replace the mask columns that a table has."""
     for word in range(masks.shape[1]):
         place = table.schema.get_field_index(f"{MASK}{word}")
         column = pa.array(np.ascontiguousarray(masks[:, word]))

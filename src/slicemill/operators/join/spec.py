@@ -1,4 +1,4 @@
-"""Joins of streams over windows: as a query asks for one, and as many share one chain of slices."""
+"""Window joins of streams: specifications of plain and shared joins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AgeLimit:
-    """Under load, pairs of tuples that are far apart in time are not looked for (S55)."""
+    """Load shedding: skip pairs that are far apart in time (S55)."""
 
     budget: LoadBudget
     weight: float
@@ -42,11 +42,12 @@ class AgeLimit:
 
 @dataclass(frozen=True, slots=True)
 class WindowJoin(Operator):
-    """Joins two or more streams over a window each; output columns are `alias.column`.
+    """Join of two or more streams, each over a window.
 
-    `member_times` adds a column `alias._ts` per input: a joined tuple carries its members' timestamps (S1)
-    where an aggregate needs to know when it leaves the windows. Of two streams it may also give rows without
-    a partner (`kind`), with NULLs, at the end of their own window: then they can no longer be matched.
+    Output columns are named `alias.column`. `member_times` adds a column `alias._ts` per input: the
+    timestamps of the joined rows (S1). An aggregate needs them to know when a joined row leaves the windows.
+    With two inputs, `kind` may be an outer join. It emits rows without a partner with NULLs at the end of
+    their own window, when no match is possible any more.
     """
 
     aliases: tuple[str, ...]
@@ -59,12 +60,12 @@ class WindowJoin(Operator):
 
 @dataclass(frozen=True, slots=True)
 class JoinMember:
-    """One of the joins that share a chain of state slices (S14, S19).
+    """Join of one query in a shared chain of state slices (S14, S19).
 
-    `selections` are conditions on the inputs' own columns. `residual` is what remains of the condition beside
-    equal keys; it calls the inputs' columns `0.column` and `1.column`, their timestamps `0._ts` and `1._ts`.
-    `columns` are what comes out: a name, the input and the column there, `_ts` for the tuple's timestamp,
-    `_number` for its number in the stream.
+    `selections` are conditions on the inputs' own columns. `residual` is the rest of the condition beside the
+    equal keys. It refers to the inputs' columns as `0.column` and `1.column`, and to their timestamps as
+    `0._ts` and `1._ts`. `columns` are the output columns: a name, the input, and the column there, `_ts` for
+    the row's timestamp, `_number` for its number in the stream.
     """
 
     name: str
@@ -77,7 +78,10 @@ class JoinMember:
 
     @property
     def history_us(self) -> int | None:
-        """How far back results depend on tuples: whether a row has had a partner is known a window later."""
+        """Return how far back results depend on input rows.
+
+        An unmatched row is emitted one window later, so that outer joins depend on the sum of both windows.
+        """
         if self.kind is JoinKind.INNER:
             return longest_us(self.windows)
         extents = [longest_us([window]) for window in self.windows]
@@ -85,17 +89,17 @@ class JoinMember:
         return sum(known) if len(known) == len(extents) else None
 
     def side_of(self, _: JoinMember, side: int) -> int | None:
-        """The side that is the same input as a side of another join."""
+        """Return the side that reads the same input as another join's."""
         return side
 
 
 @dataclass(frozen=True, slots=True)
 class SharedJoin(SharedOperator):
-    """Joins of the same two inputs on equal `keys`, which are in the inputs' own columns, run as one.
+    """Joins of the same inputs on equal `keys`, executed as one.
 
-    `deadlines` are for tuples of input 0 that are joined themselves: columns with their members' timestamps,
-    and for how long after it each member can be met (S2: windows are those of the streams).
-    `measured` is for those who explain the plan.
+    Keys are expressions over the inputs' own columns. `deadlines` are for rows of input 0 that are themselves
+    results of a join: the columns with the timestamps of the joined rows, and how long after its timestamp
+    each of them can be matched (S2: windows are those of the streams). `measured` is shown by EXPLAIN.
     """
 
     keys: tuple[tuple[Expr, ...], tuple[Expr, ...]]
@@ -105,28 +109,31 @@ class SharedJoin(SharedOperator):
 
     @property
     def counts_rows(self) -> bool:
-        """Is there a window that holds so many rows, whatever their keys are?"""
+        """Return True if a window counts rows, over all keys."""
         windows = (window for member in self.members for window in member.windows)
         return any(window.frame is FrameUnit.ROWS for window in windows)
 
     @property
     def expires_rows(self) -> bool:
-        """Is there a window whose rows leave when a column of theirs says so?"""
+        """Return True if a window expires rows by a column."""
         return any(window.expires is not None for member in self.members for window in member.windows)
 
     @property
     def judges_rows(self) -> bool:
-        """Must it be known of rows whether they have been matched? Then all that can match is in one cell."""
+        """Return True if the join must track which rows are matched.
+
+        All possible partners of a row then have to be in one cell.
+        """
         return any(member.kind is not JoinKind.INNER for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class InOrder(Operator):
-    """Joined tuples in the order in which one join of all streams gives them.
+    """Order the results of chained joins like those of one join.
 
-    `members` are columns, for each stream in the order of FROM: its timestamp, and its number in the stream.
-    Tuples come by their latest member, then by the numbers of the others. `why` says to people why they were
-    joined one stream after the other.
+    `members` are, for each stream in the order of FROM, the columns with its timestamp and its row number.
+    Rows are ordered by their latest stream row, then by the numbers of the others. `why` is shown by EXPLAIN:
+    the reason for a chain of two-way joins.
     """
 
     members: tuple[tuple[str, str], ...]
@@ -153,8 +160,11 @@ def _shared_words(join: SharedJoin) -> Description:
 
 
 def _chain(join: SharedJoin) -> tuple[Fact, ...]:
-    """Where the slices end, and what they should keep and compare beside the ways without slices."""
-    from slicemill.operators.join.slices.shared import planned_chain  # it plans for this class
+    """Return where slices end, and the expected cost of the chain.
+
+    The costs of plans without slices are listed beside.
+    """
+    from slicemill.operators.join.slices.shared import planned_chain  # imported late: it plans for this class
 
     chain = planned_chain(join)
     if chain is None:
@@ -188,7 +198,10 @@ def _part_title(kind: JoinKind) -> str:
 
 
 def _own_part(member: JoinMember) -> tuple[Fact, ...]:
-    """What a join has of its own; the columns of its inputs are called 0.… and 1.…"""
+    """Return the facts of one query's join, for EXPLAIN.
+
+    Columns of the inputs are called 0.… and 1.…
+    """
     facts = [("windows", each(("0", "1"), [str(window) for window in member.windows]))]
     facts += [(f"where {n}", render(e)) for n, e in enumerate(member.selections) if e is not None]
     facts += [("and", render(member.residual))] if member.residual is not None else []
@@ -196,12 +209,18 @@ def _own_part(member: JoinMember) -> tuple[Fact, ...]:
 
 
 def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
-    """Those of both inputs; windows that count rows count those of all keys."""
+    """Return the keys of both inputs; None if windows count rows.
+
+    Such windows count rows of all keys.
+    """
     return None if join.counts_rows or not join.keys[0] else join.keys
 
 
 def _joins(join: SharedJoin) -> InnerJoin:
-    """Members differ in windows; one that has no others beside it says where its columns are from."""
+    """Describe the join for the planner.
+
+    Output columns are traced to their inputs for a single query only.
+    """
     windows = tuple(longest_of([member.windows[side] for member in join.members]) for side in (0, 1))
     equal = tuple(((0, left), (1, right)) for left, right in zip(*join.keys, strict=True))
     only = join.members[0] if len(join.members) == 1 else None
@@ -215,15 +234,20 @@ def longest_of(windows: Sequence[Window]) -> Window:
 
 
 def _keys_below(join: SharedJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Keys over the results of its only member; of several, their parts know."""
+    """Return keys of the inputs for keys of the results.
+
+    Only for a join of a single query; parts answer for several queries.
+    """
     below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
     return None if below is None else tuple(zip(node.inputs, below, strict=True))
 
 
 def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[Keys, ...] | None:
-    """Keys over results that are those of the join, in any order: equal on both sides, so each side has them.
+    """Map keys of results to keys of both inputs.
 
-    Other keys of one side say nothing of where a row of the other is.
+    None unless all of them are keys of the join. Join keys are equal on both sides, so each side can be
+    partitioned by them, in any order. A key that is not compared does not determine the partition of the
+    other side's rows.
     """
     taken = {name: (side, column) for name, side, column in member.columns}
 
@@ -247,7 +271,7 @@ def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[K
 
 
 def _columns_read(join: SharedJoin, port: int) -> ColumnsRead:
-    """Expressions over one input, and the columns that results and conditions on pairs take of it."""
+    """Return the expressions and columns that read one input."""
     exprs = list(join.keys[port])
     names: set[str] = set()
     for member in join.members:
@@ -267,21 +291,22 @@ def _selections(join: SharedJoin, ports: Sequence[int]) -> tuple[Expr | None, ..
 
 
 def _history_us(join: SharedJoin, node: Node, graph: QueryGraph) -> int | None:
-    """That of its only member; of several, their parts know."""
+    """Return the history of a single query; parts answer for several queries."""
     return 0 if graph.has_parts(node.id) else join.members[0].history_us
 
 
 def pair_bits(member: JoinMember, bits: int) -> int:
-    """How many bits the numbers of a join's results have, of whose inputs' rows they have so many.
+    """Return the bits of sequence numbers of the results.
 
-    Rows without a partner come before pairs of their timestamp.
+    `bits` is the number of bits of the input rows. Unmatched rows precede pairs of the same timestamp, which
+    takes a rank of its own.
     """
     ranked = ranked_bits(bits)
     return fanned_bits(ranked if member.kind is JoinKind.INNER else ranked_bits(ranked))
 
 
 def stream_ranks(members: int) -> int:
-    """How many bits it takes to number so many streams."""
+    """Return how many bits are needed to number the streams."""
     return (members - 1).bit_length()
 
 
@@ -291,7 +316,7 @@ def _order_facts(in_order: InOrder) -> tuple[Fact, ...]:
 
 
 def _joined_streams(in_order: InOrder, node: Node, graph: QueryGraph) -> list[str]:
-    """Streams that are joined one by one: the order of results goes by the numbers of their tuples."""
+    """Return the joined streams, whose row numbers order the results."""
     found = []
     for _ in in_order.members[1:]:
         node = graph[node.inputs[0]]

@@ -1,4 +1,4 @@
-"""What a join keeps between runs: who is there, rows that wait, slices, and what was measured."""
+"""State of a join between runs: query bits, waiting rows, slices and measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slicemill.storage.slice import Slice
 
 
 class Stored:
-    """A slice, and what is known of its rows without opening it."""
+    """Slice with statistics that are known without opening it."""
 
     def __init__(self, slice_: Slice, known: dict[str, Any]) -> None:
         self.slice = slice_
@@ -31,16 +31,16 @@ class Stored:
         self.last_number: int = known["last_number"]
         self.live: NDArray[np.uint64] = known["live"]
         self.wanted: dict[str, int] = known["wanted"]  # rows by query
-        self.last: dict[str, int] = known["last"]  # rows by the last query that wants them
+        self.last: dict[str, int] = known["last"]  # rows by the query with the longest window that wants them
         pending: NDArray[np.uint64] | None = known["pending"]
         self.pending = None if pending is None else np.require(pending, requirements="W")
-        # Where rows leave when a column says so: when the last one does, by query, and half of all for good.
+        # With an expiry column: when the last row expires, by query, and when half of all rows have expired.
         self.ends: dict[str, int] = known["ends"]
         self.half_over: int | None = known["half_over"]
         self._block: Block | None = None
 
     def plain(self) -> dict[str, Any]:
-        """All but the block, which is made of the slice when it is first asked for."""
+        """Return all fields except the lazily opened block."""
         return {name: value for name, value in vars(self).items() if name != "_block"}
 
     def block(self, words: int) -> Block:
@@ -49,7 +49,7 @@ class Stored:
         return self._block
 
     def stay_pending(self, allowed: NDArray[np.uint64]) -> None:
-        """Rows are still to be matched for these queries alone, in as many words."""
+        """Restrict pending bits to these queries, and resize them to as many words."""
         if self.pending is not None:
             words = np.zeros((self.rows, len(allowed)), np.uint64)
             kept = min(words.shape[1], self.pending.shape[1])
@@ -60,21 +60,23 @@ class Stored:
 @stored_as("join.side", version=2, upgrade={1: lambda old: {**old, "lone": None}})
 @dataclass(slots=True)
 class SideState:
-    """`seen` rows of the stream have been met by the other side, `moments` are the times of those to come.
+    """State of one side of a join.
 
-    Both are kept only while rows are numbered.
+    `seen` counts the rows of the stream that the other side has already been joined with. `moments` are the
+    times of the rows that follow. Both are maintained only while rows are numbered.
     """
 
     waiting: list[Slice | pa.Table] = field(default_factory=list)
-    taken: int = 0  # rows of the first waiting table that have gone on
+    taken: int = 0  # rows of the first waiting table that have been consumed
     slices: list[Stored] = field(default_factory=list)
-    cuts_us: tuple[int, ...] | None = None  # ages at which rows that nobody wants go; None: not planned
+    cuts_us: tuple[int, ...] | None = None  # ages at which unreachable rows are evicted; None: not planned
     seen: int = 0
     moments: Times = field(default_factory=lambda: np.zeros(0, np.int64))
-    lone: pa.Table | None = None  # rows without a key that come out without a partner, in time order
+    # Rows with a NULL key that are to be emitted without a partner, in time order.
+    lone: pa.Table | None = None
 
     def has_numbers(self) -> bool:
-        """Are the rows' numbers kept with them?"""
+        """Return True if slices store the row numbers."""
         return bool(self.slices) and SEQ in self.slices[-1].slice.table.column_names
 
     def held(self) -> list[SliceContent]:
@@ -92,10 +94,10 @@ class JoinState:
     seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
     measures: Measures = field(default_factory=Measures)
-    sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
+    sheds: dict[str, Report] = field(default_factory=dict)  # by query with load shedding
 
     def held(self) -> list[SliceContent]:
-        """What each side's slices hold, oldest first, and what waits."""
+        """List the slices of each side, oldest first, and the waiting rows."""
         return [
             SliceContent(
                 f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted
@@ -105,11 +107,11 @@ class JoinState:
         ]
 
     def statistics(self) -> Statistics | None:
-        """What was measured, for the planner's formulas."""
+        """Return the measurements for the planner's cost formulas."""
         return self.measures.statistics()
 
     def cuts(self) -> list[Cuts]:
-        """Where each side is cut, of those for which that is planned, beside what is measured by now."""
+        """Return the planned cuts of each side, with the current measurements."""
         found: list[Cuts] = []
         for number, side in enumerate(self.sides):
             cuts = self.measures.cuts(number, reach_of(self.seats, number))

@@ -1,4 +1,4 @@
-"""Window joins of two streams, of one query or of many (operators.join)."""
+"""Execution steps of two-way window joins, for one query or several (operators.join)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from slicemill.storage.arrow_schema import TS
 def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | SharedStep:
     state = context.state if isinstance(context.state, JoinState) else JoinState()
     is_link = _is_link(context)
-    # What comes out of a link goes into the next one, in the same cell.
+    # The next link runs in the same cell and reads all results of this one.
     cell = WHOLE if is_link else context.cell
     join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits, cell)
     limited = [member.name for member in operator.members if member.limit is not None]
@@ -35,10 +35,11 @@ def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | Sh
 
 
 def _is_link(context: StepContext) -> bool:
-    """Is it one of the joins that a join of three or more streams is made of?
+    """Return True if this join is a link of a longer chain.
 
-    Their streams may be taken in another order than that of FROM. So all rows of a timestamp go in together,
-    when that is over, and are put in the order of FROM at the end.
+    Joins of three or more streams are chains of two-way joins. Such a chain may join the streams in another
+    order than FROM. All rows of a timestamp are therefore joined together once the timestamp is complete, and
+    are put into the order of FROM at the end.
     """
     graph, own = context.graph, context.node.id
     chained = (node.id for node in graph if isinstance(node.operator, InOrder))
@@ -46,12 +47,15 @@ def _is_link(context: StepContext) -> bool:
 
 
 class SharedJoinStep:
-    """A part for each query: rows of both inputs go in `in_turn`, or timestamp by timestamp."""
+    """Shared join with one result per query.
+
+    Rows are read `in_turn`, or timestamp by timestamp.
+    """
 
     def __init__(self, join: JoinKernel, counted: Sequence[str] = (), *, in_turn: bool = True) -> None:
         self._join = join
         self._in_turn = in_turn
-        self._counted = counted  # queries whose pairs may be left out
+        self._counted = counted  # queries that may shed pairs
         self._shares: Mapping[str, float] = {}
 
     @property
@@ -70,16 +74,16 @@ class SharedJoinStep:
         self._join.set_heavy(heavy)
 
     def sheds(self, node_id: str) -> Mapping[str, Report]:  # noqa: ARG002
-        """Of its members, which have the names of nodes."""
+        """Return the shedding reports of its queries, by node name."""
         return {name: self.state.sheds[name] for name in self._counted if name in self.state.sheds}
 
     def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
-        """In the next run, reach only so far into these queries' windows."""
+        """Limit how far these queries reach into their windows in the next run."""
         self._shares = {name: found.share for name, found in dropping.items()}
         self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], until: int) -> None:
-        """Pairs that are not looked for cannot be counted: as many of them match as of the others."""
+        """Estimate shed pairs: assume that skipped pairs match as often as compared pairs."""
         rows = sum(table.num_rows for table in tables) - self._join.foreign
         for name in self._counted if rows else ():
             report = self.state.sheds.setdefault(name, Report())
@@ -103,14 +107,14 @@ class SharedJoinStep:
 
 
 def _first(waiting: tuple[int, ...] | None, unmatched: tuple[int, ...] | None) -> Due | None:
-    """What comes out first: of a row that waits, or of one whose window is over."""
+    """Return the earlier due time of waiting and unmatched rows."""
     if waiting is None or unmatched is None:
         return waiting or unmatched
     return min(waiting, unmatched, key=max)
 
 
 class JoinStep:
-    """The join of one query, among the other operators of its unit."""
+    """Join of a single query, as one operator of its unit."""
 
     def __init__(self, shared: SharedJoinStep) -> None:
         self._shared = shared

@@ -1,15 +1,16 @@
-"""Rows without a partner: of outer, semi and anti joins, on the slices that they share with inner joins.
+"""Unmatched rows of outer, semi and anti joins, on shared slices.
 
-Beside a slice lie the bits of the queries for which each of its rows is still to be matched, its *pending*
-ones. A pair that a query gets clears them for both of its rows. What is pending at the end of a row's window
-has had no partner and will have none:
+Inner joins may share the same slices. Each slice has *pending* bits: for each row, the queries for which the
+row has had no match yet. A pair that is emitted to a query clears the bit of the query in both rows. A row
+whose bit is still set at the end of its window has no partner and cannot get one:
 
     A.ts          B …                B …          A.ts + window of A
     |-------------|-------------------|------------|
-    stored         met: bit cleared                 bit still set: (A, NULL) comes out, at this time
+    stored        match: bit cleared               bit still set: emit (A, NULL) at this time
 
-Rows whose key is NULL meet nobody: they wait for that time outside the slices. Where a column says when rows
-expire, that is their time, if it is the earlier one and they have come by then.
+Rows with a NULL key never match and wait for that time outside the slices. If a column says when rows expire,
+an unmatched row is emitted at its expiry if that is earlier than the end of the window, but not before it
+arrived.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _NEVER = np.int32(2**31 - 1)
 
 @loop(types.void(words_in, places_in, places_in, words_out))
 def clear_matched(wanted: Words, places: Places, rows: Places, pending: Words) -> None:
-    """Rows of pairs are matched for the queries that want the pairs."""
+    """Clear pending bits of rows for queries that want their pairs."""
     for pair in range(len(rows)):
         for word in range(pending.shape[1]):
             pending[rows[pair], word] &= ~wanted[places[pair], word]
@@ -52,7 +53,7 @@ def clear_matched(wanted: Words, places: Places, rows: Places, pending: Words) -
 def find_first(
     wanted: Words, places: Places, rows: Places, pending: Words, word: int, bit: int, first: Places
 ) -> None:
-    """The first place of a pair with each row that is still to be matched."""
+    """Find the first pair of each row that is pending for a query."""
     for pair in range(len(rows)):
         row, place = rows[pair], places[pair]
         if wanted[place, word] & pending[row, word] & bit and place < first[row]:
@@ -61,7 +62,7 @@ def find_first(
 
 @loop(types.void(words_out, places_in, places_in, types.int64, types.uint64, places_in))
 def keep_first(wanted: Words, places: Places, rows: Places, word: int, bit: int, first: Places) -> None:
-    """Nobody wants other pairs than the first with each row."""
+    """Clear the query's bit in all pairs except the first of each row."""
     for pair in range(len(rows)):
         if first[rows[pair]] != places[pair]:
             wanted[places[pair], word] &= ~bit
@@ -69,16 +70,16 @@ def keep_first(wanted: Words, places: Places, rows: Places, word: int, bit: int,
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """Rows of an input that come out for a query without a partner."""
+    """Rows of an input that are emitted to a query without a partner."""
 
     side: int
     times: Times  # of their results
     seqs: Times
-    table: pa.Table  # the input's columns, of these rows, under the names that slices have for them
+    table: pa.Table  # columns of the input, under the names used in slices
 
 
 class Unmatched:
-    """The rows of a join's two sides that are still to be matched, for the queries that ask for that."""
+    """Tracks the unmatched rows of both sides of a join."""
 
     def __init__(
         self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits, seq_bits: int
@@ -96,18 +97,21 @@ class Unmatched:
         return bool(self._members)
 
     def asks_for(self, side: int) -> bool:
-        """Does a query ask which rows of a side have been matched?"""
+        """Return True if a query tracks matches of this side."""
         return bool(self.judged[side].any())
 
     def result_bits(self, member: JoinMember) -> int:
-        """How many bits the numbers of its results have, before rows of one cause are numbered."""
+        """Return the bits of a query's sequence numbers before fan-out."""
         bits = ranked_bits(self._seq_bits)
         return bits if member.kind is JoinKind.INNER else ranked_bits(bits)
 
-    # -- pairs clear bits ------------------------------------------------------------------------------
+    # -- matches clear bits ----------------------------------------------------------------------------
 
     def note(self, pairs: Pairs) -> None:
-        """Pairs that all conditions hold on have been found: who is matched, and who gets which of them."""
+        """Record matches, and drop pairs that semi and anti joins omit.
+
+        The pairs have passed all conditions.
+        """
         for member in self._members:
             if member.kind is JoinKind.SEMI:
                 self._keep_first(pairs, self._seats.bits[member.name])
@@ -135,12 +139,12 @@ class Unmatched:
         for block, rows, places in left:
             keep_first(pairs.wanted, places, rows, word, bit, firsts[id(block)])
 
-    # -- time passes -----------------------------------------------------------------------------------
+    # -- emission when windows end ---------------------------------------------------------------------
 
     def told(self, member: JoinMember, sides: Sequence[Side], new: Sequence[Block], known: int) -> pa.Table:
-        """A query's rows that can no longer be matched when both sides are known up to a time, in order.
+        """Return a query's rows that can no longer be matched.
 
-        They are not pending any more.
+        `known` is the watermark of both sides. The rows are in output order. Clears their pending bits.
         """
         found = [
             part
@@ -163,7 +167,7 @@ class Unmatched:
         return pa.table(columns).take(pa.array(order))
 
     def with_pairs(self, told: pa.Table | None, pairs: pa.Table) -> pa.Table:
-        """Both in order: rows without a partner before pairs of their timestamp."""
+        """Merge unmatched rows and pairs; unmatched rows precede pairs of the same timestamp."""
         later = ranked(column_numbers(pairs, "_seq"), 1, ranked_bits(self._seq_bits))
         pairs = with_seqs(pairs, later)
         if told is None or not pairs.num_rows:
@@ -172,7 +176,7 @@ class Unmatched:
         return whole.take(pa.array(np.argsort(column_numbers(whole, "_ts"), kind="stable")))
 
     def due(self, sides: Sequence[Side]) -> int | None:
-        """Up to where both sides must be known for the first row that is pending to come out."""
+        """Return the watermark at which the next unmatched row is emitted."""
         return min(
             (
                 first
@@ -188,7 +192,7 @@ class Unmatched:
         return query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
 
     def _over(self, member: JoinMember, number: int, side: Side, new: Block, known: int) -> Iterator[_Told]:
-        """Rows that are pending when their time has passed, and are so no longer."""
+        """Yield pending rows whose window has ended, and clear their bits."""
         word, bit = self._bit(member)
         window = member.windows[number]
         oldest = known if window.expires is not None else known - _extent(window)
@@ -216,7 +220,7 @@ class Unmatched:
                 yield _Told(number, ends, column_numbers(table, SEQ), table)
 
     def _first(self, member: JoinMember, number: int, side: Side) -> int | None:
-        """When the first row that is pending comes out; slices are in the order of time."""
+        """Return when the first pending row is emitted. Slices are in time order."""
         word, bit = self._bit(member)
         window = member.windows[number]
         found = []
@@ -236,7 +240,7 @@ class Unmatched:
         return min(found, default=None)
 
     def _values(self, part: _Told, side: int, column: str) -> pa.Array:
-        """A column of results: of the other input there is nothing."""
+        """Return a result column; columns of the other input are NULL."""
         schema = self._schemas[side]
         if column == "_number":
             return pa.array(part.seqs) if side == part.side else pa.nulls(len(part.times), pa.int64())
@@ -256,7 +260,10 @@ def _extent(window: Window) -> int:
 
 
 def _ends(window: Window, times: Times, table: pa.Table, rows: NDArray[np.int64]) -> Times:
-    """When rows that came at these times can no longer be matched; later than they came."""
+    """Return when rows can no longer be matched.
+
+    This is always later than the row's own time.
+    """
     if window.expires is None:
         return times + _extent(window)
     ends = ends_of(table.column(DATA + window.expires.column).take(pa.array(rows)), window.expires)

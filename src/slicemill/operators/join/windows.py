@@ -1,11 +1,12 @@
-"""Which queries reach a tuple of which age: their places in masks, and tables of bits by age (S17, S49).
+"""Window ends of all queries as tables of bits (S17, S49).
 
-The ends of all windows on one side cut ages into slices, time into [w_0, w_1), [w_1, w_2) … and ranks, for
-windows that count rows, likewise. A tuple in a slice is reached by the queries whose window does not end
-before it.
+Each query has a bit in the masks of rows. The ends of all windows on one side cut ages into slices: time into
+[w_0, w_1), [w_1, w_2) …, and likewise row numbers for windows that count rows. A row in a slice is reached by
+the queries whose window does not end before the slice.
 
-Where a column says when a row leaves, a pair is wanted while the partner's timestamp is before that time. As
-time passes it, the row is stored for others alone: the bits of these queries are taken from its mask (S19).
+With an expiry column, a pair is a result while the partner's timestamp is before the expiry of the row. When
+a row has expired, the bits of these queries are removed from its mask (S19); other queries may still reach
+it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _ALL_WHOLE: Mapping[str, float] = {}
 @stored_as("join.seats", version=1)
 @dataclass(frozen=True, slots=True)
 class QueryBits:
-    """Every query has a bit in the masks for as long as it is there; one that changes is a new query."""
+    """Bit of each query in masks, for the query's lifetime.
+
+    A changed query counts as a new one.
+    """
 
     bits: Mapping[str, int]
     members: Mapping[str, JoinMember]
@@ -50,7 +54,7 @@ class QueryBits:
         return words
 
     def taken_by(self, members: Sequence[JoinMember]) -> QueryBits:
-        """The bits after some queries have come and gone: those that stay keep theirs."""
+        """Assign bits after queries were added or removed; unchanged queries keep their bits."""
         bits = {m.name: self.bits[m.name] for m in members if _same(self.members.get(m.name), m)}
         free = (bit for bit in range(len(members) + len(bits)) if bit not in set(bits.values()))
         for member in members:
@@ -59,26 +63,32 @@ class QueryBits:
         return QueryBits(bits, {member.name: member for member in members})
 
     def without(self, names: Collection[str]) -> QueryBits:
-        """The bits when these queries have gone."""
+        """Return the bits without these queries."""
         return QueryBits(
             {name: bit for name, bit in self.bits.items() if name not in names},
             {name: member for name, member in self.members.items() if name not in names},
         )
 
     def stayed(self, before: QueryBits) -> list[str]:
-        """The queries that were there before, as they are now."""
+        """Return the queries that are unchanged since `before`."""
         return [name for name, member in self.members.items() if _same(before.members.get(name), member)]
 
 
 def _same(before: JoinMember | None, now: JoinMember) -> bool:
-    """Is it that query? What it reads of its rows may be less, or a column that its stream has got since and
-    nobody looks at; who reads more of them comes anew (`plan.members.serves`)."""
+    """Return True if a query is unchanged except for its output columns.
+
+    The query may output fewer columns, or a column that its stream has got since. A query that outputs more
+    columns of its rows is replaced by a new one (`plan.members.serves`).
+    """
     return before is not None and replace(before, columns=now.columns) == now
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far back queries reach on one side. `longest_us` and `most_rows` are -1 where no query has such."""
+    """Window lengths of the queries on one side.
+
+    `longest_us` and `most_rows` are -1 without such a window.
+    """
 
     ends_us: Times
     bits_us: Words
@@ -86,7 +96,7 @@ class Reach:
     ends_rows: Times
     bits_rows: Words
     most_rows: int
-    # By query, those that reach furthest first: its window in time or in rows (the other is -1), its bit.
+    # By query, longest windows first: its window in time or in rows (the other is -1), and its bit.
     names: tuple[str, ...]
     windows_us: Times
     windows_rows: Times
@@ -96,17 +106,20 @@ class Reach:
 
     @property
     def counts(self) -> bool:
-        """Does some query count rows?"""
+        """Return True if a query has a window that counts rows."""
         return self.most_rows >= 0
 
     @property
     def longest_s(self) -> float | None:
-        """The longest window in seconds; None if one never ends or counts rows."""
+        """Return the longest window in seconds.
+
+        None if a window is unbounded or counts rows.
+        """
         return None if self.counts or self.longest_us == FOREVER else self.longest_us / 1_000_000
 
 
 def reach_of(seats: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> Reach:
-    """Of windows of which all is reached, or a share, for some queries."""
+    """Return the windows of a side, some shortened to a share."""
     windows = {name: member.windows[side] for name, member in seats.members.items()}
     extents = {name: _extent(window) for name, window in windows.items()}
     for name, share in shares.items():
@@ -143,18 +156,21 @@ def _extent(window: Window) -> int:
 
 
 def _table(windows: Mapping[str, int], seats: QueryBits) -> tuple[Times, Words]:
-    """The ends of windows, rising, and for each slice of ages who reaches it; beyond the last end nobody."""
+    """Return window ends, ascending, and the queries reaching each slice.
+
+    No query reaches beyond the last end.
+    """
     ends = sorted(set(windows.values()))
     bits = [seats.mask([name for name, end in windows.items() if end >= slice_end]) for slice_end in ends]
     return np.array(ends, np.int64), np.stack([*bits, seats.mask([])])
 
 
-# -- rows that leave when a column of theirs says so -------------------------------------------------------
+# -- expiry columns ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SideExpiry:
-    """The queries of a side whose rows expire: by what, and their names."""
+    """Queries of a side with an expiry column, and their masks."""
 
     queries: Mapping[ExpiryColumn, tuple[str, ...]]
     masks: Mapping[ExpiryColumn, NDArray[np.uint64]]
@@ -163,11 +179,11 @@ class SideExpiry:
         return bool(self.queries)
 
     def by_query(self, block: Block) -> dict[str, Times]:
-        """When each row leaves, for the queries whose rows do."""
+        """Return the expiry of each row, for the queries with an expiry column."""
         return {name: ends for expiry, ends in self._ends(block) for name in self.queries[expiry]}
 
     def unexpired(self, block: Block, words: Words, now: int) -> Words:
-        """Masks without the queries for which a row has left by now."""
+        """Return the masks without the queries for which a row has expired."""
         for expiry, ends in self._ends(block):
             over = ends <= now
             if over.any():
@@ -176,9 +192,10 @@ class SideExpiry:
         return words
 
     def _ends(self, block: Block) -> Iterator[tuple[ExpiryColumn, Times]]:
-        """A block that lacks a column has no row for those who go by it.
+        """Yield the expiry of each row by expiry column.
 
-        A row that has expired when it comes is there for a moment: it may come out without a partner.
+        A block without the column has no rows for the queries that use the column. A row that has expired on
+        arrival is kept for one microsecond, so that it can be emitted without a partner.
         """
         for expiry in self.queries:
             if DATA + expiry.column in block.table.column_names:
@@ -196,7 +213,7 @@ def expiry_of_side(seats: QueryBits, side: int) -> SideExpiry:
 
 
 def ends_of(column: pa.Array | pa.ChunkedArray, expiry: ExpiryColumn) -> Times:
-    """The times of a column and so much later; NULL is before all time. They never overflow."""
+    """Return the times of a column, shifted by `after_us`, without overflow. NULL precedes all times."""
     array = whole(column)
     valid = validity(array)
     ends: Times = numbers(array).astype(np.int64, copy=False)

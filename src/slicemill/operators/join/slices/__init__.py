@@ -1,9 +1,10 @@
-"""Planning of window joins that share one sliced state between queries (S15-S23, S46-S49): pure functions.
+"""Planning of window joins that share sliced state (S15-S23, S46-S49).
 
-`members` says what is shared, `spans` how the ages of a stream are cut and who needs each piece, `workload`
-and `statistics` what arrives. From these `chain_cost` and `baselines` tell state memory and comparisons,
-`optimise` chooses the cuts, and `chain` puts it all into one planned chain; `shared` does so for a join of
-the plan. Where slices are data, `set_wise` chooses the cuts. `changes` leads from one set of cuts to another,
-`coverage` says what a query that comes later finds. `savings` and `join_tree` are the published closed forms;
-`ring_length` is how long a ring of slices should be, `ring_sharing` which queries share one.
+All modules are pure functions. `members` describes the queries, `spans` the age ranges of a stream and the
+queries that need each range, `workload` and `statistics` the arriving rows. `chain_cost` and `baselines`
+compute state memory and comparisons, `optimise` chooses the cuts, `chain` builds the planned chain, and
+`shared` builds it for a join of the plan. For slices that are files, `set_wise` chooses the cuts. `changes`
+lists the steps from one set of cuts to another; `coverage` finds stored rows that a new query can use.
+`savings` and `join_tree` are the published closed forms. `ring_length` chooses the length of a ring of
+slices, `ring_sharing` the queries that share a ring.
 """

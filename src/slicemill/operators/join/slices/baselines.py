@@ -1,4 +1,4 @@
-"""What the same queries cost when state is not sliced (S6-S8)."""
+"""Costs of the same queries without sliced state (S6-S8)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from slicemill.operators.join.slices.workload import JoinWorkload
 
 
 def isolated(workload: JoinWorkload) -> ChainCost:
-    """Every query has a join of its own behind its own selections (S6)."""
+    """Return the cost of a separate join per query, after its selections (S6)."""
     alone = (replace(workload, members=(one,)) for one in workload.members)
     return sum((_one_join(one) for one in alone), ChainCost())
 
 
 def pull_up(workload: JoinWorkload) -> ChainCost:
-    """One join with the longest windows; results are routed by age, then selected (S7, Eq 4.1)."""
+    """Return the cost of one join with the longest windows (S7, Eq 4.1).
+
+    Results are routed by age, then selected.
+    """
     bare = replace(workload, members=tuple(one.without_predicates() for one in workload.members))
     selected = 0.0
     for side in (0, 1):
@@ -30,9 +33,10 @@ def pull_up(workload: JoinWorkload) -> ChainCost:
 
 
 def push_down(workload: JoinWorkload) -> ChainCost:
-    """Streams split by predicates, a join per pair of parts, unions behind (S8, Eq 4.2).
+    """Return the cost of streams split by predicates, then joined (S8, Eq 4.2).
 
-    Each join holds its inputs alone, so a part of one stream is stored once per part of the other.
+    There is a join per pair of parts, followed by unions. Joins do not share state, so a part of one stream
+    is stored once per part of the other.
     """
     left, right = (parts(workload.members, side).items() for side in (0, 1))
     total = ChainCost(split=sum(rate * _tests(workload, side) for side, rate in enumerate(workload.rates)))
@@ -55,11 +59,14 @@ def push_down(workload: JoinWorkload) -> ChainCost:
 
 
 PREDICATES_TO_SPLIT_BY = 6
-"""With more predicates on a stream nobody pushes them down: six make 64 joins, the next twice as many."""
+"""Maximum predicates on a stream for push-down: six make 64 joins, and each further one doubles them."""
 
 
 def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
-    """The cost of each way without slices; push-down only where it is within reach."""
+    """Return the cost of each plan without slices.
+
+    Push-down is included only for few predicates.
+    """
     costs = {"isolated": isolated(workload), "pull-up": pull_up(workload)}
     if all(_tests(workload, side) <= PREDICATES_TO_SPLIT_BY for side in (0, 1)):
         costs["push-down"] = push_down(workload)
@@ -67,9 +74,10 @@ def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
 
 
 def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> float:
-    """The share of a stream on which exactly the predicates `holding` hold.
+    """Return the share of a stream on which exactly these predicates hold.
 
-    Inclusion and exclusion: none of the others holds, minus where also some of `holding` do not.
+    Computed by inclusion and exclusion: the rows that fail all other predicates, minus those that also fail
+    some of `holding`.
     """
     known = {
         one.sides[side].predicate: one.sides[side].selectivity
@@ -87,7 +95,10 @@ def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> fl
 
 
 def _one_join(workload: JoinWorkload) -> ChainCost:
-    """A regular join with a router: a chain of a single slice."""
+    """Return the cost of an ordinary join with a router.
+
+    It is a chain of a single slice.
+    """
     ends = [windows(workload.members, side)[-1:] for side in (0, 1)]
     return chain_cost(workload, ends[0], ends[1])
 

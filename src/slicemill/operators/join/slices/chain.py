@@ -1,6 +1,6 @@
-"""A planned chain: the slices, who needs each, and what it all should cost (S17-S20).
+"""Planned chain of slices: the queries of each slice, and expected costs (S17-S20).
 
-`explain` shows it and both engines run it, so it holds plain data only. Bit k of every mask is `members[k]`.
+EXPLAIN shows the chain and both engines execute it, so it is plain data. Bit k of every mask is `members[k]`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicemill.operators.join.slices.workload import JoinWorkload
 
 @dataclass(frozen=True, slots=True)
 class PlannedSlice:
-    """One slice: its ages on the left and on the right stream, and its own share of the cost."""
+    """Slice with its ages on both streams and its share of the cost."""
 
     left: AgeSpan
     right: AgeSpan
@@ -38,11 +38,11 @@ class PlannedSlice:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChain:
-    """Slices that together are the longest windows, shared by all members.
+    """Slices that together cover the longest windows, shared by all queries.
 
-    `expected` is the state memory and the comparisons per unit of time of the whole chain, unions included;
-    `baselines` is what the same queries would need isolated, with selections pulled up, or pushed down; the
-    last is left out where too many predicates would have to split the streams.
+    `expected` is the state memory, and the comparisons per unit of time, of the whole chain including unions.
+    `baselines` are the costs of the same queries in isolated plans, with selections pulled up, or pushed
+    down; push-down is omitted if too many predicates would have to split the streams.
     """
 
     members: tuple[Member, ...]
@@ -52,35 +52,38 @@ class PlannedChain:
 
     @property
     def ends(self) -> tuple[Ends, Ends]:
-        """Where the slices end on the left and on the right stream, one end per slice."""
+        """Ages at which the slices end on the left and the right stream."""
         return tuple(one.left.end for one in self.slices), tuple(one.right.end for one in self.slices)
 
     def queries(self, number: int) -> tuple[str, ...]:
-        """The queries that take results of slice `number` (from 0)."""
+        """Return the queries that read results of slice `number` (from 0)."""
         return tuple(self.members[bit].query for bit in bits(self.slices[number].mask))
 
     def filters(self, number: int, side: int, probing: bool = False) -> tuple[Hashable, ...]:
-        """The predicates whose disjunction a stream's tuples meet before slice `number`; empty: all may pass.
+        """Return the predicates whose disjunction filters a stream before a slice.
 
-        Tuples to be kept there are judged for the queries that need this stream's span, tuples that come to
-        probe for those that need the other stream's. With symmetric windows the two are the same.
+        Empty if all rows pass. Stored rows are filtered for the queries that need this stream's span, probing
+        rows for the queries that need the other stream's span. With symmetric windows the two are the same.
         """
         span = self.slices[number].sides[1 - side if probing else side]
         return tuple(predicates(self.members, side, span.mask))
 
 
 def mem_opt(workload: JoinWorkload) -> PlannedChain:
-    """The chain with the least state: a slice per window (S17, S19)."""
+    """Return the chain with the least state: a slice per window (S17, S19)."""
     return planned(workload, *finest(workload))
 
 
 def cpu_opt(workload: JoinWorkload, objective: Objective | None = None) -> PlannedChain:
-    """The chain with the fewest comparisons, or with the least of another objective (S18, S20)."""
+    """Return the chain with the fewest comparisons, or the least `objective` (S18, S20)."""
     return planned(workload, *(cheapest(workload, objective) if objective else cheapest(workload)))
 
 
 def planned(workload: JoinWorkload, left: Ends, right: Ends) -> PlannedChain:
-    """The chain with the given cuts. Where one stream has fewer, its last slices are empty."""
+    """Return the chain with the given cuts.
+
+    If one stream has fewer cuts, its last slices are empty.
+    """
     members = workload.members
     pieces = zip_longest(spans(members, 0, left), spans(members, 1, right))
     slices = tuple(

@@ -1,8 +1,8 @@
-"""What a chain of slices costs (S15, S17, S18, S20).
+"""Cost of a chain of slices (S15, S17, S18, S20).
 
-A span is probed by the other stream's tuples only, so a chain's cost is the sum over the spans of both
-streams, and a span's cost does not depend on how the rest is cut (Lemma 4). Only the unions look at the whole
-chain.
+A span is probed only by rows of the other stream. The cost of a chain is therefore the sum over the spans of
+both streams, and the cost of a span does not depend on the other cuts (Lemma 4). Only the cost of unions
+depends on the whole chain.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from slicemill.operators.join.slices.workload import JoinWorkload
 
 
 def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> ChainCost:
-    """The cost of holding one stream's tuples of these ages and probing them with the other stream.
+    """Return the cost of storing and probing a span.
 
-    Both streams are filtered by the disjunction over the queries that reach beyond `start`, so a span that
-    swallows a cut also keeps what a filter there would have removed (S20).
+    Both streams are filtered by the disjunction over the queries that reach beyond `start`. A span that
+    replaces two spans therefore also keeps rows that a filter at the omitted cut would have removed (S20).
     """
     members, other = workload.members, 1 - side
     piece = span(members, side, start, end)
@@ -40,9 +40,10 @@ def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> Ch
 
 
 def looks(members: Sequence[Member], side: int, piece: AgeSpan, among: int) -> float:
-    """Mean number of predicates looked at on a result of a span, when `among` has been filtered for.
+    """Return the mean number of predicates tested on a result of a span.
 
-    A predicate concerns results up to the longest window of the queries that have it; see `unproved`.
+    Results have already passed the filter for `among`. A predicate is tested up to the longest window of the
+    queries that have it; see `unproved`.
     """
     in_front = [set(predicates(members, stream, among)) for stream in (0, 1)]
     until: dict[tuple[int, Hashable], float] = {}
@@ -56,7 +57,7 @@ def looks(members: Sequence[Member], side: int, piece: AgeSpan, among: int) -> f
 
 
 def chain_cost(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]) -> ChainCost:
-    """The cost of the chain whose slices end at these ages on the left and on the right stream."""
+    """Return the cost of a chain with slices that end at these ages."""
     total = ChainCost(union=unions(workload, left, right) * sum(workload.rates))
     for side, ends in enumerate((left, right)):
         for piece in spans(workload.members, side, ends):
@@ -66,17 +67,21 @@ def chain_cost(workload: JoinWorkload, left: Sequence[float], right: Sequence[fl
 
 
 def unions(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]) -> int:
-    """How many unions follow the chain: a query whose windows end in the first slice needs none (S13)."""
+    """Return the number of unions after the chain.
+
+    A query whose windows end in the first slice needs no union (S13).
+    """
     return len(
         {one.sides for one in workload.members if one.left.window > left[0] or one.right.window > right[0]}
     )
 
 
 def routing_tests(width: int, early_exit: bool = False) -> float:
-    """Mean comparisons to route one result of `width` equally long merged slices.
+    """Return the mean comparisons to route a result of merged slices.
 
-    A router compares every window that ends inside. With early exit it goes through them in ascending order
-    and stops at the first that is long enough, so a result of the r-th slice costs min(r, width - 1).
+    `width` slices of equal length are merged. A router compares every window that ends inside. With early
+    exit, the router compares in ascending order and stops at the first window that is long enough, so that a
+    result of the r-th slice costs min(r, width - 1).
 
     >>> routing_tests(4), routing_tests(4, early_exit=True)
     (3.0, 2.25)
@@ -87,9 +92,10 @@ def routing_tests(width: int, early_exit: bool = False) -> float:
 
 
 def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False) -> float:
-    """Comparisons that merging the slices i..j (from 1) of a chain without selections saves (S18).
+    """Return the comparisons saved by merging slices i..j without selections (S18).
 
-    The operator count says that j - i operators disappear; the published formula counts one more.
+    Slices are numbered from 1. By the operator count j - i operators disappear; the published formula counts
+    one more.
     """
     ends = (0.0, *sorted({one.left.window for one in workload.members}))
     left, right = workload.rates

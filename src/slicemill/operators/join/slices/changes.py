@@ -1,7 +1,8 @@
-"""From one set of cuts to another: which slices to merge and where to split (S23).
+"""Steps from one set of cuts to another (S23).
 
-State is not moved either way, so the order of the steps is free; merging first makes the remaining cuts a
-part of the new ones, so that no split can fall between two streams' cuts that do not fit together.
+A step merges two slices or splits one. No step moves state, so any order is correct. Merging first leaves
+only cuts that are also new cuts, so that no split can fall between cuts of the two streams that do not belong
+together.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class MergeSlices:
-    """Make slice `number` and the one behind it one."""
+    """Merge slice `number` with the next one."""
 
     number: int
 
 
 def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[Split | MergeSlices]:
-    """Steps from the slices that end at `old` to those that end at `new`, which end at the same last cut.
+    """Yield the steps from slices ending at `old` to slices ending at `new`.
+
+    Both end at the same last cut.
 
     >>> list(changes([(1, 1), (2, 2), (4, 4)], [(2, 2), (3, 3), (4, 4)]))
     [MergeSlices(number=0), Split(number=1, at=(3, 3))]

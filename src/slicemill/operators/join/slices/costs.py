@@ -1,4 +1,4 @@
-"""State memory and comparisons: the currency of all plans (S7, S8, S15)."""
+"""State memory and comparisons: the cost unit of all plans (S7, S8, S15)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChainCost:
-    """What a plan needs: state memory, and comparisons per unit of time by what they are spent on.
+    """State memory of a plan, and its comparisons per unit of time.
 
-    Probing a pair, purging, routing, selecting, splitting a stream and a step of a union cost 1 each.
+    Comparisons are listed by purpose. Probing a pair, purging, routing, selecting, splitting a stream, and a
+    step of a union cost 1 each.
     """
 
     memory: float = 0.0

@@ -1,7 +1,8 @@
-"""A query that comes later, and the state that others have collected (S23).
+"""Reuse of stored rows by a query that is added later (S23).
 
-What is stored for one query serves another on the same stream if it is all that the other would have stored:
-no selection stood before it, or the same one, and its columns are there. Each stream is looked at by itself.
+Rows stored for one query serve another query on the same stream if they include all rows that the other query
+would have stored: the stored rows were not selected, or by the same selection, and the required columns are
+present. Each stream is considered separately.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.operators.multijoin.spec import SharedMultiJoin
 from slicemill.operators.part.spec import Part
 
-# By member that is new: on each side, the member whose rows are for it as well; nothing where none is.
+# By new query: for each side, the query whose stored rows the new query uses, or None.
 Covers: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 
 def columns_kept(member: JoinMember, side: int) -> frozenset[str]:
-    """The columns of one side that a query's results or conditions need of stored rows."""
+    """Return the columns of one side that a query needs of stored rows."""
     read = {column for _, of, column in member.columns if of == side}
     if member.residual is not None:
         read |= {origin.column for origin in origins_of(member.residual) if origin and origin.input == side}
@@ -32,7 +33,7 @@ def columns_kept(member: JoinMember, side: int) -> frozenset[str]:
 
 
 def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
-    """Is all that a newcomer may ask of one side's past among what is stored for another query?"""
+    """Return True if rows stored for one query suffice for a new query."""
     wanted = newcomer.selections[side]
     needed = columns_kept(newcomer, side)
     there = stored.side_of(newcomer, side)
@@ -49,10 +50,10 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
 
 
 def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:
-    """For each newcomer the query with the longest window whose state serves it, side by side.
+    """Return for each new query the queries whose rows it uses, by side.
 
-    Of rows that were there before nobody knows whether they would have been matched: a join that asks for
-    that begins with what comes.
+    Of all suitable queries, the one with the longest window is chosen. Outer, semi and anti joins start
+    empty, because it is unknown whether earlier rows would have been matched.
     """
     return {
         one.name: tuple(
@@ -70,10 +71,10 @@ def complete_from(
     since: Mapping[str, int],
     now: int,
 ) -> int | None:
-    """From when on the results of a query that comes `now` are those of one that was always there.
+    """Return from when on a new query's results are complete.
 
-    `since` has the times from which the others have been there, for those that have not been there always.
-    None where a window never ends.
+    From then on they are those of a query that has always existed. `since` has the start of queries that have
+    not always existed. None if a window is unbounded.
     """
     ends = [now]
     if newcomer.kind is not JoinKind.INNER:
@@ -97,10 +98,10 @@ def complete_from(
 
 
 def _begun(stored: JoinMember, side: int, since: int | None) -> int | None:
-    """From when on a side's rows are surely all there, of a query that is told to count tuples `since` then.
+    """Return from when on the stored rows of a side are complete.
 
-    One that found rows of others counts from that time with its longest window; what it has of a shorter one
-    may have begun later, and is complete at the same time.
+    `since` is the time from which the query counts rows, given its longest window. Rows of a shorter window
+    may start later, and are complete at the same time.
     """
     longest, window = stored.history_us, stored.windows[side].extent
     return since if since is None or longest is None or window is None else since + longest - window
@@ -112,11 +113,11 @@ def admitted(
     newcomers: Covers,
     since: Mapping[str, int | None],
 ) -> tuple[Covers, dict[str, int | None]]:
-    """Let queries that join have what is stored for others already, where it serves them.
+    """Let added queries use rows that are stored for other queries.
 
-    `members` are those behind each query, `since` has the time from which each counts tuples; both also for
-    those that join, whose time is now. `newcomers` have joined, and nothing is stored for them so far. Gives
-    all newcomers, and the times: for one that is served, as if it had come so much earlier.
+    `members` are the joins of each query; `since` is the time from which each query counts rows, which is now
+    for queries in `joining`. `newcomers` were added before, and no rows are stored for them yet. Returns all
+    newcomers, and the times; a query that uses stored rows counts from a correspondingly earlier time.
     """
     stored = [
         (query, member)
@@ -143,7 +144,7 @@ def admitted(
 
 
 def members_behind(graph: QueryGraph, root: str) -> Iterator[JoinMember]:
-    """The members of shared joins that a result comes from."""
+    """Yield the members of shared joins that a result depends on."""
     for node in sorted(graph.ancestors(root)):
         part = graph[node].operator
         shared = graph[graph[node].inputs[0]].operator if isinstance(part, Part) else None

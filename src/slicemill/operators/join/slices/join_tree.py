@@ -1,7 +1,8 @@
-"""Three streams in a tree of joins shared by two queries: the published case study in closed form (S16).
+"""Published case study of a shared join tree, closed form (S16).
 
-((A, B), C) with Q1 and Q2 behind selections on all three streams. Q1 has the shorter window between A and B,
-Q2 the shorter one between B and C, so that neither query contains the other. The sliced plan has five joins:
+The tree is ((A, B), C) for queries Q1 and Q2, with selections on all three streams. Q1 has the shorter window
+between A and B, Q2 the shorter one between B and C, so that neither query contains the other. The sliced plan
+has five joins:
 
 ```
  A |x| B   [0, W1_AB)      ── AB ──► |x| C  [0, W2_BC) for both, then [W2_BC, W1_BC) for Q1
@@ -18,10 +19,10 @@ from slicemill.operators.join.slices.costs import ChainCost
 
 @dataclass(frozen=True, slots=True)
 class JoinTree:
-    """Rates, windows and selectivities; the defaults are those of Table 6.2, in minutes and KB.
+    """Rates, windows and selectivities; defaults from Table 6.2, in minutes and KB.
 
-    `either` is the share of a stream that Q1 or Q2 wants, where each alone wants `each`. A tuple of AB is
-    twice as big as one of A.
+    `either` is the share of a stream that Q1 or Q2 selects; `each` is the share that each query selects. A
+    row of AB is twice as big as a row of A.
     """
 
     short_ab: float = 1
@@ -36,7 +37,7 @@ class JoinTree:
     join_bc: float = 0.1
 
     def isolated(self) -> ChainCost:
-        """A tree per query."""
+        """Return the cost of a tree per query."""
         return self.query_1() + self.query_2()
 
     def query_1(self) -> ChainCost:
@@ -46,13 +47,16 @@ class JoinTree:
         return self._tree(self.each, self.long_ab, self.short_bc)
 
     def pull_up(self) -> ChainCost:
-        """One tree with the longest windows; results are routed and selected again."""
+        """Return the cost of one tree with the longest windows.
+
+        Results are routed and selected again.
+        """
         ab = self._rate_ab(self.either, self.long_ab)
         abc = 2 * ab * self.rate * self.either * self.long_bc * self.join_bc
         return self._tree(self.either, self.long_ab, self.long_bc) + ChainCost(select=2 * abc, route=2 * abc)
 
     def sliced(self) -> ChainCost:
-        """Five sliced joins in three chains (Eq 6.3, 6.7)."""
+        """Return the cost of five sliced joins in three chains (Eq 6.3, 6.7)."""
         rate, a, s = self.rate, self.either, self.each
         more_ab, more_bc = self.long_ab - self.short_ab, self.long_bc - self.short_bc
         ab_1 = self._rate_ab(a, self.short_ab)
@@ -76,7 +80,7 @@ class JoinTree:
         return 2 * self.rate**2 * passing**2 * window * self.join_ab
 
     def _tree(self, passing: float, window_ab: float, window_bc: float) -> ChainCost:
-        """One unshared tree (Eq 6.1, 6.5)."""
+        """Return the cost of one unshared tree (Eq 6.1, 6.5)."""
         ab = self._rate_ab(passing, window_ab)
         stored = passing * self.rate * (2 * window_ab + window_bc) + 2 * ab * window_bc
         return ChainCost(
@@ -88,32 +92,36 @@ class JoinTree:
 
 
 def swept(m: float, n: float) -> JoinTree:
-    """The study's tree with W1_AB = 60 m and W2_BC = 30 n minutes; m and n up to 1."""
+    """Return the study's tree with W1_AB = 60 m, W2_BC = 30 n.
+
+    Windows are in minutes; m and n are at most 1.
+    """
     return JoinTree(short_ab=60 * m, long_ab=60, short_bc=30 * n, long_bc=30)
 
 
 def memory_over_isolated(m: float, n: float) -> float:
-    """Sliced over isolated state, dominant terms only (Eq 6.4)."""
+    """Return sliced over isolated state, dominant terms only (Eq 6.4)."""
     return (1500 * (m + n) - 840 * m * n) / (1500 * (m + n))
 
 
 def memory_over_pull_up(m: float, n: float) -> float:
-    """Sliced over pulled-up state, dominant terms only (Eq 6.4)."""
+    """Return sliced over pulled-up state, dominant terms only (Eq 6.4)."""
     return (1500 * (m + n) - 840 * m * n) / 2160
 
 
 def sliced_cpu(m: float, n: float) -> float:
-    """Comparisons of the sliced tree in units of 60 million a minute (Eq 6.8, corrected).
+    """Return the comparisons of the sliced tree (Eq 6.8, corrected).
 
-    Printed was 228.61 mn + 206.33 m + 18.75 n + 0.1375, which leaves out the probing of the third chain.
+    The unit is 60 million comparisons a minute. The printed formula was 228.61 mn + 206.33 m + 18.75 n +
+    0.1375, which omits the probing of the third chain.
     """
     return 41.1 * m * n + 206.35 * m + 206.25 * n + 0.1375
 
 
 def isolated_cpu(m: float, n: float) -> float:
-    """Comparisons of the isolated trees in the same units (Eq 6.8)."""
+    """Return the comparisons of the isolated trees in the same unit (Eq 6.8)."""
     return 187.5 * (m + n) + 0.125 * m + 0.125
 
 
 PULL_UP_CPU = 453.798
-"""Comparisons of the pulled-up tree in the same units, whatever m and n (Eq 6.8)."""
+"""Comparisons of the pulled-up tree in the same unit, for all m and n (Eq 6.8)."""

@@ -1,8 +1,7 @@
-"""Who takes part in a shared window join: queries with a window and a predicate per stream (S2, S19).
+"""Queries of a shared window join, with windows and predicates (S2, S19).
 
-A query is a bit in every mask: bit k is the k-th member. Predicates are opaque: the planner only asks whether
-two are the same one and how many tuples they let through; who executes the plan also knows how to evaluate
-them.
+Each query is a bit in all masks: bit k is the k-th member. Predicates are opaque to the planner, which needs
+only their identity and selectivity. The executor of the plan also evaluates them.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from slicemill.errors import SlicemillError
 
 @dataclass(frozen=True, slots=True)
 class MemberSide:
-    """What a query wants of one stream: tuples of age 0 <= age < window on which the predicate holds.
+    """Window and predicate of a query on one stream.
 
-    The window is in any unit of time, or in tuples; rates and clocks must share it. No predicate is None.
+    The query reads rows of age 0 <= age < window on which the predicate holds. The window is in any unit of
+    time, or in rows; rates must use the same unit. `predicate` is None if all rows pass.
     """
 
     window: float
@@ -36,7 +36,7 @@ class MemberSide:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One query of a shared join, with one side per joined stream."""
+    """Query of a shared join, with one side per joined stream."""
 
     query: str
     sides: tuple[MemberSide, ...]
@@ -50,22 +50,22 @@ class Member:
         return self.sides[1]
 
     def without_predicates(self) -> Member:
-        """The same windows on everything that arrives."""
+        """Return the same windows without predicates."""
         return Member(self.query, tuple(MemberSide(side.window) for side in self.sides))
 
     @property
     def symmetric(self) -> bool:
-        """Whether all its windows are the same."""
+        """True if all windows are equal."""
         return len({side.window for side in self.sides}) == 1
 
 
 def member(query: str, window: float, predicate: Hashable = None, selectivity: float = 1.0) -> Member:
-    """The usual two-stream member: one window for both streams, a predicate on the left one."""
+    """Return a member with equal windows and a predicate on the left stream."""
     return Member(query, (MemberSide(window, predicate, selectivity), MemberSide(window)))
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The positions of the bits that are set, lowest first.
+    """Yield the positions of set bits, lowest first.
 
     >>> list(bits(0b1101))
     [0, 2, 3]
@@ -77,19 +77,23 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def reaching(members: Sequence[Member], side: int, age: float) -> int:
-    """The queries whose window on this stream goes beyond `age`."""
+    """Return the queries whose window on this stream exceeds `age`."""
     return sum(1 << bit for bit, one in enumerate(members) if one.sides[side].window > age)
 
 
 def windows(members: Sequence[Member], side: int) -> tuple[float, ...]:
-    """The distinct windows on this stream, ascending: equal ones are served by the same slices (S17, S46)."""
+    """Return the distinct windows on a stream, ascending (S17, S46).
+
+    Queries with equal windows use the same slices.
+    """
     return tuple(sorted({one.sides[side].window for one in members}))
 
 
 def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashable, float]:
-    """The predicates, with selectivities, whose disjunction the queries `among` put in front of a stream.
+    """Return the predicates, with selectivities, whose disjunction filters a stream.
 
-    Empty when everything passes: one of them has no predicate, or there is none of them.
+    They belong to the queries `among`. Empty if all rows pass: `among` is empty, or one of its queries has no
+    predicate.
     """
     wanted = [members[bit].sides[side] for bit in bits(among)]
     if any(one.predicate is None for one in wanted):
@@ -98,9 +102,9 @@ def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashabl
 
 
 def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int]:
-    """How predicates cut a stream: by those that hold on a tuple, the queries that want it (S8).
+    """Split a stream by predicates: map the predicates that hold to queries (S8).
 
-    There are up to 2^k parts for k different predicates; what nobody wants is left out.
+    There are up to 2^k parts for k different predicates. Parts that no query selects are omitted.
     """
     wanted = [one.sides[side].predicate for one in members]
     known = [predicate for predicate in dict.fromkeys(wanted) if predicate is not None]
@@ -114,10 +118,10 @@ def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int
 
 
 def unproved(members: Sequence[Member], among: int, of: int) -> int:
-    """How many predicates must still be looked at on a result before the queries `of` may take it (S14, S19).
+    """Count predicates to test before `of` may take a result (S14, S19).
 
-    Its parts have passed the disjunction over `among` on each stream; a predicate that is the whole of that
-    disjunction holds already, and one that several queries share is looked at once.
+    The joined rows have passed the disjunction over `among` on each stream. A predicate that equals this
+    disjunction holds already, and a predicate shared by several queries is tested once.
     """
     in_front = [set(predicates(members, side, among)) for side in range(len(members[0].sides))]
     asked = {

@@ -1,8 +1,8 @@
-"""Where to cut: every window (Mem-Opt), where it pays (CPU-Opt), or anything between (S17, S18, S20).
+"""Choice of cuts: Mem-Opt, CPU-Opt, or a weighted objective (S17, S18, S20).
 
-Window ends are nodes, a slice from one end to a later one is an edge, its cost the length: the best chain is
-the shortest way from age 0 to the longest window. Nodes are in order already, so one pass finds it, in O(N²)
-edges.
+Window ends are nodes, and a slice from one end to a later one is an edge whose length is its cost. The best
+chain is the shortest path from age 0 to the longest window. Nodes are sorted, so that one pass over O(N²)
+edges finds it.
 """
 
 from __future__ import annotations
@@ -19,25 +19,28 @@ Objective = Callable[[ChainCost], float]
 
 
 def by_cpu(cost: ChainCost) -> float:
-    """Comparisons alone: the CPU-Opt chain."""
+    """Count comparisons only: the CPU-Opt chain."""
     return cost.cpu
 
 
 def weighted(cpu: float, memory: float) -> Objective:
-    """A chain in the middle: comparisons at one price, state at another."""
+    """Return an objective that weighs comparisons and state."""
     return lambda cost: cpu * cost.cpu + memory * cost.memory
 
 
 def finest(workload: JoinWorkload) -> tuple[Ends, Ends]:
-    """Mem-Opt: a cut at every window, so that no slice keeps a tuple that nobody needs (Theorems 5, 6)."""
+    """Return the Mem-Opt cuts: one at every window (Theorems 5, 6).
+
+    No slice then keeps a row that no query needs.
+    """
     return windows(workload.members, 0), windows(workload.members, 1)
 
 
 def cheapest(workload: JoinWorkload, objective: Objective = by_cpu) -> tuple[Ends, Ends]:
-    """The cuts of least cost, on the left and on the right stream.
+    """Return the cuts of least cost on the left and the right stream.
 
-    Queries with one window for both streams get the same cuts on both; otherwise each stream is cut alone,
-    since a span costs the same however the other stream is cut.
+    If every query has equal windows on both streams, both streams get the same cuts. Otherwise each stream is
+    cut alone, since the cost of a span does not depend on the cuts of the other stream.
     """
     left, right = finest(workload)
     if workload.symmetric:
@@ -50,8 +53,9 @@ def cheapest(workload: JoinWorkload, objective: Objective = by_cpu) -> tuple[End
 
 
 def shortest_path(nodes: Sequence[float], length: Callable[[float, float], float]) -> Ends:
-    """The nodes on the shortest way from 0 to the last node; of equally short ones, the one with longer
-    edges.
+    """Return the nodes on the shortest path from 0 to the last node.
+
+    Of equally short paths, the one with longer edges is returned.
 
     >>> shortest_path([1, 2, 3], lambda start, end: (end - start) ** 2)
     (1, 2, 3)

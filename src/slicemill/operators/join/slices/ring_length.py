@@ -1,7 +1,8 @@
-"""How many nodes a ring of slices should have (S35, S36): more share the work, but make the way longer.
+"""Optimal number of nodes in a ring of slices (S35, S36).
 
-Symbols are those of the publication: L_C is the time to process one tuple on one node, T_s a node's time to
-receive and send a tuple, T_n the latency of a hop, T_j the time to compare a pair, M streams, N nodes.
+More nodes share the work, but make the ring longer. Symbols are those of the publication: L_C is the time to
+process one row on one node, T_s the time of a node to receive and send a row, T_n the latency of a hop, T_j
+the time to compare a pair, M the number of streams, N the number of nodes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from math import ceil, floor, sqrt
 
 @dataclass(frozen=True, slots=True)
 class RingModel:
-    """Equal streams of `rate` tuples per second with the same window on all, nested-loop joined."""
+    """Ring with equal streams of `rate` rows per second and equal windows.
+
+    The join is a nested loop.
+    """
 
     streams: int
     rate: float
@@ -24,22 +28,25 @@ class RingModel:
 
     @property
     def central_time(self) -> float:
-        """L_C: a step probes the whole state with every partial result of the steps before it."""
+        """L_C: each step probes its whole state with every partial result."""
         state = self.rate * self.window
         grown = state * self.join_selectivity
         return self.join_time * state * sum(grown**step for step in range(self.streams - 1))
 
     @property
     def sending_time(self) -> float:
-        """What passing a tuple and its partial results on adds to L_C, per node of the ring (13.2)."""
+        """Time per node to forward a row and its partial results (13.2).
+
+        It adds to L_C.
+        """
         return self.send_time * self.central_time / (self.rate * self.window * self.join_time)
 
     def speed_up(self, nodes: int) -> float:
-        """The output rate over that of a single node (13.4)."""
+        """Return the output rate relative to a single node (13.4)."""
         return 1 / (1 / nodes + self.send_time / (self.rate * self.window * self.join_time))
 
     def latency(self, nodes: float) -> float:
-        """Mean time from arrival to result, tau (13.5)."""
+        """Return the mean time from arrival to result, tau (13.5)."""
         waiting = (nodes - 1) / 2 * self.hop_time
         working = self.central_time / nodes + self.sending_time
         travelling = self.streams * nodes * self.hop_time
@@ -47,16 +54,25 @@ class RingModel:
 
     @property
     def balance(self) -> float:
-        """N1: work per node takes as long as the hops of a tuple round the ring."""
+        """N1, where work per node takes as long as the hops.
+
+        The hops are those of a row around the ring.
+        """
         c, hops = self.sending_time, self.streams * self.hop_time
         return (c + sqrt(c * c + 4 * hops * self.central_time)) / (2 * hops)
 
     @property
     def crossing(self) -> float:
-        """N2: the mean way to a node takes as long as the work on it."""
+        """N2, where the way to a node takes as long as its work.
+
+        The mean way is meant.
+        """
         return 0.5 + sqrt(0.25 + 2 * self.central_time / self.hop_time)
 
     def best_length(self) -> int:
-        """The number of nodes with the least latency (Theorem 9), rounded to the better neighbour."""
+        """Return the number of nodes with the least latency (Theorem 9).
+
+        The exact value is rounded to the better neighbour.
+        """
         exact = min(self.balance, self.crossing)
         return min((max(1, floor(exact)), max(1, ceil(exact))), key=self.latency)

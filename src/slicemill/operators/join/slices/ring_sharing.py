@@ -1,9 +1,9 @@
-"""Which queries share a ring of slices, and how many nodes each ring gets (S51): pure functions.
+"""Sharing of rings of slices between queries, and nodes per ring (S51).
 
-A ring that several queries share keeps one state of each stream, as long as the longest window, and compares
-once for all of them. But its tuples go round all of its nodes, also those of a query whose windows are short.
-So rings are split where that takes longer than it saves, and merged again when rates have changed. Symbols
-are those of `ring_length`; the cost of a ring is (21.1), with the shares that selections let pass.
+Pure functions. A shared ring keeps one state per stream, as long as the longest window, and compares once for
+all queries. However, rows pass all nodes of the ring, also for a query with short windows. Rings are
+therefore split if sharing takes longer than it saves, and merged again after rates have changed. Symbols are
+those of `ring_length`; the cost of a ring is (21.1), with the selectivities of selections.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from typing import TypeAlias
 from slicemill.operators.join.slices.members import Member, predicates, reaching, windows
 from slicemill.operators.join.slices.workload import AnyOf, independent
 
-# With up to so many queries all ways to share are tried; with more, rings are merged pair by pair.
+# Up to this number of queries all partitions are tried; for more, rings are merged pair by pair.
 _TRY_ALL = 6
-# A ring that would be busier than this has no latency to speak of.
+# At a higher load the latency of a ring counts as infinite.
 _FULL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class RingTimes:
-    """Seconds: to compare a pair, to insert a tuple, to purge, to receive and send one, of a hop (T_j, T_i,
-    T_p, T_s, T_n)."""
+    """Seconds per comparison, insert, purge, transfer and hop (T_j, T_i, T_p, T_s, T_n)."""
 
     join: float
     insert: float = 0.0
@@ -37,7 +36,10 @@ class RingTimes:
 
 @dataclass(frozen=True, slots=True)
 class SharedRing:
-    """Queries over the same streams on one ring; `rates` and `matching` (Sj) are by stream."""
+    """Queries over the same streams on one ring.
+
+    `rates` and `matching` (Sj) are by stream.
+    """
 
     members: tuple[Member, ...]
     rates: tuple[float, ...]
@@ -46,7 +48,10 @@ class SharedRing:
     any_of: AnyOf = independent
 
     def slices(self, stream: int) -> list[float]:
-        """The tuples that each logical slice of a stream keeps: lam · S^ · (w_i - w_(i-1))."""
+        """Return the rows in each logical slice of a stream.
+
+        These are lam · S^ · (w_i - w_(i-1)).
+        """
         ends = windows(self.members, stream)
         return [
             self.rates[stream] * self._passing(stream, reaching(self.members, stream, start)) * (end - start)
@@ -59,12 +64,12 @@ class SharedRing:
 
     @property
     def state(self) -> float:
-        """The tuples that are kept in all."""
+        """Number of rows in the state."""
         return sum(sum(self.slices(stream)) for stream in range(len(self.rates)))
 
     @property
     def wanted(self) -> list[float]:
-        """By stream, the tuples that come to the ring: those that some query wants."""
+        """By stream, the rate of rows that some query selects."""
         everybody = (1 << len(self.members)) - 1
         return [rate * self._passing(stream, everybody) for stream, rate in enumerate(self.rates)]
 
@@ -73,10 +78,10 @@ class SharedRing:
         return sum(self.wanted)
 
     def _growth(self) -> tuple[float, float]:
-        """Of a tuple, how often it and its partial results are compared, and how many of these there are.
+        """Return the mean comparisons per arriving row, and its partial results.
 
-        The other streams are probed one after the other, so a step compares each partial result of those
-        before it with the whole state of its stream. It is the mean over the streams that tuples are of.
+        The other streams are probed one after the other: each step compares every partial result of the steps
+        before with the whole state of its stream. The mean is taken over the streams of arriving rows.
         """
         kept = [sum(self.slices(stream)) for stream in range(len(self.rates))]
         compared = partials = 0.0
@@ -89,34 +94,43 @@ class SharedRing:
         return compared / self.rate, partials / self.rate
 
     def work(self, nodes: int) -> float:
-        """L_PSP of a tuple: what all nodes together spend on it."""
+        """Return L_PSP, the time that all nodes together spend on a row."""
         compared, partials = self._growth()
         alone = self.costs.insert + self.costs.purge + self.costs.join * compared
         return alone + (self.costs.send * nodes * partials if nodes > 1 else 0.0)
 
     def load(self, nodes: int) -> float:
-        """The share of its time that a node is busy."""
+        """Return the utilisation of a node."""
         return self.rate * self.work(nodes) / nodes
 
     def latency(self, nodes: int) -> float:
-        """Mean time from arrival to result over the nodes, tau; without bound where they do not keep up."""
+        """Return the mean time from arrival to result, tau.
+
+        Infinite if the nodes are overloaded.
+        """
         if self.load(nodes) > _FULL:
             return inf
         there = (nodes - 1) / 2 * self.costs.hop
         return there + max(self.work(nodes) / nodes, len(self.rates) * nodes * self.costs.hop)
 
     def best_length(self, most: int) -> int:
-        """The number of nodes, up to `most`, with the least latency; there is no closed form."""
+        """Return the number of nodes, up to `most`, with the least latency.
+
+        There is no closed form.
+        """
         return min(range(1, most + 1), key=lambda nodes: (self.latency(nodes), self.load(nodes)))
 
 
-# Queries, by their places, that share a ring; each is in one.
+# Partition of the queries, given by index, into rings.
 Sharing: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Rings, by their queries, and how many nodes each has; `latency` is the mean over all queries."""
+    """Rings by their queries, and the nodes of each.
+
+    `latency` is the mean over all queries.
+    """
 
     rings: Mapping[tuple[int, ...], int]
     latency: float
@@ -127,14 +141,14 @@ class Deployment:
 
 
 def deployed(whole: SharedRing, sharing: Sharing, nodes: int) -> Deployment:
-    """A way to share, with nodes dealt one by one to the ring where one more helps its queries most."""
+    """Assign nodes one by one to the ring that benefits most."""
     rings = {queries: _only(whole, queries) for queries in sharing}
     dealt = dict.fromkeys(rings, 1)
     if len(rings) > nodes:
         return Deployment(dealt, inf)
 
     def short(queries: tuple[int, ...]) -> tuple[float, float]:
-        """How far a ring is from keeping up, then what a node more would take off its queries' latency."""
+        """Return a ring's overload, and the latency that more nodes would save."""
         ring, now = rings[queries], dealt[queries]
         if ring.load(now) > _FULL:
             return ring.load(now), 0.0
@@ -157,7 +171,10 @@ def _only(whole: SharedRing, queries: Sequence[int]) -> SharedRing:
 
 
 def best_deployment(whole: SharedRing, nodes: int) -> Deployment:
-    """The rings with the least latency on so many nodes, of all ways to share if there are not too many."""
+    """Return the rings with the least latency on `nodes` nodes.
+
+    All partitions are tried unless there are too many queries.
+    """
     places = range(len(whole.members))
     if len(places) <= _TRY_ALL:
         return min((deployed(whole, way, nodes) for way in _partitions(list(places))), key=_order)
@@ -170,7 +187,10 @@ def _order(deployment: Deployment) -> tuple[float, int]:
 
 
 def _merged(whole: SharedRing, sharing: Sharing, nodes: int) -> Deployment:
-    """Merge the pair of rings that helps most, again and again, until there is enough room and none helps."""
+    """Merge the most beneficial pair of rings until no merge helps.
+
+    Merging also continues while there are more rings than nodes.
+    """
     best = deployed(whole, sharing, nodes)
     while len(best.rings) > 1:
         ways = (_with_one(best.sharing, pair) for pair in combinations(best.sharing, 2))
@@ -187,7 +207,7 @@ def _with_one(sharing: Sharing, pair: tuple[tuple[int, ...], tuple[int, ...]]) -
 
 
 def _partitions(places: list[int]) -> Iterator[Sharing]:
-    """All ways to put things into groups."""
+    """Yield all partitions of a set."""
     if not places:
         yield ()
         return
@@ -199,9 +219,10 @@ def _partitions(places: list[int]) -> Iterator[Sharing]:
 
 
 def followed(whole: SharedRing, now: Deployment, nodes: int, worth: float = 0.2) -> Deployment:
-    """What to change to when rates have: nothing, unless so much of the latency is gained by it.
+    """Return the deployment to use after rates have changed.
 
-    Splitting and merging rings moves state, so small gains are left.
+    The current sharing is kept unless a change saves at least the share `worth` of the latency, since
+    splitting and merging rings moves state.
     """
     here = deployed(whole, now.sharing, nodes)
     best = best_deployment(whole, nodes)

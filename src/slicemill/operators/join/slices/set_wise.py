@@ -1,11 +1,10 @@
-"""Where slices that are data should be cut: the chain of least cost for whole sets of tuples (S3, S17-S20).
+"""Cuts of least cost for slices that are files (S3, S17-S20).
 
-Operators that pass tuples on one by one pay for purging, routing and a union at every cut. Slices that are
-files pay for none of these: a probe looks up its key only, the age of a pair finds its queries in a table,
-and files go as a whole. What a cut costs there is that the tuples which come to it are gone through, and
-those that pass written anew: `rewriting` comparisons each (Csys). What it saves are the tuples that no query
-wants beyond it: they are neither kept nor compared. So cuts pay where selections end; without selections
-there are none.
+Operators that process row by row pay for purging, routing and a union at every cut. Slices that are files
+have none of these costs: a probe looks up its key only, a table maps the age of a pair to its queries, and
+files are dropped whole. At a cut, the rows that reach it are scanned, and those that pass are rewritten, at
+`rewriting` comparisons each (Csys). A cut saves the rows that no query wants beyond it: they are neither
+stored nor compared any more. Cuts therefore pay off only where selections end.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from slicemill.operators.join.slices.optimise import Ends, shortest_path
 
 @dataclass(frozen=True, slots=True)
 class SetWiseStream:
-    """What is known of one side of a join.
+    """Statistics of one side of a join.
 
-    `ending`: for each window the share of tuples that some query wants up to there, and none beyond.
-    `compared`: how often a tuple is compared in a second that it is kept. `rewriting`: what a cut costs for
-    each tuple that comes to it, in comparisons.
+    `ending` has for each window the share of rows whose last query has this window. `compared` is how often a
+    stored row is compared per second. `rewriting` is the cost of a cut for each row that reaches it, in
+    comparisons.
     """
 
     ending: Mapping[float, float]
@@ -34,19 +33,22 @@ class SetWiseStream:
         return tuple(sorted(self.ending))
 
     def beyond(self, age: float) -> float:
-        """The share of tuples that some query wants at this age."""
+        """Return the share of rows that some query wants at this age."""
         return sum(share for window, share in self.ending.items() if window > age)
 
 
 def finest_cuts(stream: SetWiseStream) -> Ends:
-    """Mem-Opt: nothing is kept longer than somebody wants it."""
+    """Return the Mem-Opt cuts.
+
+    No row is then kept longer than a query wants it.
+    """
     return stream.windows
 
 
 def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
-    """The cuts of least cost, where to keep a tuple for a second costs `keeping` comparisons.
+    """Return the cuts of least cost.
 
-    At 0 that is CPU-Opt.
+    Storing a row for a second costs `keeping` comparisons; 0 gives CPU-Opt.
 
     >>> cheapest_cuts(SetWiseStream({10: 0.9, 60: 0.1}, compared=1, rewriting=5))
     (10, 60)
@@ -64,15 +66,19 @@ def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
 
 
 def fair_price(stream: SetWiseStream) -> float:
-    """A price of keeping: a cut is worth it that frees an eighth of the tuples for all of the window.
+    """Return the price of keeping a row, used to choose cuts.
 
-    Slices are about an eighth of the window long: what would be saved beyond that is lost in their ends.
+    At this price a cut pays off if it evicts an eighth of the rows for the whole window. Slices are about an
+    eighth of the window long, so that smaller savings would be lost at their ends.
     """
     return 8 * stream.rewriting / stream.windows[-1]
 
 
 def tuple_seconds(stream: SetWiseStream, ends: Ends) -> float:
-    """For how long a tuple is kept in the mean; times the rate, that is the state."""
+    """Return how long a row is kept on average.
+
+    Multiplied by the rate this is the state.
+    """
     return sum(
         stream.beyond(start) * (end - start) for start, end in zip((0.0, *ends[:-1]), ends, strict=True)
     )

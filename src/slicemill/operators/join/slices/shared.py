@@ -1,4 +1,4 @@
-"""The chain of a shared join of the plan: what the formulas expect of it (S15, S17-S20)."""
+"""Planned chain of a shared join, for EXPLAIN (S15, S17-S20)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _SECOND_US = 1_000_000
 
 
 def planned_chain(join: SharedJoin) -> PlannedChain | None:
-    """The slices of a join and their cost, for what was measured or is assumed; None where windows count rows
-    or never end."""
+    """Return the slices of a join and their cost, from statistics or assumptions.
+
+    None if windows count rows or are unbounded.
+    """
     if not all(_in_time(window) for member in join.members for window in member.windows):
         return None
     known = join.measured or ASSUMED

@@ -1,4 +1,4 @@
-"""How the ages of one stream's tuples are cut, and which queries need each piece (S17, S46, S49).
+"""Age ranges of rows, and the queries of each range (S17, S46, S49).
 
 ```
           age 0        w1           w2                  w3
@@ -9,8 +9,8 @@
  mask            111         110              100
 ```
 
-Where a cut is left out (CPU-Opt, S18) a query's window ends inside a span: it takes only part of what is
-found there, and a router compares ages.
+If a cut is omitted (CPU-Opt, S18), the window of a query ends inside a span. The query then reads only a part
+of the span's results, and a router compares ages.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from slicemill.operators.join.slices.members import Member, reaching, windows
 
 @dataclass(frozen=True, slots=True)
 class AgeSpan:
-    """Tuples of one stream with start <= age < end.
+    """Rows of one stream with start <= age < end.
 
-    `whole`: queries that take all pairs found here. `inside`: for each window that ends inside, ascending,
-    the queries that take pairs younger than it.
+    `whole`: the queries that take all pairs of this span. `inside`: for each window that ends inside,
+    ascending, the queries that take pairs younger than the window.
     """
 
     start: float
@@ -44,11 +44,14 @@ class AgeSpan:
 
     @property
     def mask(self) -> int:
-        """All queries that take something of this span: who is not among them does not need its tuples."""
+        """All queries that need rows of this span."""
         return reduce(or_, (queries for _, queries in self.inside), self.whole)
 
     def takers(self, age: float) -> int:
-        """The queries that take a pair of this age; every window that ends inside is compared (S18)."""
+        """Return the queries that take a pair of this age.
+
+        Every window that ends inside is compared (S18).
+        """
         takers = self.whole
         for window, queries in self.inside:
             if age < window:
@@ -57,7 +60,7 @@ class AgeSpan:
 
 
 def span(members: Sequence[Member], side: int, start: float, end: float) -> AgeSpan:
-    """The span of one stream from `start` to `end`, with the queries that need it."""
+    """Return the span from `start` to `end`, with its queries."""
     whole = 0
     inside: dict[float, int] = {}
     for bit, one in enumerate(members):
@@ -65,25 +68,28 @@ def span(members: Sequence[Member], side: int, start: float, end: float) -> AgeS
         if start < window < end:
             inside[window] = inside.get(window, 0) | 1 << bit
         elif window > start:
-            # Also a span of no length has takers where windows go beyond it: tuples pass through it.
+            # A span of length 0 is also needed by longer windows: rows pass through it.
             whole |= 1 << bit
     return AgeSpan(start, end, whole, tuple(sorted(inside.items())))
 
 
 def spans(members: Sequence[Member], side: int, ends: Sequence[float]) -> tuple[AgeSpan, ...]:
-    """One span per end, from age 0 on."""
+    """Return one span per end, from age 0 on."""
     if any(a > b for a, b in pairwise((0.0, *ends))):
         raise SlicemillError(f"the ends of slices must ascend from 0: {list(ends)}")
     return tuple(span(members, side, start, end) for start, end in pairwise((0, *ends)))
 
 
 def slice_masks(members: Sequence[Member], side: int) -> tuple[int, ...]:
-    """B[j][i] of stream j = `side`: whom slice i serves when every window is a cut (S49)."""
+    """Return B[j][i] of stream j = `side`: the queries of slice i (S49).
+
+    Every window is a cut.
+    """
     return tuple(reaching(members, side, start) for start in (0, *windows(members, side)[:-1]))
 
 
 def targets(masks: Sequence[int]) -> int:
-    """Whom a result serves: the queries that all of its parts serve (S49).
+    """Return the queries that all parts of a result serve (S49).
 
     >>> f"{targets([0b111, 0b110, 0b010]):03b}"
     '010'

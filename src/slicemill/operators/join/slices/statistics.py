@@ -1,4 +1,4 @@
-"""What the plan of a chain is made from: assumed before queries run, measured afterwards (S52)."""
+"""Statistics for planning a chain: assumed at first, then measured (S52)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Tuples per second of each stream that some query wants, and shares of them.
+    """Rows per second of each stream that some query selects, and selectivities.
 
-    `passing` has, by query and side, the share that its condition lets through; of another one `selected` is
-    taken. `matching` is the share of pairs whose keys are equal.
+    `passing` has the selectivity of conditions by query and side; the default is `selected`. `matching` is
+    the share of pairs with equal keys.
     """
 
     rates: tuple[float, ...] = (100.0, 100.0)
@@ -25,7 +25,7 @@ ASSUMED = Statistics()
 
 
 def over_cells(parts: Sequence[Statistics]) -> Statistics:
-    """What parts of the streams that are split by their keys have measured, together."""
+    """Combine the statistics of cells that partition the streams by key."""
     rates = tuple(sum(by_stream) for by_stream in zip(*(part.rates for part in parts), strict=True))
     passing: dict[tuple[str, int], float] = {}
     for part in parts:

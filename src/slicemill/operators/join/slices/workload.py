@@ -1,4 +1,4 @@
-"""What a shared join has to cope with: its members, arrival rates and selectivities (S15, S18)."""
+"""Workload of a shared join: queries, arrival rates and selectivities (S15, S18)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from slicemill.errors import SlicemillError
 from slicemill.operators.join.slices.members import Member, predicates
 
 AnyOf = Callable[[Mapping[Hashable, float]], float]
-"""The selectivity of the disjunction of predicates with known selectivities."""
+"""The selectivity of a disjunction of predicates with known selectivities."""
 
 
 def independent(selectivities: Mapping[Hashable, float]) -> float:
-    """Tuples that pass at least one of several predicates that know nothing of each other.
+    """Return the selectivity of a disjunction of independent predicates.
 
     >>> independent({"hot": 0.5, "wet": 0.2})
     0.6
@@ -24,11 +24,11 @@ def independent(selectivities: Mapping[Hashable, float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class JoinWorkload:
-    """Members of a two-stream join and the statistics its plan is chosen by.
+    """Queries of a two-stream join and the statistics for its plan.
 
-    `rates`: tuples per unit of time on the left and right stream. `join_selectivity`: the share of probed
-    pairs that match. `overhead`: what it costs to hand one tuple to one operator, in comparisons (Csys).
-    `tuple_size`: memory of one tuple. `any_of` tells how predicates overlap.
+    `rates`: rows per unit of time on the left and right stream. `join_selectivity`: the share of probed pairs
+    that match. `overhead`: the cost of passing one row to one operator, in comparisons (Csys). `tuple_size`:
+    memory of one row. `any_of` computes the selectivity of a disjunction.
     """
 
     members: tuple[Member, ...]
@@ -46,10 +46,13 @@ class JoinWorkload:
 
     @property
     def symmetric(self) -> bool:
-        """Whether every query has one window for both streams: then both are cut at the same ages."""
+        """True if every query has equal windows on both streams.
+
+        Both streams are then cut at the same ages.
+        """
         return all(one.symmetric for one in self.members)
 
     def passing(self, side: int, among: int) -> float:
-        """The share of a stream's tuples that at least one of the queries `among` wants."""
+        """Return the share of rows that some query in `among` selects."""
         in_front = predicates(self.members, side, among)
         return self.any_of(in_front) if in_front else 1.0
