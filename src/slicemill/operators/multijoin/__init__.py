@@ -1,20 +1,25 @@
-"""Window joins of three and more streams: one state per stream, nothing between them stored (S25, S45-S50).
+"""Window joins of three or more streams (S25, S45-S50).
 
-    spec        what is joined, and its registration
-    keys        which expressions are equal, and how a state is looked up by them
-    orders      in which order the rows of each stream probe the others' states
-    lines       whose turn it is: for whom a row can probe, and for whom it is late
-    entry       how rows come in: with hashes and mask
-    indexes     blocks of rows, looked up by any of their keys
+Each stream has one state, which all queries share. The modules are:
+
+    spec        specification and registration
+    keys        equal expressions, and the keys by which a state is looked up
+    orders      the order in which rows of each stream probe the other states
+    lines       when rows may probe: groups of queries that wait for the same watermarks
+    entry       preparation of arriving rows: hashes and mask
+    indexes     indexes of blocks by any of their keys
     partials    partial results, level by level, and their columns
-    sorting     the compiled loops that put results in order
-    results     what each query gets of what was found
-    measures    what was seen, from which orders are chosen
+    residuals   residual conditions on partial results
+    sorting     compiled loops that sort results
+    results     results of each query
+    measures    statistics from which orders are chosen
     kernel      the join itself
-    state       what it keeps between runs
-    form        this form or a tree of joins of two: a choice by cost
+    state       state between runs
+    redistribute    state after a rescale
+    form        choice by cost between this form and a tree of two-way joins
 
-A new row of a stream probes the states of the others, one after the other. What it finds is a partial result
-with a mask of the queries that want it still: masks of rows, ages in windows and conditions narrow it, and
-what nobody wants is dropped at once (S48). Queries go the same way together for as long as they agree on it.
+A new row of a stream probes the states of the other streams, one after the other. No intermediate results are
+stored. Each partial result has a mask of the queries that still want it. Masks of rows, ages in windows and
+conditions clear bits of this mask, and a partial result without bits is dropped at once (S48). Queries share
+probes for as long as their probing orders agree.
 """

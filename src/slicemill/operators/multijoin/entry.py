@@ -1,9 +1,9 @@
-"""How rows enter a state: with a hash for each of its keys and the mask of the queries that want them.
+"""Preparation of arriving rows: key hashes and query masks.
 
 System columns are those of `operators.join.block`, and
 
-    #hash #hash1 …      the hash of each key of the input
-    #key0.0 #key0.1 …   the columns of a key whose hash does not say it all
+    #hash #hash1 …      hash of each key of the input
+    #key0.0 #key0.1 …   columns of a key, unless equal hashes mean equal keys
 """
 
 from __future__ import annotations
@@ -28,18 +28,21 @@ from slicemill.scalar.vectors import arrow_type
 
 
 def hash_column(key: int) -> str:
-    """The column with the hash of a key; blocks are sorted by the first."""
+    """Return the hash column of a key.
+
+    Blocks are sorted by the hash of the first key.
+    """
     return f"{HASH}{key}" if key else HASH
 
 
 def key_columns(key: int, keys: Keys) -> list[tuple[str, pa.DataType]]:
-    """The columns of a key that are kept, and their types."""
+    """Return the stored columns of a key, and their types."""
     none = [pa.chunked_array([], arrow_type(part.type)) for part in keys]
     return [(f"{KEY}{key}.{n}", column.type) for n, column in enumerate(hash_keys(none, 0).columns)]
 
 
 def views(members: Mapping[str, MultiJoinMember], input_: str) -> dict[str, JoinMember]:
-    """What the queries that join an input want of it: joins with this one side."""
+    """Return the queries' demands on one input, as joins with a single side."""
     found = {}
     for name, member in members.items():
         if input_ in member.inputs:
@@ -50,7 +53,7 @@ def views(members: Mapping[str, MultiJoinMember], input_: str) -> dict[str, Join
 
 
 class StreamEntry:
-    """The way into the state of one input; `schema` is that of the rows inside."""
+    """Prepares arriving rows of one input; `schema` is that of prepared rows."""
 
     def __init__(
         self,
@@ -61,7 +64,10 @@ class StreamEntry:
         members: Mapping[str, MultiJoinMember],
         seats: QueryBits,
     ) -> None:
-        """`seats` are those of this input; `demanded` has the queries that need a key, for each."""
+        """Compile the keys and selections of an input.
+
+        `seats` are the query bits on this input; `demanded` has the queries that need each key.
+        """
         self._keys = [[compile_vector(part, schema) for part in key] for key in keys]
         self._needed = [seats.mask(names) for names in demanded]
         self._selections = Selections(list(seats.members.values()), 0, schema, seats)
@@ -78,7 +84,7 @@ class StreamEntry:
         self.schema = pa.schema([*fields, *data])
 
     def prepared(self, table: pa.Table, errors: dict[str, ExpressionError]) -> pa.Table:
-        """Rows of the stream as they are kept; a query whose selection fails is noted in `errors`."""
+        """Return the prepared rows; record queries whose selection fails in `errors`."""
         words = self._selections.masks(table, errors)
         hashed = [hash_keys([part(table) for part in key], table.num_rows) for key in self._keys]
         for found, needed in zip(hashed, self._needed, strict=True):

@@ -1,10 +1,10 @@
-"""One state per stream, or a tree of joins of two that stores joined tuples: which costs less (S16, S35).
+"""Choice by cost: state per stream, or tree of joins (S16, S35).
 
-A tree finds what two streams have in common once and keeps it for the third. With one state per stream,
-nothing is kept between, and what two streams have in common is found again for each row of a third. So a tree
-pays where few tuples of two streams meet, and many of a third look for them; it takes more memory where many
-meet. Comparisons of a pair are the currency, as for chains of slices. The tree is taken where it saves more
-comparisons than it takes more memory, both as ratios.
+A tree stores the joined rows of two streams and joins them with the third. With one state per stream, joined
+rows are not stored, and are found again for each row of a third stream. A tree is therefore cheaper if few
+rows of two streams match and many rows of a third stream probe for them. It needs more memory if many rows
+match. As for chains of slices, the unit of cost is a comparison. The tree is chosen if it saves more
+comparisons than it costs memory, both as ratios.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from slicemill.operators.join.slices.costs import ChainCost
 from slicemill.operators.join.slices.statistics import ASSUMED
 from slicemill.operators.multijoin.spec import MultiJoinMember, SharedMultiJoin, joined_by
 
-_LOOK = 8.0  # to look for a key costs so many comparisons: there are about eight slices
-_STORE = 8.0  # to store a row, and write it anew when slices grow
-_WORTH = 1.1  # estimates are no better than that
+_LOOK = 8.0  # cost of a key lookup in comparisons, assuming about eight slices
+_STORE = 8.0  # cost of storing a row, including rewrites when slices grow
+_WORTH = 1.1  # minimum gain, since estimates are imprecise
 _SECOND_US = 1_000_000
 _ENDLESS = 1e9  # seconds
-_THETA = 1 / 3  # of pairs that pass a condition which is no equality
+_THETA = 1 / 3  # selectivity of a condition that is not an equality
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedStreams:
-    """Streams to be joined: tuples per second, windows in seconds, and conditions between them.
+    """Streams to be joined: rows per second, windows in seconds, and conditions.
 
-    A condition is over some streams, of which a share of combinations passes it. It is a `key` if tuples are
-    looked up by it; what is equal in several streams is one key.
+    A condition has the streams it refers to, and its selectivity. `keys` are conditions by which rows are
+    looked up; equal expressions of several streams are one key.
     """
 
     rates: tuple[float, ...]
@@ -39,7 +39,7 @@ class JoinedStreams:
     others: tuple[tuple[frozenset[int], float], ...] = ()
 
     def met(self, bound: Collection[int], target: int) -> float:
-        """The share of a stream's tuples that one of some joined streams is compared with."""
+        """Return the share of rows with the key of a partial result."""
         share = 1.0
         for over, passing in self.keys:
             if target in over and any(one in over for one in bound):
@@ -47,7 +47,7 @@ class JoinedStreams:
         return share
 
     def passing(self, bound: Collection[int], target: int) -> float:
-        """The share of what is met that passes the conditions which can be tested then."""
+        """Return the selectivity of conditions that can be tested on `target`."""
         share = 1.0
         for over, passing in self.others:
             if target in over and over <= {*bound, target}:
@@ -55,26 +55,26 @@ class JoinedStreams:
         return share
 
     def looks(self, bound: Collection[int], target: int) -> float:
-        """What it costs to find what is met."""
+        """Return the cost of looking up the rows of `target`."""
         keyed = any(target in over and any(one in over for one in bound) for over, _ in self.keys)
         return _LOOK if keyed else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """What both forms cost."""
+    """Costs of both forms."""
 
     multi: ChainCost
     tree: ChainCost
 
     @property
     def use_tree(self) -> bool:
-        """Is the tree cheaper by more than what estimates are worth?"""
+        """True if the tree is cheaper by more than the estimation error."""
         return self.tree.cpu * self.tree.memory * _WORTH < self.multi.cpu * self.multi.memory
 
     @property
     def why(self) -> str:
-        """The figures, in the words of `explain`."""
+        """The costs, as shown by EXPLAIN."""
         return (
             f"one state per stream keeps {self.multi.memory:,.0f} tuples and makes {self.multi.cpu:,.0f} "
             f"comparisons/s, a tree of joins {self.tree.memory:,.0f} and {self.tree.cpu:,.0f}"
@@ -82,12 +82,15 @@ class Forms:
 
 
 def forms_of(streams: JoinedStreams, order: Sequence[int]) -> Forms:
-    """Both forms, the tree with streams in this order."""
+    """Return the costs of both forms, the tree in the given order."""
     return Forms(one_state_each(streams), tree_of_joins(streams, order))
 
 
 def one_state_each(streams: JoinedStreams) -> ChainCost:
-    """Every new tuple looks into the states of all other streams, the one with the fewest to meet first."""
+    """Return the cost of one state per stream.
+
+    Every new row probes the states of all other streams, starting with the fewest matches.
+    """
     probe = sum(_probing(streams, source) for source in range(len(streams.rates)))
     kept = sum(rate * window for rate, window in zip(streams.rates, streams.windows, strict=True))
     return ChainCost(memory=kept, probe=probe, overhead=_STORE * sum(streams.rates))
@@ -110,7 +113,10 @@ def _probing(streams: JoinedStreams, source: int) -> float:
 
 
 def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
-    """Joins of two, one after the other; a joined tuple is as big as its members, and kept like them."""
+    """Return the cost of a chain of two-way joins.
+
+    A joined row is as big as its rows together, and is stored.
+    """
     first, *others = order
     rate, window, size = streams.rates[first], streams.windows[first], 1
     cost = ChainCost(memory=rate * window, overhead=_STORE * rate)
@@ -130,7 +136,7 @@ def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
 
 
 def measured_forms(join: SharedMultiJoin) -> Forms | None:
-    """Both forms of one join with the longest windows of all members, by what was measured of its streams."""
+    """Return both costs from measurements, with the longest window on each stream."""
     known, inner = join.measured, joined_by(join)
     if known is None or inner is None:
         return None
@@ -143,10 +149,10 @@ def measured_forms(join: SharedMultiJoin) -> Forms | None:
 
 
 def saved_by_sharing(members: Sequence[MultiJoinMember], there: Sequence[MultiJoinMember]) -> float:
-    """The share of what some joins would keep by themselves that is kept for others anyway.
+    """Return the share of a join's state that other joins store anyway.
 
-    By what is assumed of streams: they are equally fast, so windows say it. Rows that are stored for others
-    are also sorted and written for them; probes are the same, and go together where they begin alike.
+    Streams are assumed to be equally fast, so that the share depends only on windows. Shared rows are also
+    sorted and written once. Probes cost the same, and are shared as long as their orders agree.
     """
     own, known = _longest(members), _longest(there)
     whole = sum(own.values())
@@ -154,7 +160,7 @@ def saved_by_sharing(members: Sequence[MultiJoinMember], there: Sequence[MultiJo
 
 
 def _longest(members: Sequence[MultiJoinMember]) -> dict[str, float]:
-    """The longest window on each input, in seconds; a share of them passes a selection."""
+    """Return the longest window on each input in seconds, times selectivities."""
     found: dict[str, float] = {}
     for member in members:
         for name, window, selection in zip(member.inputs, member.windows, member.selections, strict=True):
@@ -165,7 +171,7 @@ def _longest(members: Sequence[MultiJoinMember]) -> dict[str, float]:
 
 
 def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
-    """The order of a tree: each stream has a key in common with those before it, where that is possible."""
+    """Return the order of a tree: keyed joins first where possible."""
     order, left = [0], list(range(1, streams))
     while left:
         keyed = [one for one in left if any(one in over and over & set(order) for over in keys)]
@@ -175,7 +181,7 @@ def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
 
 
 def forms_of_member(member: MultiJoinMember) -> Forms | None:
-    """Both forms of a join, by what is assumed of streams; None where a window never ends."""
+    """Return both costs from assumptions; None if a window is unbounded."""
     extents = [window.extent for window in member.windows]
     if None in extents:
         return None

@@ -1,7 +1,7 @@
-"""Blocks of rows, looked up by any of their keys, or by time alone.
+"""Indexes of blocks of rows, by any of their keys or by time.
 
-A block is sorted by the first key of its input. For another one, its rows are put in order once, beside the
-block, for as long as it is there.
+A block is sorted by the first key of its input. An index by another key has its own order of the rows. It is
+built once and kept as long as the block.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from slicemill.operators.join.arrays import Hashes, Places, Times, Words
 from slicemill.operators.join.block import Block, column_numbers
 from slicemill.operators.multijoin.entry import hash_column
 
-BY_TIME = -1  # in place of the number of a key
+BY_TIME = -1  # index number of the order by time
 
 
 @dataclass(frozen=True, slots=True)
 class KeyIndex:
-    """Rows in order of (hash, time); `order` says where in the block they are, if not all as they lie."""
+    """Rows in order of (hash, time).
+
+    `order` has the position of each row in the block; None for the order of the block.
+    """
 
     hashes: Hashes
     first: Places
@@ -33,7 +36,7 @@ class KeyIndex:
 
     @property
     def bytes(self) -> int:
-        """What it takes beside the block."""
+        """Memory of the index in addition to the block."""
         if self.order is None:
             return 0
         return sum(a.nbytes for a in (self.hashes, self.first, self.times, self.words, self.order))
@@ -41,7 +44,7 @@ class KeyIndex:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A block that can be probed: who may get its rows, and their times."""
+    """Block that can be probed, with its queries and time range."""
 
     block: Block
     live: NDArray[np.uint64]
@@ -50,7 +53,7 @@ class Target:
 
 
 class Indexes:
-    """The indexes of the blocks of all inputs, made when they are first asked for."""
+    """Lazily built indexes of the blocks of all inputs."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[ref[pa.Table], KeyIndex]] = {}
@@ -65,7 +68,7 @@ class Indexes:
         return found[1]
 
     def forget(self) -> None:
-        """Let go of indexes whose blocks are gone."""
+        """Drop the indexes of blocks that no longer exist."""
         self._known = {place: found for place, found in self._known.items() if found[0]() is not None}
 
     @property
@@ -78,7 +81,7 @@ def _indexed(block: Block, key: int) -> KeyIndex:
     by_time = np.argsort(block.times, kind="stable").astype(np.int32)
     if key == BY_TIME:
         order, first = by_time, np.zeros(rows, np.int32)
-        # One hash for all: its directory has them in the first part.
+        # All hashes are 0, so that the first range of the directory contains all rows.
         first[1:] = rows
         hashes = np.zeros(rows, np.uint64)
     else:

@@ -1,8 +1,8 @@
-"""The shared window join of several streams, set at a time.
+"""Vectorized window join of several streams, shared by all queries of a plan.
 
-A run takes the rows whose turn it is for some query (`lines`). They become blocks; each stream's new rows
-then probe the other streams' slices and blocks, in an order of their own. A result is found once: from its
-latest row, and of rows with the same timestamp from that of the last stream in FROM.
+A run takes the rows that may probe for some query (`lines`), and builds a block of each stream's rows. The
+new rows of each stream probe the slices and blocks of the other streams, in an order of their own. Each
+result is found once: by its latest row, and at equal timestamps by the row of the last stream in FROM.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from slicemill.shedding.ages import AgeCounter
 from slicemill.time import BEGINNING
 
 PARTIALS_PER_BLOCK = 1 << 19
-# A partial result has the place and the time of a row of each input.
+# A partial result has the position and the time of a row of each input.
 _BYTES_PER_PARTIAL = 16
 _NO_NUMBERS = np.zeros(0, np.int64)
 _TIMESTAMP = arrow_type(TIMESTAMP)
 
 
 class MultiJoinKernel:
-    """The joins of a plan, with what they have kept."""
+    """Multi-way joins of a plan, with their state."""
 
     def __init__(
         self,
@@ -63,12 +63,13 @@ class MultiJoinKernel:
         *,
         tied: bool = False,
     ) -> None:
-        """`newcomers` are members that are new, also if there was one of the same name and form before.
+        """Build the joins; `newcomers` are queries that start empty.
 
-        `seq_bits` are those of each member's streams. Results that other cells have a part of are `tied`.
+        This holds even if a query of the same name and form ran before. `seq_bits` are the sequence bits of
+        each query's streams. With `tied`, other cells find a part of the results.
         """
         self.state = state
-        self._rows_found: dict[str, int] = {}  # by query, of its results in this run
+        self._rows_found: dict[str, int] = {}  # result rows by query in this run
         self.members = operator.members
         self._names = operator.inputs
         self._schemas = schemas
@@ -77,7 +78,7 @@ class MultiJoinKernel:
         state.seats = before.taken_by(operator.members)
         members = {member.name: member for member in operator.members}
         numbers = {name: number for number, name in enumerate(operator.inputs)}
-        # By member, its inputs in the order of FROM.
+        # Inputs of each query, in the order of FROM.
         self.joined = {member.name: [numbers[name] for name in member.inputs] for member in operator.members}
         self._keys = KeyTable(operator.inputs, operator.members)
         seats = [QueryBits(state.seats.bits, views(members, name)) for name in operator.inputs]
@@ -106,7 +107,7 @@ class MultiJoinKernel:
             lambda number, late: Side(late, seats[number], 0, self._entries[number].schema, asked=True),
         )
         self._seats = seats
-        self._problems: dict[str, ExpressionError] = {}  # what a selection said of stored rows
+        self._problems: dict[str, ExpressionError] = {}  # errors of selections on stored rows
         if known.members and before != state.seats:
             stayed = set(state.seats.stayed(before))
             for number, side in enumerate(self._sides):
@@ -128,19 +129,20 @@ class MultiJoinKernel:
             for member in operator.members
         }
         self._indexes = Indexes()
-        self.compared = AgeCounter(len(self._names))  # in the last run
+        self.compared = AgeCounter(len(self._names))  # of the last run
         self.shorten({})
         self.plan_orders()
 
     @property
     def index_bytes(self) -> int:
-        """What indexes take beside the state."""
+        """Memory of the indexes, in addition to the state."""
         return self._indexes.bytes
 
     def shorten(self, shares: Mapping[str, float]) -> None:
-        """In the next runs, look only into the newest part of these queries' windows (S55).
+        """Probe only the newest part of these queries' windows (S55).
 
-        What is stored stays as it is: others want it, and so will these queries when the load is over.
+        The shares are valid from the next run on. Stored rows are kept: other queries use them, and these
+        queries need them again after the overload.
         """
         self._reaches = [
             reach_of(seats, 0, shares) if shares else side.reach
@@ -148,7 +150,7 @@ class MultiJoinKernel:
         ]
 
     def _served(self, newcomers: Covers, number: int, known: QueryBits) -> list[ServedQuery]:
-        """The newcomers to whom rows of an input go as well that are stored for others."""
+        """Return the new queries that take over rows of another query."""
         served = []
         members = cast(Mapping[str, MultiJoinMember], self.state.seats.members)
         for name, by in newcomers.items():
@@ -172,7 +174,7 @@ class MultiJoinKernel:
     # -- orders ----------------------------------------------------------------------------------------
 
     def plan_orders(self) -> None:
-        """Choose the probing orders, by what is known by now."""
+        """Choose the probing orders from the current statistics."""
         self.orders: list[ProbingNode] = [
             probing_tree(source, self.joined, self._keys, self._expected)
             for source in range(len(self._names))
@@ -184,7 +186,7 @@ class MultiJoinKernel:
             self._prepare(root)
 
     def _prepare(self, node: ProbingNode) -> None:
-        """For each way on, who takes it and what is tested there."""
+        """Set the query mask and the conditions of each branch."""
         for look, further in node.next.items():
             names = further.members()
             self._masks[id(further)] = self.state.seats.mask(names)
@@ -194,12 +196,18 @@ class MultiJoinKernel:
             self._prepare(further)
 
     def _is_before(self, name: str, target: int, source: int) -> bool:
-        """Is an input before another in FROM? Of rows of one time, the last one finds the others."""
+        """Return True if an input precedes another one in FROM.
+
+        Of rows with the same time, the row of the last stream in FROM finds the others.
+        """
         own = self.joined[name]
         return own.index(target) < own.index(source)
 
     def _expected(self, look: StateProbe) -> float:
-        """How many rows a probe finds: as measured, as the same key finds them elsewhere, or as guessed."""
+        """Return the expected number of rows that a probe finds.
+
+        The number is measured, or derived from the probe in the opposite direction, or guessed.
+        """
         found = self.state.measures.probes.get(look.name)
         if found is not None and found.expected is not None:
             return found.expected
@@ -218,16 +226,19 @@ class MultiJoinKernel:
     # -- runs ------------------------------------------------------------------------------------------
 
     def dues(self) -> list[tuple[int, ...]]:
-        """Up to where inputs must be known for rows that wait to probe, for one line or another."""
+        """Return the watermarks needed before waiting rows may probe, by line."""
         firsts = [side.next_ts() for side in self._sides]
         return [due for line in self._lines if (due := line.due(firsts)) is not None]
 
     def complete(self, name: str, complete: Sequence[int]) -> int:
-        """Up to where a member's results are complete, when inputs are."""
+        """Return the watermark of a query's results, given the inputs' watermarks."""
         return min(complete[input_] for input_ in self.joined[name])
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[Answer]:
-        """New rows of all inputs, each in time order; an answer for each member."""
+        """Join new rows of all inputs; return one answer for each query.
+
+        The rows of each input are in time order.
+        """
         errors, self._problems = self._problems, {}
         self.compared.begin_anew()
         for entry, side, table in zip(self._entries, self._sides, tables, strict=True):
@@ -261,7 +272,7 @@ class MultiJoinKernel:
         return results
 
     def _keep(self, blocks: Sequence[Block], complete: Sequence[int]) -> None:
-        """Store new rows; what no row to come can meet, of a stream that is joined with its own, goes."""
+        """Store new rows, and evict the rows that no later row can match."""
         measures = self.state.measures
         for number, (name, side, block) in enumerate(zip(self._names, self._sides, blocks, strict=True)):
             joining = (line.complete(complete) for line in self._lines if number in line.inputs)
@@ -284,7 +295,7 @@ class MultiJoinKernel:
         return block, NewRows(column_numbers(table, TS), order, seqs, arrivals)
 
     def _targets(self, number: int, blocks: Sequence[Block], probing: Sequence[Block]) -> Iterator[Target]:
-        """The blocks of an input that rows of the others may meet, oldest first."""
+        """Yield the blocks of an input that other inputs may probe, oldest first."""
         side, others = self._sides[number], [b for n, b in enumerate(probing) if n != number and b.rows]
         if not others:
             return
@@ -304,7 +315,7 @@ class MultiJoinKernel:
         found: dict[str, list[Partials]],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """From a place in the tree of orders: results of the queries that end here, and all ways on."""
+        """Collect the results of queries that end at a node, and probe further."""
         for name in node.ends:
             own = partials.of(self.state.seats.mask([name]))
             if postponed:
@@ -330,9 +341,10 @@ class MultiJoinKernel:
                     self._go(kept, further, targets, [*postponed, *unknown], found, errors)
 
     def _keep_unexpired(self, grown: Partials, source: int, target: int) -> None:
-        """Queries whose rows expire want no row that comes later than another has left.
+        """Clear queries in partial results with rows that do not meet before expiry.
 
-        The source's row is the latest: a row that it meets is there for all others, and these for it.
+        The source's row is the latest. The stored row must not have expired at the time of the source's row,
+        nor the source's row at the time of the stored row.
         """
         for input_, others in ((target, grown.times), (source, None)):
             for expiry, mask in self._sides[input_].expiry.masks.items():
@@ -350,9 +362,9 @@ class MultiJoinKernel:
         at_once: NDArray[np.uint64],
         targets: Sequence[Target],
     ) -> Iterator[Partials]:
-        """Partial results with one row more, a bounded number at a time.
+        """Yield partial results extended by one row, in batches of bounded size.
 
-        `mask` are those who look, `at_once` those of them who also look for rows of the same time.
+        `mask` are the queries that probe. `at_once` are those of them that also match rows of the same time.
         """
         self.state.measures.probed(look.name, len(partials), 0, 0)
         if not len(partials):
@@ -384,14 +396,17 @@ class MultiJoinKernel:
                 yield grown
 
     def _count_compared(self, input_: int, partials: Partials, target: Target, count: int) -> None:
-        """Rows of a slice are met by partial results: how old they are then."""
+        """Count comparisons by age relative to the longest window."""
         longest = self._sides[input_].reach.longest_us
-        now = int(partials.times[len(partials) // 2])  # in the order of hashes, so it is any of them
+        now = int(partials.times[len(partials) // 2])  # hash order: any partial result will do
         ages = (0, 0) if longest in (-1, FOREVER) else (now - target.latest, now - target.earliest)
         self.compared.add(input_, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 
     def _key_at(self, look: StateProbe) -> int:
-        """Which index of the target is looked into; without any key, all its rows have the same hash."""
+        """Return the index of the target to probe.
+
+        Without a key, all rows of the target have the same hash.
+        """
         if look.by is not None:
             return look.by.to_key
         return BY_TIME if self._keys.keys[look.target] else 0
@@ -407,7 +422,10 @@ class MultiJoinKernel:
         first: int,
         end: int,
     ) -> Partials:
-        """Some of the partial results, with all rows that they meet; for `later` ones none of their time."""
+        """Extend some partial results by all rows that they match.
+
+        Queries in `later` do not match rows of the same time.
+        """
         width = self.state.seats.words
         parents, rows, words, begins, blocks = [], [], [], [0], []
         ranks = np.zeros(end - first, np.int32)
@@ -444,7 +462,10 @@ class MultiJoinKernel:
         return self._agreeing(grown, look)
 
     def _agreeing(self, grown: Partials, look: StateProbe) -> Partials:
-        """Without those whose keys differ: hashes were equal for one of them, at best."""
+        """Drop partial results whose keys differ.
+
+        Only the hashes of the key that was looked up are equal so far.
+        """
         agree: NDArray[np.bool_] | None = None
         for link in look.checks:
             mine = grown.numbers(link.to, hash_column(link.to_key))
@@ -470,7 +491,10 @@ def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa
 
 
 def _borders(counts: Sequence[NDArray[np.int32]], total: int) -> Iterator[tuple[int, int]]:
-    """Ranges of partial results that meet a bounded number of rows each, or a single one."""
+    """Yield ranges of partial results with a bounded number of candidates.
+
+    Each range has at least one partial result.
+    """
     if not counts:
         return
     reached = np.cumsum(np.sum(counts, axis=0, dtype=np.int64))

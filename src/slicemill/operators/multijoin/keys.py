@@ -1,9 +1,9 @@
-"""Equal expressions: how the streams of a join are connected, and by what a state is looked up.
+"""Equal expressions: how streams are connected, and keys of their states.
 
     a.k = b.k AND b.k = c.k AND b.x = c.x       is one set for k, over a, b and c, and one for x, over b and c
 
-Sets over the same streams are one key together. A stream's state is looked up by each key that it has a part
-of; where a row could be looked up by several, one of them finds it and the others are compared.
+Sets over the same streams form one key. The state of a stream has an index for each of its keys. If a row has
+several keys in common with a state, one key is looked up and the others are compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from slicemill.operators.multijoin.spec import MultiJoinMember
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Rows of input `of`, which are there, and of `to` agree on a key: its place among the keys of each."""
+    """Equality of a key of `of`, which is already joined, and of `to`.
+
+    `of_key` and `to_key` are indexes into the keys of each input.
+    """
 
     of: int
     of_key: int
@@ -28,12 +31,12 @@ class Link:
 
 
 class KeyTable:
-    """The keys of all inputs, and how members are connected by them."""
+    """Keys of all inputs, and how they connect the inputs of each query."""
 
     def __init__(self, inputs: Sequence[str], members: Sequence[MultiJoinMember]) -> None:
         self.keys: list[list[Keys]] = [[] for _ in inputs]
         numbers = {name: number for number, name in enumerate(inputs)}
-        self._joined: dict[str, list[dict[int, int]]] = {}  # by member: of each key, its place by input
+        self._joined: dict[str, list[dict[int, int]]] = {}  # by query: for each key, its index by input
         for member in members:
             found = []
             for by_side in keys_together(member):
@@ -47,7 +50,7 @@ class KeyTable:
             self._joined[member.name] = found
 
     def links(self, member: str, bound: Sequence[int], target: int) -> tuple[Link, ...]:
-        """How a member connects an input with those that are there, one link for each key."""
+        """Return the links of a query to an input, one for each key."""
         found = []
         for places in self._joined[member]:
             of = next((one for one in bound if one in places), None)
@@ -56,14 +59,17 @@ class KeyTable:
         return tuple(found)
 
     def demanded(self, input_: int, key: int) -> list[str]:
-        """The members whose rows of an input must have this key: a NULL in it matches nothing."""
+        """Return the queries that need this key to be non-NULL."""
         return [
             name for name, keys in self._joined.items() if any(places.get(input_) == key for places in keys)
         ]
 
 
 def keys_together(member: MultiJoinMember) -> list[dict[int, Keys]]:
-    """The keys of a join by side: those over most streams first, in an order that does not hang on FROM."""
+    """Return the keys of a join by side, those over most streams first.
+
+    The order does not depend on the order of FROM.
+    """
     sets: dict[frozenset[int], list[dict[int, Expr]]] = {}
     for equal in member.equal:
         by_side = dict(equal)

@@ -1,11 +1,12 @@
-"""Whose turn it is: queries over the same streams, in the same order of FROM, wait for the same times.
+"""Lines: groups of queries whose rows may probe at the same time.
 
-A row probes for a query when nothing can come before it any more in the streams that the query joins
-(`operators.in_turn`). Other streams of the node do not count, nor does the row's own, which is in order:
+The queries of a line join the same streams, in the same order of FROM. A row may probe for a query once no
+earlier row can arrive in the streams that the query joins (`operators.in_turn`). Other streams of the node
+are ignored, and so is the row's own stream, which is in order:
 
     a: 5      d is silent. The row of a probes b and c for queries over a, b, c, and is stored.
-    b: 7      For those over a, b, d it is late: it waits in their line until d is known up to 5,
-    c: 6      and what they may meet then is kept for as long.
+    b: 7      For queries over a, b, d the row is late: it waits in their line until the watermark
+    c: 6      of d reaches 5. Rows that it may match then are kept as long.
     d: -
 """
 
@@ -30,24 +31,28 @@ from slicemill.time import BEGINNING
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The queries that join these inputs in this order of FROM, and their late rows by input."""
+    """Queries that join the same inputs in the same order.
+
+    `late` has their late rows by input.
+    """
 
     inputs: tuple[int, ...]
     mask: NDArray[np.uint64]
     late: Mapping[int, Side]
 
     def complete(self, complete: Sequence[int]) -> int:
-        """Up to where all of its inputs are complete."""
+        """Return the lowest watermark of the line's inputs."""
         return min(complete[input_] for input_ in self.inputs)
 
     def below(self, known: Sequence[int]) -> dict[int, int]:
-        """By input, the timestamp below which rows probe."""
+        """Return by input the timestamp below which rows may probe."""
         return dict(zip(self.inputs, borders([known[input_] for input_ in self.inputs]), strict=True))
 
     def due(self, firsts: Sequence[int | None]) -> tuple[int, ...] | None:
-        """Up to where each input must be known for the first row that waits; None if none does.
+        """Return the watermarks needed by the first waiting row.
 
-        Of the row's own input that is its time, which is known: so all inputs of the line are named.
+        None if no row waits. The row's own input has already reached the time of the row. All inputs of the
+        line are therefore included.
         """
         waiting = [_first(firsts[input_], self.late[input_].next_ts()) for input_ in self.inputs]
         asked = due_in_turn(waiting)
@@ -58,7 +63,7 @@ class Line:
         return tuple(by_input.get(input_, BEGINNING) for input_ in range(len(firsts)))
 
     def put_off(self, input_: int, rows: pa.Table, words: Words) -> None:
-        """Rows that others have taken, with their masks; those of this line are late."""
+        """Make rows late that other lines have taken, if this line wants them."""
         wanted = words.any(axis=1)
         if wanted.any():
             self.late[input_].arrive(masked(rows, words).filter(pa.array(wanted)).combine_chunks())
@@ -71,9 +76,9 @@ def lines_of(
     late: dict[str, dict[str, SideState]],
     side_of: Callable[[int, SideState], Side],
 ) -> list[Line]:
-    """The lines of some members, whose inputs `joined` has by number.
+    """Return the lines of the queries, whose inputs `joined` has by number.
 
-    `late` is what was kept, by line and input; that of lines in which nobody stands any more goes.
+    `late` has the stored late rows by line and input; lines without queries are deleted.
     """
     found: dict[str, list[MultiJoinMember]] = {}
     for member in members:
@@ -92,7 +97,7 @@ def lines_of(
 
 
 def known_by(sides: Sequence[Side], lines: Sequence[Line], complete: Sequence[int]) -> list[int]:
-    """By input, how far it is known: also by the last row that waits."""
+    """Return each input's watermark, or its last waiting timestamp if later."""
     found = []
     for number, told in enumerate(complete):
         waiting = [sides[number], *(line.late[number] for line in lines if number in line.late)]
@@ -102,9 +107,11 @@ def known_by(sides: Sequence[Side], lines: Sequence[Line], complete: Sequence[in
 
 
 def divided(ready: pa.Table, input_: int, lines: Sequence[tuple[Line, int]]) -> tuple[pa.Table, bool]:
-    """The rows that probe now, of one input, with the masks of those for whom; are they all that are ready?
+    """Return the rows of an input that probe now.
 
-    `lines` come with the times below which rows are theirs. Rows that are `ready` are so for one of them.
+    The second result is True if these are all rows of `ready`. The masks of the rows contain only the queries
+    that the rows probe for. `lines` have the times below which rows may probe. Each row in `ready` may probe
+    for at least one line.
     """
     late = [line.late[input_].ready(below) for line, below in lines]
     times, whole = column_numbers(ready, TS), True

@@ -1,6 +1,6 @@
-"""What a join has seen of its streams and of its probes: probing orders are chosen from that (S52).
+"""Statistics of streams and probes, used to choose probing orders (S52).
 
-Every cell measures and plans for itself, with its state.
+Every cell measures and plans for itself, and keeps the statistics in its state.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 from slicemill.operators.join.measures import MeasuredStage
 from slicemill.storage.codec import stored_as
 
-_ENOUGH = 4_096  # probes that must be seen before they count
+_ENOUGH = 4_096  # probes needed before a measurement is used
 _PLANNED_AFTER = 20_000  # rows of all streams
 
 
 @stored_as("multijoin.probes", version=1)
 @dataclass(slots=True)
 class ProbeMeasures:
-    """How many partial results probed, the rows that they met by key, age and mask, and what stayed."""
+    """Counts of a probe: partial results, candidates, and remaining results.
+
+    Candidates have the same key, and an age and a mask that match.
+    """
 
     probes: float = 0.0
     met: float = 0.0
@@ -25,14 +28,14 @@ class ProbeMeasures:
 
     @property
     def expected(self) -> float | None:
-        """How many partial results become of one; None while little is known."""
+        """Mean results per partial result; None with few measurements."""
         return self.kept / self.probes if self.probes >= _ENOUGH else None
 
 
 @stored_as("multijoin.measures", version=1)
 @dataclass(slots=True)
 class MultiJoinMeasures:
-    """By input the rows that came; by probe what became of partial results. `since` is the last plan."""
+    """Rows by input, and statistics by probe; `since` counts rows since planning."""
 
     rows: dict[str, int] = field(default_factory=dict)
     probes: dict[str, ProbeMeasures] = field(default_factory=dict)
@@ -53,7 +56,7 @@ class MultiJoinMeasures:
         found.kept += kept
 
     def is_due(self) -> bool:
-        """Has enough come for orders to be looked at again? What is older then counts half."""
+        """Return True if orders should be planned again, and halve older counts."""
         if self.since < _PLANNED_AFTER:
             return False
         self.since = 0
@@ -62,7 +65,7 @@ class MultiJoinMeasures:
         return True
 
     def begin_anew(self) -> None:
-        """Other queries want other rows, by other keys."""
+        """Reset all statistics, since other queries want other rows by other keys."""
         self.rows, self.probes, self.first_us, self.since = {}, {}, None, 0
 
     @property

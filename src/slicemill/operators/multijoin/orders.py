@@ -1,8 +1,8 @@
-"""Probing orders: from each stream to all others, for many queries at once (S25, S49, S57).
+"""Probing orders from each stream to all others (S25, S49, S57).
 
-The orders of all queries from one stream are a tree: queries go together for as long as they probe the same
-states by the same keys, with what was tested so far. Which state is next goes by what is expected to be found
-there: the fewest first, and those without a key in common last. Results do not depend on it.
+The orders of all queries from one stream form a tree. Queries share a branch for as long as they probe the
+same states by the same keys. The next state is the one with the fewest expected matches; states without a
+common key are last. Results do not depend on the order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from slicemill.operators.multijoin.keys import KeyTable, Link
 
 @dataclass(frozen=True, slots=True)
 class StateProbe:
-    """A look into the state of an input: by a key, if there is one; what else must agree."""
+    """Probe of an input's state.
+
+    `by` is the key that is looked up; keys in `checks` are compared.
+    """
 
     target: int
     by: Link | None
@@ -23,21 +26,24 @@ class StateProbe:
 
     @property
     def name(self) -> str:
-        """The same for all queries that look there by the same keys, and in the next session."""
+        """Name of the probe; equal for all queries, and stable across sessions."""
         links = [self.by, *self.checks] if self.by is not None else []
         return f"{self.target}:" + ",".join(f"{link.of}.{link.of_key}={link.to_key}" for link in links)
 
 
 @dataclass(slots=True)
 class ProbingNode:
-    """Partial results that have come here are `bound` to these inputs. Some queries `end` here."""
+    """Node of the tree of orders.
+
+    Its partial results have a row of each input in `bound`. They are results of the queries in `ends`.
+    """
 
     bound: tuple[int, ...]
     ends: list[str] = field(default_factory=list)
     next: dict[StateProbe, ProbingNode] = field(default_factory=dict)
 
     def members(self) -> list[str]:
-        """All queries whose results come by here."""
+        """Return all queries whose results pass this node."""
         return [*self.ends, *(name for node in self.next.values() for name in node.members())]
 
 
@@ -47,7 +53,10 @@ def probing_tree(
     keys: KeyTable,
     expected: Callable[[StateProbe], float],
 ) -> ProbingNode:
-    """The orders from one input; `joined` has the inputs of each query, `expected` the rows a probe finds."""
+    """Return the probing orders from one input.
+
+    `joined` has the inputs of each query; `expected` estimates the rows that a probe finds.
+    """
     return _grown((source,), {name: own for name, own in joined.items() if source in own}, keys, expected)
 
 
@@ -75,7 +84,7 @@ def _grown(
 def _probe(
     name: str, bound: tuple[int, ...], target: int, keys: KeyTable, expected: Callable[[StateProbe], float]
 ) -> StateProbe:
-    """By the key that finds the fewest rows; the others are compared."""
+    """Return the probe by the key with the fewest matches; compare other keys."""
     links = keys.links(name, bound, target)
     if not links:
         return StateProbe(target, None)

@@ -1,7 +1,8 @@
-"""Partial results of one stream's new rows, level by level: each level adds a row of one more input.
+"""Partial results of new rows, level by level: each level adds one input.
 
-A level says of each partial result which one of the level before it continues, and which row of which block
-it adds. So a partial result costs a few numbers, and columns are fetched of those only that are asked for.
+A level stores for each partial result the index of its parent in the level before, and the row of a block
+that it adds. A partial result therefore takes only a few numbers, and columns are fetched only if they are
+needed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 
 @dataclass(frozen=True, slots=True)
 class AddedRows:
-    """Rows of a block, for the partial results at these places."""
+    """Rows of a block, with the positions of their partial results."""
 
     block: Block
     rows: Places
@@ -32,9 +33,9 @@ class AddedRows:
 
 @dataclass(slots=True)
 class Partials:
-    """Partial results: of which of the level `before` each is, the row it adds, its time and who wants it.
+    """Partial results: parent, added row, time and query mask of each.
 
-    Rows are added block by block: `begins` has the place of the first one of each of `blocks`.
+    Rows are added block by block; `begins` has the position of the first row of each of `blocks`.
     """
 
     input: int
@@ -52,7 +53,7 @@ class Partials:
         return len(self.rows)
 
     def kept(self, keep: NDArray[np.bool_]) -> Partials:
-        """Those that somebody wants still."""
+        """Return the selected partial results."""
         counted = np.concatenate([[0], np.cumsum(keep)])
         begins = counted[self.begins]
         parents, rows, times = self.parents[keep], self.rows[keep], self.times[keep]
@@ -64,7 +65,7 @@ class Partials:
         return self if keep.all() else self.kept(keep)
 
     def part(self, first: int, end: int) -> Partials:
-        """Some of them, one after the other."""
+        """Return a range of the partial results."""
         begins = np.clip(self.begins, first, end) - first
         one = slice(first, end)
         return Partials(
@@ -73,19 +74,19 @@ class Partials:
         )  # fmt: skip
 
     def of(self, bit: NDArray[np.uint64]) -> Partials:
-        """Those that a query wants."""
+        """Return the partial results that a query of the mask wants."""
         keep: NDArray[np.bool_] = np.any(self.words & bit, axis=1)
         return self if keep.all() else self.kept(keep)
 
     # -- fetching --------------------------------------------------------------------------------------
 
     def numbers(self, input_: int, name: str) -> NDArray[np.int64]:
-        """A column of 64-bit numbers of one input's rows."""
+        """Return a 64-bit integer column of one input's rows."""
         found: NDArray[np.int64] = raw(self.column(input_, name, pa.int64())).view(np.int64)
         return found
 
     def column(self, input_: int, name: str, kind: pa.DataType) -> pa.Array:
-        """A column of one input's rows; a block that lacks it has no row whose value matters."""
+        """Return a column of one input's rows; missing values do not matter."""
         known = (input_, name)
         if known not in self._fetched:
             self._fetched[known] = fetch(self.rows_of(input_), len(self), name, kind)
@@ -102,7 +103,7 @@ class Partials:
         return self._added[input_]
 
     def _located(self, at: Places | None) -> list[AddedRows]:
-        """The rows that this level has added, for partial results that continue those `at` some places."""
+        """Return the rows added at this level, for partial results with parents `at`."""
         rows = self.rows if at is None else _gathered(self.rows, at)
         if len(self.blocks) == 1:
             return [AddedRows(self.blocks[0], rows, np.arange(len(rows), dtype=np.int32))]
@@ -124,7 +125,7 @@ class Partials:
 
 
 def fetch(added: Sequence[AddedRows], rows: int, name: str, kind: pa.DataType) -> pa.Array:
-    """A column of so many rows, put together from blocks, each value at its place."""
+    """Gather a column from blocks, each value at its position."""
     sources = [_values(part.block, name) for part in added]
     if width(kind) and all(values is not None and not values.null_count for values in sources):
         out = np.empty(rows, _RAW[width(kind)])
@@ -143,7 +144,7 @@ def fetch(added: Sequence[AddedRows], rows: int, name: str, kind: pa.DataType) -
 
 
 def _values(block: Block, name: str) -> pa.Array | None:
-    """A grouped block has one piece a column."""
+    """Return a column of a grouped block, which has one chunk per column."""
     return block.table.column(name).chunk(0) if name in block.table.column_names else None
 
 
@@ -160,6 +161,6 @@ def gathered_times(values: Times, at: Places) -> Times:
 
 
 def new_rows(input_: int, block: Block) -> Partials:
-    """The first level: new rows of one input, as they lie."""
+    """Return the first level: the new rows of one input."""
     rows = np.arange(block.rows, dtype=np.int32)
     return Partials(input_, None, rows, [block], np.zeros(1, np.int64), rows, block.times, block.words)

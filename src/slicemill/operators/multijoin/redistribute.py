@@ -1,4 +1,4 @@
-"""The state of joins of several streams in a new cell, from those of all cells before (S41)."""
+"""Rescale a multi-way join: build a new cell's state (S41)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from slicemill.shedding.report import merged
 def redistributed(
     operator: SharedMultiJoin, states: Sequence[MultiJoinState | None], change: Redistribution
 ) -> MultiJoinState:
-    """The state of one of the new cells; there is one of before at least."""
+    """Return the state of a new cell; at least one old state exists."""
     found = next(state for state in states if state is not None)
     whole = MultiJoinState(found.seats, measures=found.measures)
     whole.measures.begin_anew()
@@ -45,7 +45,7 @@ def redistributed(
             ]
             kept = redistributed_side(late, number, seats, change, value, 0)
             whole.late.setdefault(line, {})[name] = kept
-    if change.after.number == 0:  # what was given up so far is told once
+    if change.after.number == 0:  # shed rows so far are reported by one cell only
         told = [state for state in states if state is not None]
         names = {query for state in told for query in state.sheds}
         whole.sheds = {name: merged([s.sheds[name] for s in told if name in s.sheds]) for name in names}
@@ -53,7 +53,7 @@ def redistributed(
 
 
 def _value(table: pa.Table, key: Expr, keys: Sequence[Keys]) -> pa.Array:
-    """The values of a part of a key."""
+    """Return the values of one part of a key."""
     for number, parts in enumerate(keys):
         if key in parts:
             name = f"{KEY}{number}.{parts.index(key)}"

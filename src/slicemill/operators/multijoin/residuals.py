@@ -1,8 +1,8 @@
-"""What remains of conditions beside equal keys, tested as soon as all its streams are there (S48).
+"""Residual conditions, tested as soon as all their streams are joined (S48).
 
-A test that fails for want of an answer, as a division by zero, may fail on what never becomes a result: it is
-made again on whole results, and only there it stops its query. So it does not matter in which order streams
-are probed.
+A condition may raise an error, for example a division by zero, on a partial result that never becomes a
+result. It is therefore tested again on complete results, and only an error there fails the query. The outcome
+does not depend on the probing order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from slicemill.scalar.vectors import arrow_type
 
 @dataclass(frozen=True, slots=True)
 class ResidualCondition:
-    """A condition on rows of several inputs, whose columns are called `0.column`, and who demands it."""
+    """Condition on rows of several inputs, and the queries that have it.
+
+    Columns are named `0.column` by input.
+    """
 
     evaluate: Evaluate
     columns: frozenset[str]
@@ -37,7 +40,7 @@ class ResidualCondition:
 
 
 class PartialTests:
-    """The conditions of all queries: each different one is tested once (S19)."""
+    """Conditions of all queries; equal conditions are tested once (S19)."""
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class PartialTests:
         schemas: Sequence[Schema],
         seats: QueryBits,
     ) -> None:
-        """`numbers` are those of inputs, by name."""
+        """Compile the conditions; `numbers` are the input numbers by name."""
         both = Schema(tuple(column.of(number) for number, schema in enumerate(schemas) for column in schema))
         self._types = {column.name: arrow_type(column.type) for column in both}
         self._seats = seats
@@ -66,7 +69,7 @@ class PartialTests:
         ]
 
     def at(self, before: Collection[int], target: int, names: Collection[str]) -> list[ResidualCondition]:
-        """What can be tested when a row of one more input is there, for some queries."""
+        """Return the conditions of some queries that can be tested at a level."""
         tested = frozenset(before) if len(before) > 1 else frozenset[int]()
         there = {*before, target}
         return [
@@ -77,7 +80,7 @@ class PartialTests:
         ]
 
     def test(self, partials: Partials, conditions: Sequence[ResidualCondition]) -> list[ResidualCondition]:
-        """Take partial results back from queries whose conditions they fail; which tests found no answer."""
+        """Clear queries whose conditions fail; return conditions that raised errors."""
         unknown = []
         for condition in conditions:
             try:
@@ -93,7 +96,7 @@ class PartialTests:
         postponed: Sequence[ResidualCondition],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """Test on a query's results what was postponed; if one has no answer, the query fails."""
+        """Test postponed conditions on a query's results; an error fails the query."""
         for condition in postponed:
             if name in condition.names:
                 try:
@@ -106,7 +109,7 @@ class PartialTests:
         places = np.flatnonzero((partials.words & bits).any(axis=1))
         if not len(places):
             return
-        # A condition without columns still needs the number of rows.
+        # A condition without columns still needs the row count.
         columns = {"": pa.array(partials.times)}
         for name in condition.columns:
             input_, column = name.split(".", 1)
@@ -119,7 +122,7 @@ class PartialTests:
 
 
 def _of_inputs(expr: Expr, places: Sequence[int]) -> Expr:
-    """Columns of sides under the numbers of inputs."""
+    """Rename columns from sides to input numbers."""
 
     def moved(part: Expr) -> Expr | None:
         if not isinstance(part, ColumnRef):

@@ -1,7 +1,7 @@
-"""What each query gets of what a run has found: its columns, in the order of one join of all its streams.
+"""Results of each query in a run, in output order.
 
-Results come by their latest member, (timestamp, stream of FROM, number), then by the numbers of all, the
-first stream varying slowest.
+The order is that of a single join of all streams. Results are ordered by their latest row, as (timestamp,
+position in FROM, row number), then by the numbers of all rows, the first stream varying slowest.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ from slicemill.operators.multijoin.spec import MultiJoinMember
 from slicemill.scalar.vectors import arrow_type
 from slicemill.storage.ties import tie_name
 
-_TS = "_ts"  # of a tuple, among the columns of results
+_TS = "_ts"  # column name of a row's timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """New rows of an input, by their places in the block: times as they came, `order` says which is where."""
+    """New rows of an input.
+
+    `times` are in arrival order, `seqs` and `arrivals` in block order; `order` maps block positions to
+    arrival order.
+    """
 
     times: Times
     order: Places
@@ -38,7 +42,7 @@ class NewRows:
 
 
 class JoinedResults:
-    """Makes one query's results; `inputs` are its streams in the order of FROM."""
+    """Builds one query's results; `inputs` are its streams in FROM order."""
 
     def __init__(
         self,
@@ -56,7 +60,10 @@ class JoinedResults:
         self._tied = tied
 
     def made(self, found: Sequence[Partials], new: Mapping[int, NewRows]) -> pa.Table:
-        """All that was found for the query in a run, of sources in any order."""
+        """Return all results of the query in a run.
+
+        Sources may be in any order.
+        """
         rows = sum(map(len, found))
         if not rows:
             return self._empty()
@@ -93,7 +100,7 @@ class JoinedResults:
         bits = ranked_bits(self._seq_bits, self._rank_bits)
         if not self._tied:
             return fanned_out(pa.table(columns), bits)
-        # Numbers may have lost bits by which their tuples come.
+        # Sequence numbers may have lost bits of the row number, which then precedes the other ties.
         lost = self._seq_bits + self._rank_bits > MOST_BITS
         ties = [causing] if lost else []
         for number, tie in enumerate([*ties, *numbers[:, order]]):
@@ -105,7 +112,7 @@ class JoinedResults:
         return stream_ranks(len(self._inputs))
 
     def _ranks(self, new: Mapping[int, NewRows]) -> tuple[dict[int, Places], int]:
-        """The place of each new row among all of the query's streams, by (timestamp, stream, number)."""
+        """Return the rank of each new row by (timestamp, stream, number)."""
         found: dict[int, Places] = {}
         for place, input_ in enumerate(self._inputs):
             own = new[input_].times

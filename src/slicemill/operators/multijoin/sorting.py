@@ -1,4 +1,4 @@
-"""The compiled loops that put results in order."""
+"""Compiled loops that sort results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slicemill.machine_code.kernel import kernel
 from slicemill.operators.join.arrays import Places, Times, places_in, places_out
 from slicemill.operators.join.loops import loop
 
-_RUN = 16  # rows up to which insertion is faster than merging
+_RUN = 16  # up to this length insertion is faster than merging
 
 _numbers_in = types.Array(types.int64, 2, "C", readonly=True)
 
@@ -26,7 +26,7 @@ def _after(numbers: Any, one: Any, other: Any) -> Any:
 
 @kernel
 def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
-    """Sort order[start:end] by the columns of `numbers`, the first one first."""
+    """Sort order[start:end] by the rows of `numbers`, first row first."""
     sorted_ = True
     for place in range(start + 1, end):
         if _after(numbers, order[place - 1], order[place]):
@@ -61,9 +61,10 @@ def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
 
 @loop(types.void(places_in, types.int64, _numbers_in, places_out))
 def order_by_cause(causes: Places, total: int, numbers: Times, order: Places) -> None:
-    """Results by their cause, of so many in all, and those of one cause by the numbers of all members.
+    """Sort results by cause, and results of one cause by all row numbers.
 
-    `numbers` has the numbers of a stream's tuples in a row, the first stream first.
+    `total` is the number of causes. `numbers` has one array row per stream, with the row numbers of that
+    stream.
     """
     ends = np.zeros(total + 1, np.int64)
     for cause in causes:

@@ -1,4 +1,4 @@
-"""Joins of three and more streams that share the state of each stream."""
+"""Specification of joins of three or more streams with one state per stream."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MultiJoinMember(JoinMember):
-    """One of the joins that share states; its sides are its streams in the order of FROM.
+    """Join of one query in a shared multi-way join.
 
-    `inputs` names the input that each side is. `equal` are sets of expressions that must have the same value,
-    at most one of a side, as (side, expression). `why` says to people why it is joined in this form.
+    Its sides are in FROM order. `inputs` names the input of each side. `equal` are sets of expressions that
+    must have the same value, at most one per side, as (side, expression). `why` is shown by EXPLAIN: the
+    reason for this form.
     """
 
     inputs: tuple[str, ...] = ()
@@ -42,7 +43,7 @@ class MultiJoinMember(JoinMember):
     why: str = field(default="", compare=False)
 
     def side_of(self, other: JoinMember, side: int) -> int | None:
-        """The side that is the same input as a side of another join."""
+        """Return the side that reads the same input as another join's side."""
         assert isinstance(other, MultiJoinMember), "they share a node"
         wanted = other.inputs[side]
         return self.inputs.index(wanted) if wanted in self.inputs else None
@@ -50,9 +51,9 @@ class MultiJoinMember(JoinMember):
 
 @dataclass(frozen=True, slots=True)
 class SharedMultiJoin(SharedOperator):
-    """Joins of some of its inputs each. `inputs` are their names, in the order of the node's inputs.
+    """Joins that each use some of the inputs, executed as one.
 
-    `measured` is for those who explain the plan.
+    `inputs` are the names of the inputs, in the order of the node's inputs. `measured` is shown by EXPLAIN.
     """
 
     inputs: tuple[str, ...]
@@ -71,8 +72,8 @@ def _words(join: SharedMultiJoin) -> Description:
 
 
 def _measured(join: SharedMultiJoin) -> tuple[Fact, ...]:
-    """What was measured, and what both forms cost by it."""
-    from slicemill.operators.multijoin.form import measured_forms  # it is about this class
+    """Return the measurements, and the cost of both forms."""
+    from slicemill.operators.multijoin.form import measured_forms  # imported late: it plans for this class
 
     forms = measured_forms(join)
     if forms is None or join.measured is None:
@@ -83,7 +84,10 @@ def _measured(join: SharedMultiJoin) -> tuple[Fact, ...]:
 
 
 def _own_part(member: MultiJoinMember) -> tuple[Fact, ...]:
-    """What a join says; the columns of its streams are called 0.…, 1.… in the order of FROM."""
+    """Return the facts of one query's join, for EXPLAIN.
+
+    Columns are called 0.…, 1.… in FROM order.
+    """
     sets = (" = ".join(f"{side}.{render(key)}" for side, key in equal) for equal in member.equal)
     facts = [("on", " AND ".join(sets) or "every combination")]
     facts.append(("windows", each([str(n) for n in range(len(member.windows))], [*map(str, member.windows)])))
@@ -94,10 +98,14 @@ def _own_part(member: MultiJoinMember) -> tuple[Fact, ...]:
 
 
 def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
-    """By input, the keys that all members have in all of their streams."""
+    """Return the keys by which all streams can be partitioned.
+
+    These are the keys that all queries have in all of their streams, by input.
+    """
     by_member = [[_by_input(member, equal) for equal in _throughout(member)] for member in join.members]
     if all(len(own) == 1 for own in by_member):
-        # Members over other streams agree where they have one in common, be it by way of a third, or of none.
+        # Queries over other streams are compatible if they use the same key on each common stream. They may
+        # also be connected only through a third query, or not at all.
         found: list[dict[str, Expr]] = [{}]
         for (own,) in by_member:
             if any(found[0].setdefault(name, key) != key for name, key in own.items()):
@@ -111,12 +119,15 @@ def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
 
 
 def _throughout(member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
-    """The sets of equal expressions that have one of every stream."""
+    """Return the sets of equal expressions that include every stream."""
     return [equal for equal in member.equal if len(equal) == len(member.inputs)]
 
 
 def one_key(member: MultiJoinMember) -> dict[str, Expr] | None:
-    """By input, what is equal in all of a join's streams, if that is all there is to look up rows by."""
+    """Return the only key of a join, by input.
+
+    None if there are several keys, or if the key does not cover all streams.
+    """
     return _by_input(member, member.equal[0]) if len(member.equal) == 1 == len(_throughout(member)) else None
 
 
@@ -125,7 +136,10 @@ def _by_input(member: MultiJoinMember, equal: tuple[tuple[int, Expr], ...]) -> d
 
 
 def joined_by(join: SharedMultiJoin) -> InnerJoin | None:
-    """What all members have in common, if all have all inputs; of one also where its columns are from."""
+    """Describe the join for the planner; None unless all queries use all inputs.
+
+    Output columns are traced to their inputs for a single query only.
+    """
     if any(set(member.inputs) != set(join.inputs) for member in join.members):
         return None
     first, *others = (_equal(join, member) for member in join.members)
@@ -142,7 +156,7 @@ def joined_by(join: SharedMultiJoin) -> InnerJoin | None:
 
 
 def _equal(join: SharedMultiJoin, member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
-    """What a member wants to be equal, by input of the node."""
+    """Return the equal expressions of a query, by input of the node."""
     ports = [join.inputs.index(name) for name in member.inputs]
     return [
         tuple(sorted(((ports[side], key) for side, key in equal), key=lambda part: part[0]))
@@ -151,13 +165,19 @@ def _equal(join: SharedMultiJoin, member: MultiJoinMember) -> list[tuple[tuple[i
 
 
 def _keys_below(join: SharedMultiJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Keys over the results of its only member; of several, their parts know."""
+    """Return keys of the inputs for keys of a single query's results.
+
+    Parts answer for several queries.
+    """
     below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
     return None if below is None else tuple(zip(node.inputs, below, strict=True))
 
 
 def _keys_of_inputs(join: SharedMultiJoin, member: MultiJoinMember, keys: Keys) -> tuple[Keys, ...] | None:
-    """Keys over results that are equal in all streams, whichever they are read from."""
+    """Map keys of results to keys of all inputs.
+
+    None if some stream has no such key.
+    """
     if len(member.inputs) < len(join.inputs):
         return None
     taken = {name: (side, column) for name, side, column in member.columns}
@@ -178,7 +198,7 @@ def _keys_of_inputs(join: SharedMultiJoin, member: MultiJoinMember, keys: Keys) 
 
 
 def _columns_read(join: SharedMultiJoin, port: int) -> ColumnsRead:
-    """Expressions over one input, and the columns that results and conditions on several take of it."""
+    """Return the expressions and columns that read one input."""
     exprs: list[Expr] = []
     names: set[str] = set()
     for member, side in _users(join, port):
@@ -199,18 +219,18 @@ def _selections(join: SharedMultiJoin, ports: Sequence[int]) -> tuple[Expr | Non
 
 
 def _users(join: SharedMultiJoin, port: int) -> list[tuple[MultiJoinMember, int]]:
-    """The members that join an input, and which of their sides it is."""
+    """Return the queries that join an input, and the side of each."""
     name = join.inputs[port]
     return [(member, member.inputs.index(name)) for member in join.members if name in member.inputs]
 
 
 def _history_us(join: SharedMultiJoin, node: Node, graph: QueryGraph) -> int | None:
-    """That of its only member; of several, their parts know."""
+    """Return the history of a single query; parts answer for several queries."""
     return 0 if graph.has_parts(node.id) else longest_us(join.members[0].windows)
 
 
 def seq_bits(member: MultiJoinMember, bits: int) -> int:
-    """The bits of results' numbers: that of the latest member, by its stream, then row by row."""
+    """Return the bits of sequence numbers of the results."""
     return fanned_bits(ranked_bits(bits, stream_ranks(len(member.inputs))))
 
 

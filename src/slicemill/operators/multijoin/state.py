@@ -1,4 +1,4 @@
-"""What joins of several streams keep between runs: who is there, one state per stream, what was measured."""
+"""State of multi-way joins: query bits, one state per stream, statistics."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from slicemill.storage.codec import stored_as
 class MultiJoinState:
     seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: dict[str, SideState] = field(default_factory=dict)  # by input
-    # Rows that are stored, and have yet to probe for some queries: by line (`lines`) and input.
+    # Stored rows that have yet to probe for some queries, by line (`lines`) and input.
     late: dict[str, dict[str, SideState]] = field(default_factory=dict)
     measures: MultiJoinMeasures = field(default_factory=MultiJoinMeasures)
-    sheds: dict[str, Report] = field(default_factory=dict)  # by query, of those that give up under load
+    sheds: dict[str, Report] = field(default_factory=dict)  # by query with load shedding
 
     def held(self) -> list[SliceContent]:
-        """What each stream's slices hold, oldest first, and what waits."""
+        """List the slices of each stream, oldest first, and the waiting rows."""
         held = sorted(self.sides.items())
         held += [(name, side) for line in self.late.values() for name, side in sorted(line.items())]
         return [
@@ -37,7 +37,7 @@ class MultiJoinState:
         ]  # fmt: skip
 
     def statistics(self) -> Statistics | None:
-        """What was measured, by input in the order of the states; None while nothing is known."""
+        """Return the measurements by input; None without measurements."""
         measures = self.measures
         shares = [
             found.met / (found.probes * held)
@@ -50,10 +50,10 @@ class MultiJoinState:
         return Statistics(rates, sum(shares) / len(shares), measured=True)
 
     def _held(self, probe: str) -> int:
-        """The rows of the input that a probe looks into."""
+        """Return the number of stored rows of the input that a probe reads."""
         side = list(self.sides.values())[int(probe.split(":")[0])]
         return sum(stored.rows for stored in side.slices)
 
     def cuts(self) -> list[Cuts]:
-        """Slices are written anew by the share of rows that nobody wants, nothing is planned."""
+        """Return no cuts: slices are rewritten by their share of unreachable rows."""
         return []

@@ -1,4 +1,4 @@
-"""Window joins of several streams, of one query or of many (operators.multijoin)."""
+"""Execution steps of multi-way window joins (operators.multijoin)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shared_multi_join(operator: SharedMultiJoin, context: StepContext) -> Statef
 
 
 class SharedMultiJoinStep:
-    """A part for each query: rows of the inputs that it joins go in, in turn."""
+    """Shared multi-way join with one result per query."""
 
     def __init__(self, join: MultiJoinKernel) -> None:
         self._join = join
@@ -53,17 +53,17 @@ class SharedMultiJoinStep:
         return self._join.compared.found()
 
     def sheds(self, node_id: str) -> Mapping[str, Report]:  # noqa: ARG002
-        """Of its members, which have the names of nodes."""
+        """Return the shedding reports of its queries, by node name."""
         known = self.state.sheds
         return {member.name: known[member.name] for member in self._limited if member.name in known}
 
     def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:  # noqa: ARG002
-        """In the next run, reach only so far into these queries' windows."""
+        """Limit how far these queries reach into their windows in the next run."""
         self._shares = {name: found.share for name, found in dropping.items()}
         self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> None:
-        """What is not looked for cannot be counted: as much of it matches as of the rest."""
+        """Estimate shed results: assume that skipped probes match as often as others."""
         for member in self._limited:
             own = [table for input_ in self._join.joined[member.name] if (table := tables[input_]).num_rows]
             rows = sum(table.num_rows for table in own)
@@ -92,7 +92,7 @@ class SharedMultiJoinStep:
 
 
 class MultiJoinStep:
-    """The join of one query, among the other operators of its unit."""
+    """Multi-way join of a single query, as one operator of its unit."""
 
     def __init__(self, shared: SharedMultiJoinStep) -> None:
         self._shared = shared
