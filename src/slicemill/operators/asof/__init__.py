@@ -1,1 +1,1 @@
-"""ASOF joins: each tuple of a stream with the latest one of another by its time."""
+"""ASOF joins: each row with the latest row of another stream."""

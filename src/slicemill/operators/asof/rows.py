@@ -1,4 +1,4 @@
-"""The ASOF join tuple at a time, for the reference engine."""
+"""ASOF join row by row, for the reference engine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from slicemill.rows import Row, Timed
 
 
 class AsOfByRows:
-    """Takes tuples of both inputs by (timestamp, input): at equal times those of the first come first.
+    """Processes rows of both inputs by (timestamp, input).
 
-    So where those of the second count, a tuple of the first waits until its timestamp is over.
+    At equal timestamps rows of input 0 precede rows of input 1. If equal timestamps match, a row of input 0
+    therefore waits until its timestamp is complete.
     """
 
     waits_for_time = True

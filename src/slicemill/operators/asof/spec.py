@@ -1,10 +1,12 @@
-"""ASOF joins: each tuple of a stream meets the latest one of another with the same key, as of its time.
+"""ASOF joins: each row with the latest row of its key.
+
+A row matches the latest row of the second stream, as of its own time.
 
     b   k=1: x         y              z
     a               1        1  1        1
     result         (1,x)   (1,y)(1,y)   (1,z)       at the times of a
 
-A stream is a table with versions then: that of a key's latest row (FOR SYSTEM_TIME AS OF).
+The second stream acts as a versioned table: the version of a key is its latest row (FOR SYSTEM_TIME AS OF).
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class AsOfJoin(Operator):
-    """Output columns are `alias.column`, at the times of the first input.
+    """ASOF join; output columns are `alias.column`, times those of input 0.
 
-    `keys` are in the inputs' own columns. Of the second input counts what is no later than the tuple, or
-    earlier if `strict`; and less than `window_us` older, if there is one. With `left`, a tuple that finds
-    nothing comes out with NULLs.
+    `keys` are over the inputs' own columns. A row of input 1 matches if it is no later than the row of input
+    0, or earlier if `strict`, and less than `window_us` older, if set. With `left`, a row without a match is
+    emitted with NULLs.
     """
 
     aliases: tuple[str, str]
@@ -53,7 +55,7 @@ KINDS = (
         alias=lambda join, port: join.aliases[port],
         keys=lambda join: join.keys if join.keys[0] else None,
         history_us=lambda join, *_: join.window_us,
-        # By the number of the first input's tuple.
+        # Results have the row numbers of the first input.
         numbered_by=lambda _, node, __: node.inputs[:1],
         step="slicemill.operators.asof.step:as_of_step",
     ),

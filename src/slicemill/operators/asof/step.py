@@ -1,8 +1,9 @@
-"""The ASOF join over columns: versions by key in sorted runs, and one search for all tuples of a run.
+"""Vectorized ASOF join: sorted runs of versions, as in an LSM tree.
 
-New rows of the second input become a *run*, sorted by (key, time). Runs of about the same size are merged,
-and then lose the rows that nobody can meet any more: of a key, all but the last one that is no later than
-what still comes of the first input. So a tuple looks into few runs, and a row is written again a few times.
+New rows of the second input become a *run*, sorted by (key, time). Runs of similar size are merged. A merge
+evicts the versions that no row can match any more: per key, all but the last version that is no later than
+all future rows of the first input. A row therefore probes few runs, and each version is rewritten a few
+times.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from slicemill.storage.slice import Slice
 from slicemill.time import BEGINNING, END
 
 _KEY, _ROW = "#key", "."
-_MASK = "#mask0"  # blocks have one; nobody asks for it here
+_MASK = "#mask0"  # blocks have a mask; it is unused here
 _SYSTEM = ("_ts", "_seq", "_arr")
 
 Integers = NDArray[np.int64]
@@ -39,8 +40,10 @@ Integers = NDArray[np.int64]
 @stored_as("asof", version=1)
 @dataclass(slots=True)
 class AsOfState:
-    """`waiting` are tuples of the first input of which the version is not known yet, `runs` the versions,
-    the oldest ones first."""
+    """State: `waiting` rows of input 0, and `runs` of versions, oldest first.
+
+    The version of a waiting row is not known yet.
+    """
 
     waiting: pa.Table | None = None
     runs: list[Slice] = field(default_factory=list)
@@ -61,7 +64,7 @@ class AsOfStep:
             [compile_vector(key, schema) for key in keys]
             for keys, schema in zip(join.keys, context.schemas, strict=True)
         ]
-        # With all columns: what was kept before a stream got one has to have it too.
+        # All columns: runs stored before a column was added to the stream must have it too.
         rows = to_arrow(context.schemas[1])
         self._nothing = pa.schema([field.with_name(_ROW + field.name) for field in rows]).empty_table()
         self._blocks: dict[int, Block] = {}
@@ -117,7 +120,10 @@ class AsOfStep:
         return self._blocks[id(run)]
 
     def _merge(self, earliest: int) -> None:
-        """Put runs together that are about as large; `earliest` is the first time that still asks."""
+        """Merge runs of similar size and evict versions.
+
+        `earliest` is the earliest time of any future row of input 0.
+        """
         runs = self.state.runs
         while len(runs) > 1 and self._block(runs[-2]).rows <= 2 * self._block(runs[-1]).rows:
             parts = [self._block(run).table.drop_columns([FIRST]) for run in runs[-2:]]
@@ -133,7 +139,7 @@ class AsOfStep:
         self._blocks = {key: block for key, block in self._blocks.items() if key in there}
 
     def _needed(self, block: Block, earliest: int) -> NDArray[np.bool_]:
-        """All but those after which another of their key comes that is not too late for any tuple."""
+        """Return the mask of versions that rows at or after `earliest` can match."""
         kept = np.ones(block.rows, np.bool_)
         same = block.hashes[1:] == block.hashes[:-1]
         for name in (name for name in block.table.column_names if name.startswith(_KEY)):
@@ -157,7 +163,7 @@ class AsOfStep:
             rows = self._found(block, hashed.hashes, hashed.columns, times)
             if hashed.valid is not None:
                 rows[~hashed.valid] = -1
-            # Of equal timestamps that of the later run came later.
+            # At equal timestamps the version in the later run arrived later.
             better = (rows >= 0) & (block.times[np.maximum(rows, 0)] >= latest)
             run_of[better], row_of[better] = number, rows[better]
             latest[better] = block.times[rows[better]]
@@ -169,7 +175,7 @@ class AsOfStep:
     def _found(
         self, block: Block, hashes: NDArray[np.uint64], keys: Sequence[pa.Array], times: Integers
     ) -> Integers:
-        """By tuple, the last row of a run with its key that counts; -1 if there is none."""
+        """Return for each row the last matching version of a run, or -1."""
         window = self._join.window_us
         starts, ends = (np.empty(len(hashes), np.int32) for _ in range(2))
         none = np.zeros(0, np.int64)
@@ -180,7 +186,7 @@ class AsOfStep:
         )  # fmt: skip
         rows = np.where(ends > starts, ends - 1, -1).astype(np.int64)
         while keys:
-            # Hashes are equal: where keys are not, the row before may have the same hash.
+            # Hashes are equal. If keys differ, an earlier version may have the same hash and the right key.
             asked = np.flatnonzero(rows >= 0)
             same = np.ones(len(asked), np.bool_)
             for place, own in enumerate(keys):

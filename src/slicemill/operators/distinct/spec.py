@@ -1,4 +1,4 @@
-"""SELECT DISTINCT over rows that only come: the first of equal ones."""
+"""Specification of SELECT DISTINCT over insert-only input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from slicemill.operators.operator import Operator
 
 @dataclass(frozen=True, slots=True)
 class Distinct(Operator):
-    """A row goes out when it is the first with its values in these columns: all that it has."""
+    """Emit a row if it is the first with its values.
+
+    `columns` are all columns of the row.
+    """
 
     columns: tuple[Column, ...]
 

@@ -1,1 +1,1 @@
-"""Drop boxes: under load only a share of the tuples goes on (S54)."""
+"""Load shedding: drop boxes pass only a share of rows (S54)."""

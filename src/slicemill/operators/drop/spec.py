@@ -1,4 +1,4 @@
-"""Drop boxes, and what lets whole windows pass behind them."""
+"""Specification of drop boxes, and of filters for complete windows."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drop(Operator):
-    """A drop box: under load, only a share of the tuples goes on (S54).
+    """Drop box: under load, passes only a share of the rows (S54).
 
-    `weight` is that of the queries behind it; `utility` says which tuples they would miss most; `range_us` is
-    that of their windows, where whole windows go.
+    `weight` is that of the queries that read the box. `utility` ranks rows by their importance. `range_us` is
+    the length of the queries' windows, if whole windows are dropped.
     """
 
     budget: LoadBudget
@@ -33,7 +33,7 @@ class Drop(Operator):
 
 @dataclass(frozen=True, slots=True)
 class WholeWindows(Operator):
-    """Lets pass the results of windows of which the drop box `box` has dropped nothing."""
+    """Passes results only of windows of which `box` has dropped no row."""
 
     box: str
 
@@ -61,7 +61,7 @@ KINDS = (
         spec=Drop,
         words=lambda drop, *_: _drop_words(drop),
         label=lambda _: "drop box",
-        # Queries with the same budget have one drop box, so that they can share what is behind it.
+        # Queries with the same budget share a drop box, and can therefore share the operators that read it.
         for_all=lambda *_: True,
         columns_read=lambda drop, _, wanted: ColumnsRead(
             [] if drop.utility is None else [drop.utility], wanted

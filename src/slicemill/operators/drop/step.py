@@ -1,4 +1,4 @@
-"""Drop boxes and what goes with them: under load, some tuples do not go on (S54)."""
+"""Execution steps of drop boxes (S54)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DropState:
 
 
 class DropStep:
-    """Lets the share of tuples pass that it is told before each run."""
+    """Passes the share of rows that is set before each run."""
 
     def __init__(self, operator: Drop, context: StepContext) -> None:
         self._dropping = NOTHING
@@ -67,7 +67,7 @@ class DropStep:
         return table, complete[0]
 
     def _kept(self, table: pa.Table) -> npt.NDArray[np.bool_] | None:
-        """The tuples that stay; None if all do."""
+        """Return the mask of rows to keep; None for all rows."""
         dropping, operator = self._dropping, self._operator
         if not table.num_rows or dropping == NOTHING:
             return None
@@ -84,12 +84,12 @@ class DropStep:
         report = self._state.report
         report.arrived += arrived
         report.dropped += arrived - stayed
-        # What results are worth of which so much of the input is missing: an estimate.
+        # Estimated accuracy of results without the dropped rows.
         report.add(int(pc.max(table.column(TS)).as_py()), AccuracySums(float(stayed), arrived))
 
 
 class WholeWindowsStep:
-    """Lets pass what comes of windows of which nothing was dropped by its box."""
+    """Passes results only of windows of which the box dropped no row."""
 
     def __init__(self, operator: WholeWindows) -> None:
         self._box = operator.box

@@ -1,1 +1,1 @@
-"""EMIT EVERY and EMIT FINAL: net changes instead of all of them."""
+"""EMIT EVERY and EMIT FINAL: net changes of a changelog."""

@@ -1,4 +1,4 @@
-"""EMIT EVERY and EMIT FINAL: what changes come to, at intervals or at the end."""
+"""Specification of EMIT EVERY and EMIT FINAL: net changes of a changelog."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class Emit(Operator):
-    """The net changes of each interval of `every` microseconds, at its end; without it, the table at the end.
+    """Emit the net changes of each interval at the end of the interval.
 
-    `key` are the columns of the changelog's key, if it has any.
+    Without `every` (microseconds), emit the table at the end of input. `key` are the key columns of the
+    changelog, if any.
     """
 
     every: int | None

@@ -1,4 +1,7 @@
-"""Net changes: of a row's changes in an interval, what was before the first and is after the last."""
+"""Execution step of EMIT: net changes of each interval.
+
+The net change of a row compares the row before the first and after the last change of the interval.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 @stored_as("emit", version=1)
 @dataclass(slots=True)
 class EmitState:
-    """Changes not told yet, of each row the first and the last in its interval; and the next number."""
+    """Changes not emitted yet, first and last of each row; next row number."""
 
     waiting: pa.Table | None = None
     latest_ts: int = BEGINNING
@@ -42,9 +45,9 @@ class EmitStep:
     def __init__(self, operator: Emit, context: StepContext) -> None:
         (schema,) = context.schemas
         self.state = context.state if isinstance(context.state, EmitState) else EmitState()
-        self.latest_elsewhere = BEGINNING  # the last tuple of any cell, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any cell, set before each run
         self._every = operator.every
-        self._counts = not operator.key  # then there is one cell
+        self._counts = not operator.key  # without a key there is a single cell
         self._input = schema
         self._schema = with_system_columns(to_arrow(context.node.schema))
 
@@ -54,7 +57,7 @@ class EmitStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state, until = self.state, complete[0]
-        # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
+        # Drop field metadata such as nullability, which may differ in later tables.
         names = [*_SYSTEM, *self._input.names]
         table = pa.table([tables[0].column(name) for name in names], names=names)
         rows = table if state.waiting is None else together([state.waiting, table])
@@ -79,7 +82,7 @@ class EmitStep:
     def _ends(self, rows: pa.Table) -> Places:
         """Return when the interval of each change ends.
 
-        What holds before the first tuple has an interval of its own.
+        Changes before the first row have an interval of their own.
         """
         ts = _column(rows, TS)
         if self._every is None:
@@ -110,7 +113,7 @@ class EmitStep:
         return without_unchanged(made, self._input.own.names)
 
     def _by_values(self, rows: pa.Table, ends: Places) -> pa.Table:
-        """Rows without a key: as many are inserted or deleted as there are more or fewer of them."""
+        """Return net inserts and deletes of equal rows, for changelogs without key."""
         left = _uncancelled(rows, ends, self._input)
         rows, ends = rows.take(pa.array(left)), ends[left]
         codes, first = _coded(rows, ends, self._input.own)
@@ -122,7 +125,7 @@ class EmitStep:
         return with_ops(stamped.take(pa.array(np.repeat(first[order], counts))), ops)
 
     def _stamped(self, rows: pa.Table, ends: Places) -> pa.Table:
-        """Give changes the time at which they are emitted: the end of their interval."""
+        """Set the time of changes to the end of their interval."""
         told_at = np.where(ends == EARLIEST + 1, EARLIEST, ends)
         if self._every is None:
             told_at = np.full(len(ends), max(self.state.latest_ts, self.latest_elsewhere))
@@ -131,7 +134,7 @@ class EmitStep:
 
 
 def _needed(rows: pa.Table, ends: Places, schema: Schema) -> Places:
-    """The changes that are enough to tell what all come to."""
+    """Return the changes that suffice to compute the net changes."""
     if schema.key is None:
         return _uncancelled(rows, ends, schema)
     first, last = _first_and_last(rows, ends, schema)
@@ -139,9 +142,10 @@ def _needed(rows: pa.Table, ends: Places, schema: Schema) -> Places:
 
 
 def _uncancelled(rows: pa.Table, ends: Places, schema: Schema) -> Places:
-    """For each row and interval, as many changes as all come to: the first since they last came to nothing.
+    """Return for each row and interval as many changes as its net count.
 
-    So which one is the first does not depend on where runs are cut.
+    These are the first changes since the count was last 0, so that the choice does not depend on run
+    boundaries.
     """
     codes, first = _coded(rows, ends, schema.own)
     order, grouped, _ = by_partition(codes.astype(np.int32), len(first))
@@ -164,13 +168,16 @@ def _first_and_last(rows: pa.Table, ends: Places, schema: Schema) -> tuple[Place
 
 
 def _coded(rows: pa.Table, ends: Places, schema: Schema) -> tuple[Places, Places]:
-    """Rows of one interval with the same values, by number; and the first of each."""
+    """Number equal rows of an interval.
+
+    Also return the first row of each number.
+    """
     found = distinct_keys([pa.array(ends), *(rows.column(name) for name in schema.names)], rows.num_rows)
     return found.codes, found.rows
 
 
 def _at(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """Other rows at the times and numbers of a table's."""
+    """Return `rows` with the times and numbers of `table`."""
     columns = [table.column(name) if name in _SYSTEM else rows.column(name) for name in table.column_names]
     return pa.table(columns, names=table.column_names)
 

@@ -1,1 +1,1 @@
-"""GROUP BY over all history."""
+"""GROUP BY over all history that appends a row whenever an aggregate returns."""

@@ -1,4 +1,4 @@
-"""GROUP BY over all history."""
+"""Specification of GROUP BY over all history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicemill.operators.operator import Operator
 
 @dataclass(frozen=True, slots=True)
 class GroupAggregate(Operator):
-    """Base aggregates over all history, hashed by group: a row whenever one of them returns (M30)."""
+    """Grouped aggregates that emit a row whenever one of them returns (M30)."""
 
     group_by: tuple[SelectItem, ...]
     calls: tuple[AggregateCall, ...]

@@ -1,4 +1,7 @@
-"""Aggregates over all history with GROUP BY, by the compiled routines of `slicemill.aggregate.compiler`."""
+"""GROUP BY over all history, with compiled aggregates.
+
+The routines are compiled by `slicemill.aggregate.compiler`.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,9 @@ from slicemill.time import BEGINNING, END
 @stored_as("group", version=1)
 @dataclass(slots=True)
 class GroupState:
-    """Per call its partitions' keys and the state of its routines; the rows that wait for answers.
+    """State by call: group keys and routines; and the rows that wait for answers.
 
-    `first_seqs` has, for each group, the number of its first tuple.
+    `first_seqs` has the number of the first row of each group.
     """
 
     keys: list[Keys] = field(default_factory=list)
@@ -41,20 +44,23 @@ class GroupState:
 
 
 class GroupCallsStep:
-    """GROUP BY over all history: a row whenever an aggregate returns, and TERMINATE's at the end of input."""
+    """GROUP BY that emits a row whenever an aggregate returns.
+
+    The rows of TERMINATE are emitted at the end of input.
+    """
 
     def __init__(
         self, state: GroupState, operator: GroupAggregate, udas: Sequence[Uda], context: StepContext
     ) -> None:
         schema = context.schemas[0]
         self.state = state
-        self.latest_elsewhere = BEGINNING  # the last tuple of any cell, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any cell, set before each run
         self.udas = udas
         self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
         self._arguments = Columns([call.arguments for call in operator.calls], schema)
         keys = [item.expr for item in operator.group_by]
         self._groups = Partitioned(keys, schema)
-        # Without GROUP BY there is one group, also over no tuple at all.
+        # Without GROUP BY there is one group, even without input rows.
         self._always = not keys
         self._schema = with_system_columns(to_arrow(context.node.schema))
         self._key_names = [item.name for item in operator.group_by]
@@ -62,7 +68,7 @@ class GroupCallsStep:
         if not state.calls:
             state.keys = [Keys()]
             state.calls = [uda.start() for uda in udas]
-        # Last words come behind what was said before.
+        # The rows of TERMINATE follow all other rows of their group.
         self._numbering = Numbering(context.seq_bits, ranks=True, fans=True)
         self._assembly = Assembly(state.assembly, self._names, numbering=self._numbering)
 
@@ -99,12 +105,15 @@ class GroupCallsStep:
     def _note_firsts(self, groups: NDArray[np.int32], seqs: NDArray[np.int64]) -> None:
         known, count = self.state.first_seqs, max(len(self.state.keys[0]), 1)
         if len(groups) and len(known) < count:
-            # Groups are numbered as they appear.
+            # Groups are numbered in order of appearance.
             numbers, rows = np.unique(groups, return_index=True)
             self.state.first_seqs = np.concatenate([known, seqs[rows[numbers >= len(known)]]])
 
     def _terminated(self) -> pa.Table:
-        """The groups' last words, in order of first appearance, at the time of the last tuple."""
+        """Return the rows of TERMINATE, by first appearance of their group.
+
+        Their timestamp is that of the last row.
+        """
         state = self.state
         if not len(state.keys[0]) and not self._always:
             return self._schema.empty_table()
@@ -134,7 +143,7 @@ class GroupCallsStep:
 
 
 def group_calls(operator: GroupAggregate, context: StepContext) -> GroupCallsStep:
-    """The step of an aggregate over all history."""
+    """Return the execution step of an aggregate over all history."""
     udas = [prepare(call, context.catalog, context.rows_of) for call in operator.calls]
     state = context.state if isinstance(context.state, GroupState) else GroupState()
     return GroupCallsStep(state, operator, udas, context)

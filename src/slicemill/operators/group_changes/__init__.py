@@ -1,1 +1,1 @@
-"""GROUP BY over all history, as a table that changes."""
+"""GROUP BY over all history, as a changelog."""

@@ -1,13 +1,14 @@
-"""The row of a global aggregate over no rows.
+"""Row of a global aggregate over no input rows.
 
-An aggregate without GROUP BY has one row over any input. Over none it is `(0, NULL)` for `count(*), sum(v)`:
+An aggregate without GROUP BY has one row for any input. Without input rows it is `(0, NULL)` for `count(*),
+sum(v)`:
 
     _ts        _op             count   sum
     EARLIEST   insert          0       NULL    before the first row
     1 s        update_before   0       NULL
-    1 s        update_after    1       5       behind the first row, v = 5
+    1 s        update_after    1       5       after the first row, v = 5
     2 s        update_before   1       5
-    2 s        update_after    0       NULL    behind its deletion
+    2 s        update_after    0       NULL    after its deletion
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ from slicemill.time import EARLIEST
 
 @dataclass(frozen=True, slots=True)
 class FirstRowOfAll:
-    """The values of the calls of a global aggregate over no rows, as a table of one row."""
+    """Values of a global aggregate over no rows.
+
+    They are a table of one row.
+    """
 
     values: pa.Table
 
     @staticmethod
     def of(operator: GroupChanges, context: StepContext) -> FirstRowOfAll | None:
-        """Return None for an aggregate with GROUP BY, which has no row over no rows."""
+        """Return the row, or None for an aggregate with GROUP BY."""
         if operator.group_by:
             return None
         definitions = [context.definition(call) for call in operator.calls]
@@ -45,7 +49,7 @@ class FirstRowOfAll:
         return FirstRowOfAll(plain_table([row], context.node.schema.own))
 
     def enter(self, told: RowsByNumber) -> bool:
-        """Note the row as the last one that was emitted, unless one was emitted before."""
+        """Record the row as emitted, unless a row was emitted before."""
         told.reach(1)
         if told.places[0] >= 0:
             return False
@@ -53,7 +57,10 @@ class FirstRowOfAll:
         return True
 
     def inserted(self, schema: pa.Schema) -> pa.Table:
-        """Return the change that inserts the row. It is the first of all rows, so its number is 0."""
+        """Return the change that inserts the row.
+
+        It precedes all other rows, so its number is 0.
+        """
         system = {TS: EARLIEST, SEQ: 0, ARRIVAL: 0, OP: INSERT}
         columns = [
             pa.array([system[field.name]], field.type)

@@ -1,8 +1,9 @@
-"""GROUP BY over a changelog: the values of groups at each change, where all calls have figures.
+"""GROUP BY over a changelog, for calls with retractable accumulators.
 
-Both halves of an update are one change. It is told once if both are of one group, and of two groups in turn:
+Both halves of an update are one change. If both belong to one group, one change is emitted; otherwise one for
+each group:
 
-    _op             group   value      sum   told
+    _op             group   value      sum   emitted
     insert          a       5          5     insert a 5
     update_before   a       5          0
     update_after    a       7          7     update a from 5 to 7
@@ -41,7 +42,7 @@ from slicemill.operators.partitioned import Columns
 from slicemill.storage.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
 
-_FORGOTTEN = 1_000  # so many groups without rows at least are forgotten together
+_FORGOTTEN = 1_000  # minimum number of empty groups that are deleted together
 
 
 @stored_as(
@@ -51,7 +52,7 @@ _FORGOTTEN = 1_000  # so many groups without rows at least are forgotten togethe
 )
 @dataclass(slots=True)
 class RetractingGroupsState:
-    """Groups; by their numbers how many rows they have, and what was told last; figures of calls."""
+    """Groups, their row counts and last emitted values, and accumulators."""
 
     figures: list[RetractableFigure]
     keys: Keys = field(default_factory=Keys)
@@ -61,7 +62,7 @@ class RetractingGroupsState:
 
 
 class RetractingGroupsStep:
-    """Rows that come and go."""
+    """Execution step for changelog input."""
 
     def __init__(self, operator: GroupChanges, context: StepContext, state: RetractingGroupsState) -> None:
         (schema,) = context.schemas
@@ -108,7 +109,7 @@ class RetractingGroupsStep:
         known = places >= 0
         told = state.told.added.behind(places[known], now)
         kept = int(np.count_nonzero(known))
-        # The changes that are told, by group: where what was told before them is, and whether there was any.
+        # The emitted changes, by group: the row emitted before each of them, and a flag if there was one.
         is_told = tells[rows.order]
         order, groups = rows.order[is_told], rows.groups[is_told]
         first = np.ones(len(order), np.bool_)
@@ -145,7 +146,7 @@ class RetractingGroupsStep:
         chosen = np.stack([was, is_], axis=1).reshape(-1)
         kinds = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
         places = np.stack([before[arranged], after[arranged]], axis=1).reshape(-1)[chosen]
-        # What an update tells has the time of its second half.
+        # The output of an update has the time of its second half.
         causes = pa.array(np.repeat(order + (ops[order] == UPDATE_BEFORE), 2)[chosen])
         first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(places)
         system = {TS: table.column(TS).take(causes), SEQ: np.arange(first, self.state.next_seq)}
@@ -155,7 +156,7 @@ class RetractingGroupsStep:
         return with_ops(made, kinds.reshape(-1)[chosen].astype(np.int8)).cast(self._schema)
 
     def _forget(self) -> None:
-        """Forget groups without rows, when they are many."""
+        """Delete empty groups once there are many."""
         state = self.state
         alive = state.rows > 0
         dead = len(alive) - int(np.count_nonzero(alive))
@@ -171,7 +172,11 @@ class RetractingGroupsStep:
 
 
 def retracting_groups(operator: GroupChanges, context: StepContext) -> RetractingGroupsStep | None:
-    """The step, if all calls have figures, and the state is not one of rows."""
+    """Return the step, or None if rows are processed one by one.
+
+    This is necessary if a call has no retractable accumulator, or if the stored state is that of the row
+    operator.
+    """
     if isinstance(context.state, RetractingGroupsState):
         return RetractingGroupsStep(operator, context, context.state)
     figures = [figure for call in operator.calls if (figure := retractable_figure(call)) is not None]

@@ -1,7 +1,7 @@
-"""Groups whose rows come and go, row by row: each aggregate takes a row out again.
+"""GROUP BY over a changelog, row by row, with retractable aggregates.
 
-Counts, sums, moments, percentiles and distinct values are kept up exactly; for the others the rows of a group
-are kept in the order in which they came, and looked at again.
+Counts, sums, moments, percentiles and distinct values are maintained incrementally and exactly. For other
+aggregates the rows of a group are stored in arrival order, and evaluated again after each change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOTHING = object()
 
 
 class Retractable(Protocol):
-    """What an aggregate keeps of a group whose rows come and go."""
+    """Accumulator of a group that supports retraction."""
 
     def add(self, args: Row) -> None: ...
     def remove(self, args: Row) -> None: ...
@@ -37,7 +37,7 @@ class Retractable(Protocol):
 
 
 class SortedValues:
-    """min and max: the values in order, NaN last, each as often as it is there."""
+    """Accumulator of min and max: a sorted multiset, NaN last."""
 
     def __init__(self, greatest: bool) -> None:
         self._place = -1 if greatest else 0
@@ -69,7 +69,7 @@ def _in_order(value: Any) -> tuple[bool, Any]:
 
 
 class GroupRows:
-    """Any aggregate, over the rows of its group as they came."""
+    """Accumulator of any aggregate: stores the group's rows in arrival order."""
 
     def __init__(self, definition: RowAggregate) -> None:
         self._name, self._base = definition.name, base_of(definition)
@@ -83,7 +83,7 @@ class GroupRows:
         del self._rows[next(place for place, row in enumerate(self._rows) if comparable(row) == wanted)]
 
     def value(self) -> object:
-        """What the aggregate gives: one of a user may give nothing, which is NULL beside others."""
+        """Evaluate the aggregate; NOTHING if a user-defined one returns no row."""
         returned = evaluate(self._base, self._rows)
         if len(returned) > 1:
             raise SlicemillError(
@@ -110,7 +110,7 @@ def retractable(call: AggregateCall, definition: RowAggregate) -> Callable[[], R
 
 @dataclass(slots=True)
 class ChangingGroup:
-    """The values that a group is shown by, its calls, how many rows it has, and what was told of it."""
+    """Group: output key values, accumulators, row count, last emitted row."""
 
     values: Row
     calls: list[Retractable]
@@ -120,9 +120,10 @@ class ChangingGroup:
 
 @dataclass(slots=True)
 class ChangingGroups:
-    """GROUP BY as a row operator; `retracts` if the first column of its input says what a row does.
+    """Row operator of GROUP BY over a changelog.
 
-    Without GROUP BY there is one group. It is there before the first row and after the last one has left.
+    With `retracts` the first input column is the operation. Without GROUP BY there is a single group, which
+    also exists without rows.
     """
 
     group: Callable[[Row], Row] | None
@@ -131,7 +132,7 @@ class ChangingGroups:
     inputs: int = 1
     waits_for_time: bool = False
     _groups: dict[Row, ChangingGroup] = field(default_factory=dict)
-    _before: Row | None = None  # the first half of an update, whose second comes next
+    _before: Row | None = None  # update_before row that waits for its update_after
 
     def begin(self) -> Sequence[Timed]:
         """Return the row of a global aggregate over no rows."""
@@ -203,7 +204,7 @@ class ChangingGroups:
 
 
 def told(before: Row | None, now: Row | None) -> Sequence[Row]:
-    """The changes that make one row of another."""
+    """Return the changes from one version of a row to the next."""
     if before is None:
         return () if now is None else (("insert", *now),)
     if now is None:

@@ -1,4 +1,4 @@
-"""GROUP BY over all history, as a table that changes."""
+"""Specification of GROUP BY over all history, as a changelog."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupChanges(Operator):
-    """Aggregates of groups, told whenever they change: after each tuple, or change of what it reads.
+    """Aggregates of groups, emitted after each change of a group.
 
-    With `retracts` it reads a changelog, whose rows leave their groups again.
+    With `retracts` the input is a changelog.
     """
 
     group_by: tuple[SelectItem, ...]
@@ -30,13 +30,13 @@ class GroupChanges(Operator):
 
     @property
     def by_rows(self) -> bool:
-        """Are there no kernels for the types of its arguments?"""
+        """True if no kernels exist for the argument types."""
         kinds = {argument.type.kind for call in self.calls for argument in call.arguments}
         return not kinds.isdisjoint((Kind.ANY, Kind.NULL, Kind.PERIOD))
 
     @property
     def one_cell(self) -> bool:
-        """Is it all in one cell, and are its rows numbered anew?"""
+        """True if one cell has all groups, and rows are numbered anew."""
         return self.retracts or self.by_rows
 
 
@@ -51,12 +51,15 @@ def _columns_read(group: GroupChanges) -> ColumnsRead:
 
 
 def _keys(group: GroupChanges) -> tuple[Keys, ...] | None:
-    """Both halves of an update are read together, though they may be of two groups."""
+    """Return the partition keys; None if there is a single cell.
+
+    An update may concern two groups, whose halves must be read together.
+    """
     return None if group.one_cell else (tuple(item.expr for item in group.group_by),)
 
 
 def _keys_below(group: GroupChanges, node: Node, _: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Keys over its groups, as keys over what it reads."""
+    """Map keys over the groups to keys over the input."""
     groups = {item.name: item.expr for item in group.group_by}
     read = {name for key in keys for name in columns_of(key)}
     if group.one_cell or not read <= groups.keys():
@@ -76,7 +79,7 @@ KINDS = (
         keys=_keys,
         keys_below=_keys_below,
         history_us=lambda *_: None,
-        # Both halves of an update have the number of the tuple that makes it.
+        # Both halves of an update have the number of the row that causes it.
         seq_bits=lambda group, bits, *_: SEQ_BITS if group.one_cell else bits,
         step="slicemill.operators.group_changes.step:group_changes",
     ),

@@ -1,8 +1,8 @@
-"""GROUP BY over all history: the values of groups at each tuple, and what they were before it.
+"""GROUP BY over all history: group values before and after each row.
 
-The values after a tuple are those of running figures (`over.running`), or of windows without a beginning
-that are partitioned by the groups. Those before it are what the last tuple of its group was given: an earlier
-one of this run, or the one that is kept.
+The values after a row are those of running accumulators (`over.running`), or of unbounded windows partitioned
+by the groups. The values before a row are those after the previous row of its group: an earlier row of this
+run, or the row that is stored as emitted last.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _UPGRADES = {
 @stored_as("group_changes", version=3, upgrade=_UPGRADES)
 @dataclass(slots=True)
 class GroupChangesState:
-    """Groups; what figures and windows keep; and what was told last of each group, by its number.
+    """Groups, state of accumulators and windows, and the last emitted row by group.
 
-    Its first version had all in windows, and the groups there; its second one table of what was told.
+    Version 1 had all calls and the groups in windows; version 2 had one table of emitted rows.
     """
 
     keys: Keys | None = None
-    figures: list[RunningFigure | None] | None = None  # of each call that has one
+    figures: list[RunningFigure | None] | None = None  # accumulator of each call; None for a windowed call
     windows: WindowState | None = None
     told: RowsByNumber = field(default_factory=RowsByNumber)
 
 
 class GroupChangesStep:
-    """Tuples that only come."""
+    """Execution step for insert-only input."""
 
     def __init__(self, operator: GroupChanges, context: StepContext) -> None:
         (schema,) = context.schemas
@@ -88,14 +88,17 @@ class GroupChangesStep:
         self._columns = Columns([keys, *arguments, *self._counted_values], schema)
         self._group_names = [item.name for item in operator.group_by]
         self._value_names = [column.name for call in operator.calls for column in call.columns]
-        # A count of all tuples is another after each.
+        # A count of all rows changes with every row.
         self._counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
         self._schema = with_system_columns(to_arrow(context.node.schema))
         self._first_row = FirstRowOfAll.of(operator, context)
         self.emits_first_row = False
 
     def _share_values(self) -> None:
-        """Calls that count the same values have one numbering of them; states before had one for each."""
+        """Let calls that count the same values share one numbering of the values.
+
+        Older states have one numbering for each call.
+        """
         shared: dict[tuple[Expr, ...], Keys] = {}
         for (_, figure), counted in zip(self._figures, self._counted_values, strict=True):
             if isinstance(figure, RunningDistinct):
@@ -126,7 +129,7 @@ class GroupChangesStep:
         numbered = keys.number(distinct_keys(groups_of, table.num_rows), groups_of)
         rows = GroupedRows.of(numbered, len(keys) or 1)
         given, counted = arguments[: len(self._figures)], arguments[len(self._figures) :]
-        values_of: dict[int, Numbers] = {}  # by the numbering that several calls may share
+        values_of: dict[int, Numbers] = {}  # by numbering, which several calls may share
         for (call, figure), columns, values in zip(self._figures, given, counted, strict=True):
             if isinstance(figure, RunningDistinct):
                 numbering = id(figure.values)
@@ -145,7 +148,8 @@ class GroupChangesStep:
         order, groups = rows.order, rows.groups
         first = np.ones(len(order), np.bool_)
         first[1:] = groups[1:] != groups[:-1]
-        # By row, where the values before it are among what was told, and what is told now behind that.
+        # By row: the index of the values before it among the emitted rows, and of the values after it behind
+        # these.
         was = np.where(known, np.cumsum(known) - 1, -1)
         source = np.empty(len(order), np.int64)
         source[order] = np.where(first, was[groups], kept + np.roll(order, 1))
@@ -156,7 +160,10 @@ class GroupChangesStep:
     def _told(
         self, table: pa.Table, told: pa.Table, source: Figures, known: int, groups: Sequence[pa.Array]
     ) -> pa.Table:
-        """The changes: by tuple, what was told before it (`source`, -1 for nothing), and what is told now."""
+        """Return the changes of each row.
+
+        `source` is the index of the values before the row, -1 for none.
+        """
         count = len(source)
         halves = np.stack([source, known + np.arange(count)], axis=1).reshape(-1)
         chosen = np.flatnonzero(halves >= 0)

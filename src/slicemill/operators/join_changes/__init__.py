@@ -1,1 +1,1 @@
-"""Joins of tables that change."""
+"""Joins of changelogs."""

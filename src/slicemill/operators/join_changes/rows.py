@@ -1,4 +1,7 @@
-"""A join of tables that change, row by row: rows of both are kept by key, and meet whoever comes or goes."""
+"""Join of changelogs, row by row.
+
+The rows of both inputs are kept by key.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,18 @@ from slicemill.operators.row_operator import predicate, row_of_expressions
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.rows import Row, Timed
 
-# Rows by the numbers under which they came; an update keeps that of the row before it.
+# Rows by the number of their arrival; an update keeps the number of the old row.
 Rows: TypeAlias = dict[int, Row]
-# A row of the result by those that are in it; 0 where there is none.
+# Result rows by the numbers of their input rows; 0 for a missing row.
 Results: TypeAlias = dict[tuple[int, int], Row]
 
 
 @dataclass(slots=True)
 class JoinedRows:
-    """`keys` are functions of an input's row, as it comes; `matches` is one of a row of the result.
+    """Row operator of a join of changelogs.
 
-    `widths` is how many columns each input has.
+    `keys` are functions of an input's row as it arrives, `matches` is a function of a joined row. `widths`
+    are the numbers of columns of the inputs.
     """
 
     operator: JoinChanges
@@ -69,7 +73,7 @@ class JoinedRows:
         key = comparable(self.keys[port](row))
         own, kept = self._own(port, row), self._sides[port][key]
         wanted = comparable(own)
-        # Of equal rows, the one that came first goes first.
+        # Of equal rows, delete the one that arrived first.
         number = min(number for number, other in kept.items() if comparable(other) == wanted)
         del kept[number]
         if not kept:
@@ -97,13 +101,13 @@ class JoinedRows:
         self._sides[port].setdefault(key, {})[number] = own
 
     def _partners(self, port: int, key: Row, own: Row) -> Iterator[tuple[int, Row]]:
-        """The rows of the other side that a row of this one meets."""
+        """Yield the rows of the other side that a row matches."""
         for number, other in self._sides[1 - port].get(key, {}).items():
             if self.matches(self._joined(port, own, other)):
                 yield number, other
 
     def _keeps(self, port: int) -> bool:
-        """Do rows of a side come out that meet none?"""
+        """Return True if unmatched rows of a side are emitted."""
         return port in self.operator.kind.unmatched
 
     def _own(self, port: int, row: Row) -> Row:
@@ -125,7 +129,10 @@ class JoinedRows:
 
 
 def changes_between(gone: Results, new: Results) -> Iterator[Row]:
-    """The changes between rows of a result before and after: those that are gone, others, and new ones."""
+    """Yield the changes between two versions of the result.
+
+    Deletes precede updates, and updates precede inserts.
+    """
     for pair in sorted(gone.keys() - new.keys()):
         yield from told(gone[pair], None)
     for pair in sorted(gone.keys() & new.keys()):

@@ -1,12 +1,12 @@
-"""Joins of tables that change: with each other, or with all that has come of a stream.
+"""Joins of a changelog with another changelog, or with a stream's history.
 
-    sold            (clock, 10) ─────────────► (clock, 15)            a table that changes
-    shop            (clock, 'Oslo')       (clock, 'Rome')             another, or a stream
+    sold            (clock, 10) ─────────────► (clock, 15)            a changelog
+    shop            (clock, 'Oslo')       (clock, 'Rome')             another one, or a stream
     result  insert  (clock, 10, 'Oslo')
             insert             (clock, 10, 'Rome')
             update                  (clock, 10 → 15, 'Oslo'), (clock, 10 → 15, 'Rome')
 
-What it gives is a changelog: at every time it comes to what the same join of both tables is.
+The result is a changelog. At every time it adds up to the join of both tables.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from slicemill.operators.operator import Operator
 
 @dataclass(frozen=True, slots=True)
 class JoinChanges(Operator):
-    """Output columns are `alias.column`, behind what a row does; `condition` is over them.
+    """Join of changelogs; output columns are the operation and `alias.column`.
 
-    `keys` are what the condition says is equal, in the inputs' own columns. `retracts` says which inputs are
-    changelogs. Rows of both are kept for ever, or until they are taken back.
+    `condition` is over output columns. `keys` are its equal expressions, over the inputs' own columns.
+    `retracts` tells which inputs are changelogs. Rows of both inputs are kept until they are retracted.
     """
 
     aliases: tuple[str, str]

@@ -1,1 +1,1 @@
-"""Joins of a stream with a table, or with a view over a stream."""
+"""Lookup joins of a stream with a table or a view."""

@@ -1,10 +1,11 @@
-"""Join of a stream with a stored table, or with what a window holds (M40), over whole tables of tuples.
+"""Vectorized lookup join with a table, or with a view's window (M40).
 
-Equalities between the two sides are looked up (NULL equals nothing); what remains of the condition is
-evaluated on the pairs found. Without an equality every pair is a candidate. Pairs are made block by block, so
-that memory stays bounded. Output is in the order of the stream, then of the table.
+Equalities between the two sides are hash keys (NULL equals nothing). The rest of the condition is evaluated
+on the candidate pairs. Without an equality every pair is a candidate. Pairs are built in blocks, so that
+memory is bounded. The output is in the order of the stream, then of the table.
 
-The condition is evaluated on candidate pairs only: it cannot fail on a pair that the equalities exclude.
+Since the rest of the condition is evaluated on candidate pairs only, it cannot raise an error on a pair that
+the equalities exclude.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ KeyColumn = Callable[[Arrived], pa.ChunkedArray]
 
 @dataclass(frozen=True, slots=True)
 class LookupKeys:
-    """A condition taken apart: what must be equal on both sides, and what remains to be tested."""
+    """Condition split into equal keys of both sides and a residual."""
 
     stream: tuple[Expr, ...]
     table: tuple[Expr, ...]
@@ -40,7 +41,7 @@ class LookupKeys:
 
 
 def keys_of(condition: Expr | None, stream: Schema, table: Schema) -> LookupKeys:
-    """Equalities of an expression over the stream with one over the table, as hash keys."""
+    """Split a condition into hash keys and a residual."""
     of_stream, of_table = frozenset(stream.names), frozenset(table.names)
     stream_keys: list[Expr] = []
     table_keys: list[Expr] = []
@@ -75,17 +76,17 @@ def _sides(part: Expr, of_stream: frozenset[str], of_table: frozenset[str]) -> t
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """For each tuple, the rows [start, end) of the table that it can meet."""
+    """Range [start, end) of table rows that each stream row may match."""
 
     starts: Places
     ends: Places
 
 
 class Matching:
-    """A condition between tuples of a stream and rows of a table, made ready to find those that go together.
+    """Compiled condition between stream rows and table rows.
 
-    Columns of both sides have different names, as the condition calls them. A left join keeps tuples without
-    a match, with NULLs in place of the table's columns.
+    Columns of both sides have different names, those of the condition. A left join keeps stream rows without
+    a match, with NULLs in the table's columns.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Matching:
         self._stream_keys = [compile_vector(key, stream_schema) for key in keys.stream]
         self._table_keys = [compile_vector(key, table_schema) for key in keys.table]
         self._rest = None if keys.rest is None else compile_vector(keys.rest, both)
-        # A condition without columns still needs the number of pairs.
+        # A condition without columns still needs the row count.
         self._read = (columns_of(keys.rest) if keys.rest is not None else None) or self._columns[:1]
 
     def index(self, table: pa.Table) -> Index:
@@ -107,9 +108,10 @@ class Matching:
     def join(
         self, stream: pa.Table, table: pa.Table, index: Index | None = None, stretch: Stretch | None = None
     ) -> pa.Table:
-        """System columns and columns of the stream, then those of the table.
+        """Return the joined rows: stream columns, then table columns.
 
-        Without an index of the table one is made of the rows that these tuples can meet.
+        System columns of the stream are kept. Without an `index`, one is built of the table rows with a key
+        of these stream rows.
         """
         keys = [key(stream) for key in self._stream_keys]
         if index is None:
@@ -130,7 +132,7 @@ class Matching:
     def _matches(
         self, stream: pa.Table, table: pa.Table, tuples: Places, rows: Places, block: range
     ) -> tuple[Places, Places]:
-        """Places of the tuples and rows that go together; row -1 for a tuple without a match."""
+        """Return the indexes of matching rows; table row -1 for no match."""
         if self._rest is not None and len(tuples):
             held = self._rest(self._pairs(stream, table, tuples, rows))
             keep = pc.fill_null(held, False).combine_chunks().to_numpy(zero_copy_only=False)
@@ -144,7 +146,7 @@ class Matching:
         return tuples[order], rows[order]
 
     def _pairs(self, stream: pa.Table, table: pa.Table, tuples: Places, rows: Places) -> pa.Table:
-        """The columns that the rest of the condition reads."""
+        """Return the columns of the residual condition for candidate pairs."""
         columns = {
             name: (stream if name in self._columns else table)
             .column(name)
@@ -163,7 +165,7 @@ class Matching:
 
 
 class TableLookup:
-    """A stored table made ready for joins: its rows grouped by key."""
+    """Stored table with its index, ready for joins."""
 
     def __init__(
         self,
@@ -182,9 +184,9 @@ class TableLookup:
 
 
 class Index:
-    """Rows numbered by key: `rows` holds them grouped, in table order within a group.
+    """Hash index: `rows` are grouped by key, in table order within a group.
 
-    With the keys that are `wanted`, rows of others are left out.
+    With `wanted`, only rows with one of these keys are included.
     """
 
     def __init__(
@@ -207,14 +209,17 @@ class Index:
         order = np.argsort(group, kind="stable") if keys else places
         order = order[np.count_nonzero(group < 0) :]
         self.rows: Places = places[order]
-        # By group, then by row, in one number: what a tuple can meet lies between two of them.
+        # Combine group and row into one number, so that the rows of a group within a range are adjacent.
         self._span = rows + 1
         self._places: Places = group[order] * self._span + self.rows
 
     def groups(
         self, keys: list[pa.ChunkedArray], tuples: int, stretch: Stretch | None = None
     ) -> tuple[Places, Places]:
-        """For each tuple where those of its group begin in `rows`, and how many there are."""
+        """Return the start and size of each stream row's group.
+
+        The start is an index into `rows`.
+        """
         group: Places = np.zeros(tuples, np.int64)
         for key, (values, groups) in zip(keys, self._levels, strict=True):
             group = _codes(_nullable(_combined(group, _comparable(key), values)), groups)
@@ -224,7 +229,7 @@ class Index:
 
 
 def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Doubles by their bits, with one zero and one NaN: NaN equals itself."""
+    """Convert doubles to bits, with one zero and one NaN: NaN equals NaN."""
     if not pa.types.is_floating(key.type):
         return key
     chunks = []
@@ -236,14 +241,20 @@ def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _codes(keys: pa.ChunkedArray, values: pa.Array) -> Places:
-    """The place of each key among the values, -1 for NULL and for what is not there."""
+    """Return the index of each key among the values, or -1.
+
+    It is -1 for NULL and for missing values.
+    """
     found = pc.index_in(keys, value_set=values, skip_nulls=True)
     places: Places = pc.fill_null(found, -1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
     return places
 
 
 def _combined(group: Places, key: pa.ChunkedArray, values: pa.Array) -> Places:
-    """One number for a group and one more key, below the square of the table's rows; -1 where either is."""
+    """Combine a group and one more key into one number.
+
+    It is -1 if either of them is -1. Numbers are below the square of the table's row count.
+    """
     codes = _codes(key, values)
     return np.where((group < 0) | (codes < 0), -1, group * max(len(values), 1) + codes)
 
@@ -253,7 +264,10 @@ def _nullable(codes: Places) -> pa.ChunkedArray:
 
 
 def _blocks(counts: Places) -> Iterator[tuple[int, int]]:
-    """Ranges of tuples with a bounded number of pairs each, or a single tuple."""
+    """Yield ranges of stream rows with a bounded number of pairs each.
+
+    Each range has at least one row.
+    """
     total = np.cumsum(counts)
     start = 0
     while start < len(counts):

@@ -1,4 +1,4 @@
-"""Look-ups in finite relations: tables, and views over streams."""
+"""Specification of lookups in tables and in views over streams."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Operator):
-    """Joins each tuple of a stream (input 0) with the matching rows of a finite relation (input 1).
+    """Join each stream row (input 0) with a finite relation (input 1).
 
-    `stream_alias` is empty where the stream's columns are qualified already. With `left`, a tuple without a
-    match goes on with NULLs.
+    `stream_alias` is empty if the stream's columns are qualified already. With `left`, a row without a match
+    is emitted with NULLs.
     """
 
     stream_alias: str
@@ -34,7 +34,10 @@ class Lookup(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Materialize(Operator):
-    """A view over a stream: what its window holds, which other tuples look up at their own time (M40)."""
+    """View over a stream: the content of its window (M40).
+
+    Rows of other streams look up the content as of their own time.
+    """
 
     view: str
     window: Window
@@ -53,21 +56,25 @@ def _words(lookup: Lookup, node: Node, graph: QueryGraph) -> Description:
 
 
 def in_table(_: Lookup, node: Node, graph: QueryGraph) -> bool:
-    """Is a table looked up, not a view over a stream?"""
+    """Return True for a table, False for a view over a stream."""
     return isinstance(graph[node.inputs[1]].operator, Scan)
 
 
 def _fed_by(_: Lookup, node: Node, graph: QueryGraph) -> tuple[str, ...]:
-    """A view is joined with the stream of its content, which comes first, a table is no input.
+    """Return the input streams of a lookup.
 
-    At equal timestamps a tuple meets those of its own time.
+    A table is no input. A view's stream precedes the probing stream, so that a row matches view rows of its
+    own time.
     """
     stream, relation = node.inputs
     return (stream,) if in_table(_, node, graph) else (graph[relation].inputs[0], stream)
 
 
 def _keys_below(lookup: Lookup, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Keys that are the stream's alone, under the names they have there."""
+    """Map keys to the stream's own columns.
+
+    None if a key uses other columns.
+    """
     prefix = f"{lookup.stream_alias}." if lookup.stream_alias else ""
     own = {prefix + name for name in graph[node.inputs[0]].schema.names}
     if not in_table(lookup, node, graph) or not all(columns_of(key) <= own for key in keys):

@@ -1,4 +1,4 @@
-"""Look-ups: in a table that stays as it is, or in a view over a stream (`view`)."""
+"""Execution steps of lookups in tables and in views (`view`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slicemill.rows import Row, Timed
 
 
 class LookupStep:
-    """Joins a stream with a table that stays as it is."""
+    """Lookup join of a stream with a table that does not change."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Look-up in a view over a stream: a tuple meets what the view's window holds at its time (M40).
+"""Lookup in a view over a stream, as of the row's time (M40).
 
-view    a   b       c   d           [ROWS 2]          the view's tuples of its own time come first
+view    a   b       c   d           [ROWS 2]          view rows of the same time precede the stream row
 stream        x   y       z         x: a b   y: a b   z: c d
 """
 
@@ -33,7 +33,10 @@ _EARLIEST = -(2**63)
 @stored_as("view_lookup", version=1)
 @dataclass(slots=True)
 class ViewState:
-    """The view's tuples, the first `passed` of which have left its window; the rows of both that wait."""
+    """Window content of the view, and waiting rows of both inputs.
+
+    The first `passed` rows of `content` have left the window.
+    """
 
     content: list[Slice] = field(default_factory=list)
     passed: int = 0
@@ -41,9 +44,10 @@ class ViewState:
 
 
 class ViewLookupStep:
-    """Tuples of both inputs are taken in turn, the view's first, whatever the borders between runs.
+    """Processes rows of both inputs by time, view rows first.
 
-    `stream` and `view` have the columns as they are called behind the look-up.
+    The result does not depend on the boundaries between runs. `stream` and `view` have the output column
+    names.
     """
 
     def __init__(
@@ -95,7 +99,7 @@ class ViewLookupStep:
         return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
 
     def _met(self, stream: pa.Table, content: pa.Table) -> pa.Table:
-        """Tuples of the stream with those of the view, in the order of the stream, the oldest first."""
+        """Join stream rows with view rows, in stream order, oldest view row first."""
         ts, times = _times(stream), _times(content)
         ends = np.searchsorted(times, ts, side="right")
         rows = content.drop_columns([TS])
@@ -108,7 +112,7 @@ class ViewLookupStep:
         return Stretch(np.searchsorted(times, ts - self._extent, side="right"), ends)
 
     def _passed(self, times: Places, until: int) -> int:
-        """How many of the view's tuples nobody can meet who comes from now on."""
+        """Count the view rows that no later stream row can match."""
         if self._by_rows:
             return max(len(times) - self._extent, 0)
         return int(np.searchsorted(times, max(until - self._extent, _EARLIEST), side="right"))

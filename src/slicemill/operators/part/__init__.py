@@ -1,1 +1,1 @@
-"""What one member gets of a shared operator."""
+"""Result of one query of a shared operator."""

@@ -1,4 +1,4 @@
-"""What one member gets of a shared operator."""
+"""Specification of the result of one query of a shared operator."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Part(Operator):
-    """What a shared operator, its input, gives for the member of this name."""
+    """Result of a shared operator, its input, for one member."""
 
     member: str
 
 
 def member_of(shared: SharedOperator, part: Part) -> Any:
-    """The member that a part is of."""
+    """Return the member that a part belongs to."""
     return next(member for member in shared.members if member.name == part.member)
 
 
 def _asked(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind, Any]:
-    """The member, and who answers for it."""
-    from slicemill.operators.registry import kind_of  # it lists this kind too
+    """Return the kind of the member, and the member."""
+    from slicemill.operators.registry import kind_of  # imported late: it lists this kind too
 
     shared = graph[node.inputs[0]].operator
     assert isinstance(shared, SharedOperator), "a part is of what is shared"
@@ -38,7 +38,7 @@ def _asked(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind, Any]:
 
 
 def _words(part: Part, node: Node, graph: QueryGraph) -> Description:
-    """A member in the words of the operator it was before it was shared."""
+    """Describe a member like the operator that it was before sharing."""
     kind, member = _asked(part, node, graph)
     return kind.words(member)
 
@@ -49,13 +49,16 @@ def _history_us(part: Part, node: Node, graph: QueryGraph) -> int | None:
 
 
 def _seq_bits(part: Part, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
-    """What one member of a shared operator gives does not depend on the others."""
+    """Return the bits of a member's results.
+
+    They do not depend on other members.
+    """
     kind, member = _asked(part, node, graph)
     return kind.seq_bits(member, bits, catalog)
 
 
 def _keys_below(part: Part, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Those of the shared operator's inputs."""
+    """Return keys of the shared operator's inputs."""
     kind, member = _asked(part, node, graph)
     shared = graph[node.inputs[0]]
     below = kind.keys_below(shared.operator, member, keys)

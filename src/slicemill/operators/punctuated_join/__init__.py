@@ -1,1 +1,1 @@
-"""Joins of streams over windows of a key that data closes."""
+"""Joins of streams over punctuation windows, which rows close by key."""

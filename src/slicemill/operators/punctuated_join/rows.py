@@ -1,4 +1,4 @@
-"""A join over punctuation windows, row by row: what is kept are the rows of windows that are open, by key."""
+"""Punctuation-window join, row by row; state is the rows of open windows."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from slicemill.time import END
 
 @dataclass(slots=True)
 class _WindowRow:
-    """A row of a window that is open, and whether it has been matched."""
+    """Row of an open window, and its match flag."""
 
     timed: Timed
     matched: bool = False
 
 
-# By input, the rows of a window under their numbers, as they came.
+# By input, the rows of a window by number, in arrival order.
 _Window: TypeAlias = tuple[dict[int, _WindowRow], dict[int, _WindowRow]]
 
 
 @dataclass(slots=True)
 class PunctuatedRows:
-    """`keys` and `closes` are functions of an input's row, `matches` is one of a row of the result.
+    """Row operator of a punctuation-window join.
 
-    `widths` is how many columns each input has.
+    `keys` and `closes` are functions of an input's row, `matches` is a function of a joined row. `widths` are
+    the numbers of columns of the inputs.
     """
 
     operator: PunctuatedJoin
@@ -45,7 +46,7 @@ class PunctuatedRows:
     inputs: int = 2
     waits_for_time: bool = True
     _windows: dict[Row, _Window] = field(default_factory=dict)
-    # By input whose rows have a length of life, what came: its time, key and number.
+    # Time, key and number of arrived rows, for inputs with a maximum age.
     _ages: tuple[deque[tuple[int, Row, int]], ...] = field(default_factory=lambda: (deque(), deque()))
     _arrived: int = 0
 
@@ -87,7 +88,7 @@ class PunctuatedRows:
         return self.advance(END)
 
     def held_from(self) -> int | None:
-        """A row without a partner comes out at the end of its life, which is later than all so far."""
+        """Return None: unmatched rows are emitted later than all results so far."""
         return None
 
     def due(self) -> int | None:
@@ -101,7 +102,7 @@ class PunctuatedRows:
         )
 
     def _leaves(self, port: int, key: Row, number: int) -> _WindowRow | None:
-        """A row's time has passed; None if its window was closed before."""
+        """Expire a row; return None if its window was closed before."""
         window = self._windows.get(key)
         member = None if window is None else window[port].pop(number, None)
         if window is not None and not any(window):
@@ -147,7 +148,7 @@ def punctuated_join(operator: PunctuatedJoin, context: StepContext) -> RowStep:
 
 
 def closings(operator: PunctuatedJoin, schemas: Sequence[Schema]) -> list[Callable[[Row], bool]]:
-    """By input, which of its rows close the window of their key."""
+    """Return by input the predicate for rows that close their window."""
     return [
         (lambda _: False) if close is None else predicate(close, schema)
         for close, schema in zip(operator.closes, schemas, strict=True)

@@ -1,12 +1,12 @@
-"""Joins of two streams over punctuation windows: a tuple says that its key is done (S2).
+"""Joins over punctuation windows: a row closes the window of its key (S2).
 
     a, k = 7    ·  a1        a2            a3, closes            a4
     b, k = 7          b1          b2               ·  b3   b4
     windows of 7  [─────────────────────────────)(────────────────
     result      (a1,b1) (a2,b1) (a1,b2) …  (a3,b1) …      (a4,b3) …
 
-A window of a key is one for both streams. It begins with the first tuple behind the one that closed the
-window before, and its last tuple is the next that closes. Then all that is kept of the key goes.
+Both streams share the windows of a key. A window begins with the first row after the previous closing row,
+and ends with the next closing row. The state of the key is then deleted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class PunctuatedJoin(Operator):
-    """Output columns are `alias.column`; `condition` is over them.
+    """Join over punctuation windows; output columns are `alias.column`.
 
-    `keys` are what the condition says is equal, and `closes` which tuples close the window of their key, in
-    the inputs' own columns. `lengths` is how long a tuple can be met at most, None: as long as its window is
-    open. What has had no partner comes out when it can no longer have one, where `kind` asks for that.
+    `condition` is over output columns. `keys` are its equal expressions, and `closes` the conditions of
+    closing rows, both over the inputs' own columns. `lengths` are the maximum ages of rows; None if rows stay
+    until their window is closed. Depending on `kind`, an unmatched row is emitted when no match is possible
+    any more.
     """
 
     aliases: tuple[str, str]

@@ -1,1 +1,1 @@
-"""Derived streams that are put in the order of a column."""
+"""Derived streams that are reordered by a column."""

@@ -1,4 +1,4 @@
-"""`CREATE STREAM s AS SELECT … ORDER BY column SLACK d`: rows get the time that a column says."""
+"""Specification of `CREATE STREAM s AS SELECT … ORDER BY column SLACK d`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class Reorder(Operator):
-    """Rows with the time of `column`, in its order. Up to `slack_us` before its own time a row may lie.
+    """Set the time of rows to `column`, and reorder the rows by it.
 
-    Whether it lies further back, and is left out, depends on the row alone.
+    The new time may be up to `slack_us` before the row's own time. Rows with an earlier time are dropped,
+    which depends on the row alone.
     """
 
     column: str

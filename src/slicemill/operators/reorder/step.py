@@ -1,8 +1,8 @@
-"""Rows wait until nothing can come any more that belongs before them.
+"""Execution step of reordering: rows wait until no earlier row can arrive.
 
 own time        1   2   3   4   5   6              SLACK 2
 column          -   1   -   2   5   -
-watermark 5     rows to come have a column from 3 on: 1 and 2 go out, 5 waits
+watermark 5     later rows have a column from 3 on: emit 1 and 2, 5 waits
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slicemill.time import BEGINNING, END
 @stored_as("reorder", version=1)
 @dataclass(slots=True)
 class ReorderState:
-    """Rows that wait, as they came, with their new times; `least` is the first of these."""
+    """Waiting rows in arrival order, with their new times; `least` is the lowest."""
 
     pieces: list[Slice] = field(default_factory=list)
     least: int | None = None
@@ -55,16 +55,19 @@ class ReorderStep:
         return None if self.state.least is None else self.state.least + self._slack + 1
 
     def _watermark(self, complete: int) -> int:
-        """Up to where the output is complete: rows to come may lie as far back as SLACK says."""
+        """Return the output watermark, which is behind the input by the slack."""
         return complete if complete == END else max(complete - self._slack, BEGINNING)
 
     def _stamped(self, table: pa.Table) -> pa.Table:
-        """New rows with the times that they will have; those without one, or too late, are left out."""
+        """Set the new times of rows.
+
+        Rows with a NULL or a too early time are dropped.
+        """
         table = table.select(self._schema.names).cast(self._schema)
         column = table.column(self._column).combine_chunks()
         own, new = table.column(TS).to_numpy(), numbers(column)
         taken = column.is_valid().to_numpy(zero_copy_only=False) & (new >= own - self._slack)
-        # The SLACK is a delay that the user asked for: rows are due when time has passed it.
+        # The slack is a delay that the user asked for: latency is measured from the end of the slack.
         arrivals = released_by_time(new + self._slack + 1)
         for name, values in ((TS, new), (ARRIVAL, arrivals)):
             table = table.set_column(table.column_names.index(name), name, pa.array(values))

@@ -1,1 +1,1 @@
-"""Selections and projections, which keep nothing between tuples."""
+"""Selections and projections, which are stateless."""

@@ -1,4 +1,7 @@
-"""Filter and project over changelogs: an update stays one, loses a half, or is none any more."""
+"""Filter and projection of changelogs.
+
+A filter may keep an update, turn it into an insert or a delete, or drop it.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,15 @@ class FilterChangesStep:
 
 
 class ProjectChangesStep:
-    """The first item is what a row does; an update that changes nothing which is selected is left out."""
+    """Projection of a changelog; drops updates that change no selected column.
+
+    The first item is the operation.
+    """
 
     def __init__(self, items: Sequence[SelectItem], schema: Schema) -> None:
         self._names = [item.name for item in items if item.name != OP]
         self._columns = compile_many([item.expr for item in items if item.name != OP], schema)
-        # What was a change is one as long as every column is there, under whatever name.
+        # If all columns are selected, under any name, no update can become void.
         self._has_all = set(schema.own.names) <= {
             item.expr.name for item in items if isinstance(item.expr, ColumnRef)
         }
@@ -47,7 +53,7 @@ class ProjectChangesStep:
 
 
 class InsertsStep:
-    """Rows that only come, as a changelog: each is an insert."""
+    """Converts insert-only input to a changelog."""
 
     def __init__(self, items: Sequence[SelectItem], schema: Schema) -> None:
         self._names = [item.name for item in items if item.name != OP]

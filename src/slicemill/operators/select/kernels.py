@@ -1,7 +1,7 @@
-"""Selection, projection and predicate masks over whole tables.
+"""Vectorized filter, projection and predicate masks.
 
-System columns (`_ts`, `_seq`, `_arr`) are carried along untouched. Conditions and items are compiled once,
-for a schema, and then applied to any number of tables.
+System columns (`_ts`, `_seq`, `_arr`) are passed through. Conditions and items are compiled once for a
+schema, and then applied to any number of tables.
 """
 
 from __future__ import annotations
@@ -29,19 +29,22 @@ Columns: TypeAlias = Callable[[Arrived], list[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """`words[w, row]` has bit b set where predicate 64 w + b holds; one that failed has no bit set."""
+    """Predicate bits: `words[w, row]` has bit b for predicate 64 w + b.
+
+    A predicate that raised an error has no bit set.
+    """
 
     words: NDArray[np.uint64]
     errors: dict[int, ExpressionError]
 
 
 def filter_table(table: pa.Table, condition: Callable[[Arrived], pa.ChunkedArray]) -> pa.Table:
-    """The rows on which the condition is true, in order."""
+    """Return the rows on which the condition is true."""
     return table.filter(condition(table))
 
 
 def project_table(table: pa.Table, names: Sequence[str], columns: Columns) -> pa.Table:
-    """The system columns, then the new ones; the first error of an item is raised."""
+    """Return system columns and computed columns; raise the first error."""
     arrays = {name: table.column(name) for name in table.column_names if is_system_column(name)}
     for name, outcome in zip(names, columns(table), strict=True):
         if isinstance(outcome, ExpressionError):
@@ -51,7 +54,10 @@ def project_table(table: pa.Table, names: Sequence[str], columns: Columns) -> pa
 
 
 def compile_masks(conditions: Sequence[Expr], schema: Schema) -> Callable[[Arrived], Masks]:
-    """Which of many conditions hold, as bits; what conditions have in common is evaluated once."""
+    """Compile conditions into one program that returns their bits.
+
+    Common subexpressions are evaluated once.
+    """
     program = ColumnProgram(conditions, schema)
 
     def evaluate(table: Arrived) -> Masks:
@@ -64,7 +70,7 @@ def compile_masks(conditions: Sequence[Expr], schema: Schema) -> Callable[[Arriv
 
 
 def predicate_mask(table: Arrived, masks: Callable[[Arrived], Masks]) -> NDArray[np.uint64]:
-    """The words of compiled conditions for a table; the first error is raised."""
+    """Return the bits of compiled conditions for a table; raise the first error."""
     found = masks(table)
     for error in found.errors.values():
         raise error
@@ -76,14 +82,17 @@ def _truth(vector: Vector, rows: int) -> Mask:
 
 
 def packed(truths: Sequence[Sequence[Mask]], rows: int) -> NDArray[np.uint64]:
-    """Masks as one bit each of 64-bit words; all are given in the same pieces, or in none for no bits."""
+    """Pack masks into the bits of 64-bit words.
+
+    All masks have the same chunks; a mask without chunks sets no bits.
+    """
     words = np.zeros((-(-len(truths) // WORD_BITS), rows), np.uint64)
     octets = words.view(np.uint8).reshape(len(words), rows, 8)
     start = 0
     for number, size in enumerate(len(piece) for piece in max(truths, key=len, default=())):
         pieces = [truth[number].view(np.uint8) if truth else None for truth in truths]
         for first in range(0, len(pieces), 8):
-            # Eight masks are put together in a narrow vector before the wide words are touched.
+            # Eight masks are combined in a vector of bytes before the words are written.
             octet, shifted = np.zeros(size, np.uint8), np.empty(size, np.uint8)
             for bit, piece in enumerate(pieces[first : first + 8]):
                 if piece is not None:

@@ -1,4 +1,4 @@
-"""Selection and projection."""
+"""Specification of filter and projection."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def _items(items: Sequence[SelectItem]) -> str:
 
 
 def _short_names(items: Sequence[SelectItem]) -> dict[str, str]:
-    """Calls with OVER without their windows, which the operator below tells, unless they differ in these."""
+    """Return OVER calls without their windows, unless this is ambiguous.
+
+    The operator below shows the windows.
+    """
     names = sorted({name for item in items for name in columns_of(item.expr) if " OVER (" in name})
     short = {name: f"{name.split(' OVER (')[0]} OVER (…)" for name in names}
     return short if len(set(short.values())) == len(names) else {}
@@ -81,7 +84,7 @@ KINDS = (
         label=lambda _: "project",
         shared_label=lambda project: f"select {', '.join(item.name for item in project.items)}",
         for_all=lambda *_: True,
-        # An item that nobody reads is computed all the same: it may fail.
+        # An item that no consumer reads is computed as well, since it may raise an error.
         columns_read=lambda project, *_: ColumnsRead([item.expr for item in project.items], ()),
         keeps_state=False,
         ties=True,

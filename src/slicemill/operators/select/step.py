@@ -1,4 +1,4 @@
-"""Filter and project: kernels on whole tables that keep nothing."""
+"""Execution steps of filter and projection, which are stateless."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def project_step(_: Project, context: StepContext) -> ProjectStep | ProjectChang
     return _project_step(context.node, *context.schemas)
 
 
-# A thousand selections are one unit: when a query comes to it or leaves it, the others are there already.
+# A unit may have a thousand selections. When a query is added or removed, the steps of the others are reused.
 @lru_cache(_REMEMBERED)
 def _filter_step(node: Node, schema: Schema) -> FilterStep | FilterChangesStep:
     assert isinstance(node.operator, Filter)

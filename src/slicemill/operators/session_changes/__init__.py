@@ -1,1 +1,1 @@
-"""Sessions whose results are told before they end."""
+"""Sessions with early emissions (EMIT EARLY)."""

@@ -1,4 +1,4 @@
-"""Sessions that tell changes, row by row: what is kept are the sessions that have not ended, by group."""
+"""Sessions with early emissions, row by row; state is the open sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from slicemill.time import END
 
 @dataclass(slots=True)
 class _ChangingSession:
-    """A group of tuples from `start` on, up to an `end` that more of them move; None if none is known."""
+    """Session of a group, from `start` to `end`.
+
+    The end moves as rows arrive; None if it is not known.
+    """
 
     group: ChangingGroup
     start: int
@@ -31,7 +34,10 @@ class _ChangingSession:
 
 @dataclass(slots=True)
 class ChangingSessions:
-    """`group` and `closes` are functions of a row; `end_of` is when a tuple lets its session end."""
+    """Row operator of sessions with early emissions.
+
+    `group` and `closes` are functions of a row; `end_of` returns when a row lets its session end.
+    """
 
     operator: SessionChanges
     group: Callable[[Row], Row]
@@ -40,7 +46,7 @@ class ChangingSessions:
     calls: Sequence[tuple[RowAggregate, Callable[[], Retractable], Callable[[Row], Row]]]
     inputs: int = 1
     waits_for_time: bool = True
-    # By the number under which they began; the last one of each group that may go on; the first change.
+    # Sessions by number; the number of each group's last session; and the time of the first unemitted change.
     _sessions: dict[int, _ChangingSession] = field(default_factory=dict)
     _latest: dict[Row, int] = field(default_factory=dict)
     _begun: int = 0
@@ -60,7 +66,7 @@ class ChangingSessions:
         return ()
 
     def _session(self, key: Row, values: Row, ts: int) -> _ChangingSession:
-        """The session of a tuple: that of its group which is open, or a new one."""
+        """Return the open session of a row's group, or a new one."""
         session = self._sessions.get(self._latest.get(key, -1))
         if session is None or session.closed or (session.end is not None and ts > session.end):
             group = ChangingGroup(shown(values), [make() for _, make, _ in self.calls])
@@ -70,7 +76,10 @@ class ChangingSessions:
         return session
 
     def advance(self, ts: int) -> Sequence[Timed]:
-        """A tuple may still come at the very end of a session, and belongs to it."""
+        """Emit early results and ended sessions up to a time.
+
+        A row at the very end of a session still belongs to the session.
+        """
         out: list[Timed] = []
         while True:
             early, end = self._early(), self._end()
@@ -98,12 +107,12 @@ class ChangingSessions:
         )
 
     def _early(self) -> int | None:
-        """When sessions are told next that have not ended."""
+        """Return the time of the next early emission."""
         every = self.operator.every_us
         return None if self._since is None else (self._since // every + 1) * every
 
     def _end(self) -> int | None:
-        """When the next session ends."""
+        """Return the end of the next session."""
         return min((s.end for s in self._sessions.values() if s.end is not None), default=None)
 
     def _told(self, moment: int, number: int) -> list[Timed]:
@@ -154,7 +163,10 @@ def session_changes(operator: SessionChanges, context: StepContext) -> RowStep:
 def session_ends(
     session: SessionWindow, schema: Schema
 ) -> tuple[Callable[[Timed], int | None], Callable[[Row], bool]]:
-    """Up to when a tuple holds its session open, None for ever; and whether it is the last one."""
+    """Return functions for a row's session end, and for closing rows.
+
+    The end is None if the session stays open.
+    """
     until = row_of_expressions((session.until,), schema) if session.until is not None else None
 
     def end_of(tuple_: Timed) -> int | None:

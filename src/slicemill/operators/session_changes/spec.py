@@ -1,11 +1,11 @@
-"""Sessions whose results are told before they end: FROM S [SESSION gap] … EMIT EARLY EVERY d.
+"""Sessions with early emissions: FROM S [SESSION gap] … EMIT EARLY EVERY d.
 
-    tuples of a group     x   x     x                         x
+    rows of a group       x   x     x                         x
     session               [──────────────────)                [─────
     EARLY EVERY d             ↑insert  ↑update                      ↑insert
 
-It is a table with a row for each session of each group; what it gives is how that table changes. A session is
-known by its group and its start. Its end is the one that it has so far.
+The result is the changelog of a table with a row per group and session. Its key is the group and the start of
+the session. The end of a session is the current one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class SessionChanges(Operator):
-    """Aggregates over the sessions of each group, told when the watermark passes a multiple of `every_us`, if
-    they have changed, and when a session has ended."""
+    """Aggregates over the sessions of each group, with early emissions.
+
+    A changed session is emitted when the watermark passes a multiple of `every_us`, and when the session has
+    ended.
+    """
 
     group_by: tuple[SelectItem, ...]
     calls: tuple[AggregateCall, ...]

@@ -1,1 +1,1 @@
-"""Where tuples enter the query graph and where they leave it."""
+"""Sources and sinks of the query graph."""

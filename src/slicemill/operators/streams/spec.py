@@ -1,4 +1,4 @@
-"""Where tuples enter the query graph and where they leave it."""
+"""Specification of sources and sinks of the query graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicemill.operators.operator import Operator
 
 @dataclass(frozen=True, slots=True)
 class Source(Operator):
-    """A declared stream: its tuples enter here, put in order if they come late by no more than the slack."""
+    """Declared stream; rows that are late by at most the slack are reordered."""
 
     stream: str
     kind: TimestampKind
@@ -22,14 +22,17 @@ class Source(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Operator):
-    """A table or a view over tables: a finite relation that stays as it is."""
+    """Table, or view over tables: a finite relation that does not change."""
 
     relation: str
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResults(Operator):
-    """The results of a query. With `incomplete`, rows of windows that began before the query come as well."""
+    """Results of a query.
+
+    With `incomplete`, rows of windows that began before the query are included.
+    """
 
     query: str
     incomplete: bool = False

@@ -1,4 +1,4 @@
-"""The end of a query."""
+"""Execution step of query sinks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slicemill.operators.streams.spec import QueryResults
 
 
 class SinkStep:
-    """Hands on what reaches it: its log is what keeps it."""
+    """Passes rows through; the log of the query stores them."""
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         return tables[0], complete[0]

@@ -1,1 +1,1 @@
-"""Tuples of a stream with the rows that a function gives for them."""
+"""Rows of a stream joined with the rows of a table function."""

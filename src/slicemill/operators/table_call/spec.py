@@ -1,4 +1,4 @@
-"""`TABLE(f(…))` beside a stream: each tuple with the rows that a function gives for it."""
+"""Specification of `TABLE(f(…))`: each row with the rows of a function."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableCall(Operator):
-    """Joins each tuple of a stream with the rows of `query`, which reads `arguments` by their names.
+    """Join each row of a stream with the rows of `query`.
 
-    Those are computed from the tuple. `stream_alias` is empty where its columns are qualified already.
+    `query` reads the `arguments`, computed from the row, by their names. `stream_alias` is empty if the
+    stream's columns are qualified already.
     """
 
     stream_alias: str
@@ -37,7 +38,10 @@ def _words(call: TableCall, *_: object) -> Description:
 
 
 def stream_keys_below(alias: str, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Keys that are the stream's alone, under the names they have there."""
+    """Map keys to the stream's own columns.
+
+    None if a key uses other columns.
+    """
     prefix = f"{alias}." if alias else ""
     own = {prefix + name for name in graph[node.inputs[0]].schema.names}
     if not all(columns_of(key) <= own for key in keys):

@@ -1,4 +1,4 @@
-"""Rows of functions beside tuples: arguments by column, and a call for each of their different values."""
+"""Execution step of table functions: one call per distinct arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from slicemill.scalar.vectors import from_arrow, to_values
 
 
 class TableCallStep:
-    """Tables stay as they are in a run, and so do the rows that equal arguments give in it."""
+    """Calls the function once per run for equal arguments.
+
+    Tables do not change during a run, and so the result is the same.
+    """
 
     def __init__(self, operator: TableCall, context: StepContext) -> None:
         (stream,) = context.schemas
@@ -49,7 +52,8 @@ class TableCallStep:
         found: list[Row] = []
         counts = np.zeros(stream.num_rows, np.int64)
         for place, values in enumerate(tuples):
-            key = repr(values)  # 1 and 1.0 are equal, and other arguments; NaN is not, and the same
+            # 1 and 1.0 are equal, but different arguments; NaN is unequal to itself, but the same argument.
+            key = repr(values)
             if key not in known:
                 known[key] = self._call(self._rows_of, dict(zip(self._names, values, strict=True)))
             found += known[key]

@@ -1,4 +1,4 @@
-"""Which new rows can be among the first of their partition when they come: most of a long stream cannot."""
+"""Pre-filter of top-n: new rows that can be within the limit on arrival."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Places = NDArray[np.int64]
 
 @kernel
 def among_first(partitions: NDArray[np.int32], places: Places, limit: int, differ: bool) -> NDArray[np.bool_]:
-    """By row, in the order of partitions and arrivals: is its place among the `limit` lowest so far?
+    """Mark rows whose position is among the `limit` lowest so far.
 
-    With `differ`, places that are equal count once.
+    Rows are ordered by partition and arrival. With `differ`, equal positions count once.
     """
     lowest = np.empty(limit, np.int64)
     out = np.zeros(len(places), np.bool_)
@@ -55,7 +55,7 @@ def among_first(partitions: NDArray[np.int32], places: Places, limit: int, diffe
 
 
 class CandidatesStep:
-    """Runs the first rows row by row, over those new ones that can be among them."""
+    """Runs the row operator of top-n on candidate rows only."""
 
     def __init__(self, operator: TopN, rows: TopRows, step: RowStep, schema: Schema) -> None:
         self._operator = operator
@@ -97,7 +97,7 @@ class CandidatesStep:
         places = np.empty(len(rows), np.int64)
         places[order] = arrival
         if by.function != "row_number":
-            # Rows that are equal in the order asked for have the place of the first of them.
+            # Rows that are equal in the order have the position of the first one.
             other = np.zeros(len(rows), np.bool_)
             for code in codes:
                 other[1:] |= code[order][1:] != code[order][:-1]

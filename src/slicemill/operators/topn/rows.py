@@ -1,4 +1,7 @@
-"""The first rows of each partition, row by row: what is told is what differs from before."""
+"""Top-n, row by row.
+
+Each input row emits the changes of the visible rows.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from slicemill.rows import Row, Timed
 
 
 class RankedRow(NamedTuple):
-    """A row behind what decides its place: the order asked for, then its arrival."""
+    """Row with its sort key and arrival number."""
 
     key: tuple[Any, ...]
     arrival: int
@@ -27,9 +30,10 @@ class RankedRow(NamedTuple):
 
 @dataclass(slots=True)
 class TopRows:
-    """`partition` and `order` are functions of a row, whose first column says what it does if it `retracts`.
+    """Row operator of top-n.
 
-    Without retractions, rows behind the limit never come back, and are forgotten.
+    `partition` and `order` are functions of a row. With `retracts` the first column of a row is its
+    operation. Without retractions, rows beyond the limit can never return and are dropped.
     """
 
     operator: TopN
@@ -39,7 +43,7 @@ class TopRows:
     waits_for_time: bool = False
     _partitions: dict[Row, list[RankedRow]] = field(default_factory=dict)
     _arrived: int = 0
-    _before: Row | None = None  # the first half of an update, whose second comes next
+    _before: Row | None = None  # update_before row that waits for its update_after
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         op = tuple_.row[0] if self.operator.retracts else "insert"
@@ -54,7 +58,7 @@ class TopRows:
             if row is not None:
                 key = comparable(self.partition(row))
                 shown.setdefault(key, self._visible(key))
-        follows: dict[int, int] = {}  # by arrival, the row that an update puts in the place of another
+        follows: dict[int, int] = {}  # by arrival number: the row that replaces another one in an update
         if leaves is not None:
             left = self._remove(leaves)
             if comes is not None:
@@ -71,7 +75,7 @@ class TopRows:
         return ()
 
     def kept(self, rows: Sequence[Timed]) -> list[Row]:
-        """What is kept of the partitions of some rows, each in order."""
+        """Return the stored rows of some rows' partitions, in arrival order."""
         keys = dict.fromkeys(comparable(self.partition(timed.row)) for timed in rows)
         entries = [entry for key in keys for entry in self._partitions.get(key, ())]
         return [entry.row for entry in sorted(entries, key=lambda entry: abs(entry.arrival))]
@@ -95,14 +99,14 @@ class TopRows:
         key, wanted = comparable(self.partition(row)), comparable(row[1:])
         kept = self._partitions[key]
         found = [place for place, entry in enumerate(kept) if comparable(entry.row[1:]) == wanted]
-        # Of equal rows, the one that came first goes first.
+        # Of equal rows, delete the one that arrived first.
         left = kept.pop(min(found, key=lambda place: abs(kept[place].arrival)))
         if not kept:
             del self._partitions[key]
         return left
 
     def _ranks(self, kept: Sequence[RankedRow]) -> list[int]:
-        """The ranks of rows in order, of those that are within the limit."""
+        """Return the ranks of sorted rows, up to the limit."""
         ranks: list[int] = []
         function, limit = self.operator.by.function, self.operator.limit
         for place, entry in enumerate(kept):
@@ -117,7 +121,7 @@ class TopRows:
         return ranks
 
     def _visible(self, key: Row) -> list[tuple[RankedRow, Row]]:
-        """The rows of a partition that are within the limit, as they are told."""
+        """Return the rows of a partition within the limit, as emitted."""
         kept = self._partitions.get(key, [])
         first = 1 if self.operator.retracts else 0
         return [
@@ -130,7 +134,7 @@ class TopRows:
     ) -> list[Row]:
         now = self._visible(key)
         if self.operator.by_place:
-            # A place is a row of the table; it is another's now.
+            # The position is the key: a row at the position of another one is an update.
             pairs = zip_longest((row for _, row in before), (row for _, row in now))
             return [change for pair in pairs for change in told(*pair)]
         were = {follows.get(entry.arrival, entry.arrival): row for entry, row in before}

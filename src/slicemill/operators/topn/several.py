@@ -1,10 +1,10 @@
-"""The first rows of each partition, several of them, each with a place of its own: `ROW_NUMBER() <= n`.
+"""Top-n with several rows per partition and distinct ranks: `ROW_NUMBER() <= n`.
 
-A new row that is among the first goes to its place, and those behind it move by one. The last one leaves:
+A new row within the limit takes its place, and the rows after it move by one. The last row leaves:
 
-    places      1    2    3                   told of the row 7, if places are shown
+    places      1    2    3                   changes for the row 7, if places are shown
     before      9    5    3                   update of place 2: 5 becomes 7
-    7 comes     9    7    5                   update of place 3: 3 becomes 5
+    7 arrives   9    7    5                   update of place 3: 3 becomes 5
                                               if not: 3 is deleted, 7 is inserted
 """
 
@@ -43,9 +43,9 @@ def _no_places() -> Places:
 
 @kernel
 def places_taken(partitions: Numbers, ranks: Places, limit: int) -> tuple[Places, Places]:
-    """The place, from 0, that each row gets when it comes, -1 for none; and how many had one before it.
+    """Return the place of each row on arrival, and the rows placed before.
 
-    Rows come by partition, and within each in the order of their arrival.
+    Places start at 0; -1 for rows beyond the limit. Rows are ordered by partition, then by arrival.
     """
     lowest = np.empty(limit, np.int64)
     taken, counts = np.full(len(ranks), -1, np.int64), np.zeros(len(ranks), np.int64)
@@ -72,9 +72,10 @@ def places_taken(partitions: Numbers, ranks: Places, limit: int) -> tuple[Places
 def tell_changes(
     partitions: Numbers, taken: Places, told: Places, limit: int, shown: bool
 ) -> tuple[Places, Places, Places, Places, Places]:
-    """Of each change the row that makes it, those before and after it, -1 for none, and its place.
+    """Return the changes: causing row, row before, row after, and place.
 
-    `told` is how many changes each row makes. The last of the results are the rows that stay.
+    Rows before and after are -1 if there is none. `told` is the number of changes of each row. The last
+    result are the rows that stay within the limit.
     """
     total = told.sum()
     cause, place = np.empty(total, np.int64), np.zeros(total, np.int64)
@@ -117,7 +118,10 @@ def tell_changes(
 
 @kernel
 def chained(heads: Places, following: Places) -> tuple[Places, Numbers]:
-    """The places of chains from their heads on, -1 for none, and the chain that each is of."""
+    """Return the positions of linked chains, and the chain of each position.
+
+    Each chain starts at its head; -1 ends a chain.
+    """
     count = 0
     for head in heads:
         at = head
@@ -138,7 +142,9 @@ def chained(heads: Places, following: Places) -> tuple[Places, Numbers]:
 @stored_as("top.several", version=2, upgrade={1: lambda plain: _chained_by_partition(**plain)})
 @dataclass(slots=True)
 class SeveralRowsState:
-    """The partitions, and their first rows: where the first of each lies, and what follows each, -1 for none.
+    """Top rows by partition, as linked lists in rank order.
+
+    `heads` has the first row of each partition, `following` the next row of each row; -1 for none.
 
     added   a1 b1 a2 a3       heads   a  b       following   a1 b1 a2 a3       a: a3, a1
                                       3  1                   -1 -1 -1  0       b: b1
@@ -151,19 +157,19 @@ class SeveralRowsState:
     used: int = 0
 
     def chains(self, numbers: Places) -> tuple[Places, Numbers]:
-        """The places of the first rows of some partitions, and the partition of each among these."""
+        """Return the top rows of some partitions, and the index of their partition."""
         self.heads = grown(self.heads, len(self.keys) or 1, -1)
         return chained(self.heads[numbers], self.following)
 
     def keep(self, numbers: Places, places: Places, chains: Numbers) -> None:
-        """Let partitions have these first rows; each has some."""
+        """Replace the top rows of some partitions; each partition has some."""
         self.following = grown(self.following, self.added.rows, -1)
         last = last_of_each(chains)
         self.following[places] = np.where(last, -1, np.roll(places, -1))
         self.heads[numbers] = places[np.roll(last, 1)]
 
     def tidy(self) -> None:
-        """Forget rows that are not among the first any more."""
+        """Delete rows that are no longer within the limit."""
         if not mostly_gone(self.added.rows, self.used):
             return
         stay = np.sort(chained(self.heads, self.following)[0])
@@ -173,12 +179,12 @@ class SeveralRowsState:
 
 
 def _moved(places: Places, stay: Places) -> Places:
-    """Where rows lie when no others are left."""
+    """Return the new positions of rows after only `stay` is kept."""
     return np.where(places < 0, -1, np.searchsorted(stay, places))
 
 
 def _chained_by_partition(keys: Keys, rows: pa.Table | None, of: Numbers) -> dict[str, object]:
-    """The first version had all rows in one table, those of each partition in order."""
+    """Upgrade version 1, which had all rows in one table, sorted by partition."""
     found = SeveralRowsState(keys)
     if rows is not None and rows.num_rows:
         order = np.argsort(of, kind="stable")
@@ -190,7 +196,7 @@ def _chained_by_partition(keys: Keys, rows: pa.Table | None, of: Numbers) -> dic
 
 
 class SeveralRowsStep:
-    """Tuples that only come."""
+    """Execution step for insert-only input."""
 
     def __init__(self, operator: TopN, context: StepContext) -> None:
         (schema,) = context.schemas
@@ -209,7 +215,7 @@ class SeveralRowsStep:
         if not new.num_rows:
             return self._schema.empty_table(), complete[0]
         numbered = self._groups.numbers(new, state.keys)
-        # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
+        # Drop field metadata such as nullability, which may differ in later tables.
         fresh = pa.table([new.column(name) for name in self._names], names=self._names)
         distinct, local = touched(numbered)
         places, chains = state.chains(distinct)
@@ -237,7 +243,7 @@ class SeveralRowsStep:
         return self._told(new, rows, order, cause, before[arranged], after[arranged], place), complete[0]
 
     def _ranks(self, rows: pa.Table, old: int) -> Places:
-        """The places of rows among all: of equal ones by arrival, in which those kept are in order."""
+        """Return the rank of each row; stored rows precede equal new rows."""
         columns = self._order.of(rows)[0]
         codes = [order_codes(column, falls) for column, falls in zip(columns, self._falls, strict=True)]
         arrival = np.arange(rows.num_rows)
@@ -257,7 +263,7 @@ class SeveralRowsStep:
         after: Places,
         place: Places,
     ) -> pa.Table:
-        """The changes as rows: of updates both halves."""
+        """Return the changes as rows, with both halves of updates."""
         was, is_ = before >= 0, after >= 0
         chosen = np.stack([was, is_], axis=1).reshape(-1)
         ops = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)

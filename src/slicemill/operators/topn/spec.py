@@ -1,4 +1,4 @@
-"""The first rows of each partition, by an order: `ROW_NUMBER() OVER (…) <= n`, and ORDER BY … LIMIT n."""
+"""Specification of top-n: `ROW_NUMBER() OVER (…) <= n`, ORDER BY … LIMIT n."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopN(Operator):
-    """Rows whose rank is `limit` at most; `shown` is the column with the rank, if it is asked for.
+    """Rows whose rank is at most `limit`.
 
-    With `retracts` it reads a changelog. It gives a changelog, unless it `appends`: by time, first rows stay.
+    `shown` is the rank column, if any. With `retracts` the input is a changelog. The output is a changelog
+    too, unless the operator `appends`: ordered by time, the first rows never change.
     """
 
     by: RankedBy
@@ -32,7 +33,7 @@ class TopN(Operator):
 
     @property
     def by_place(self) -> bool:
-        """Return True if a row that takes another's place is an update of that row."""
+        """True if a row that takes another row's place updates it."""
         return self.by.keyed_by_place(self.limit, self.shown, Schema((), self.retracts))
 
     @property
@@ -41,12 +42,12 @@ class TopN(Operator):
 
     @property
     def one_each(self) -> bool:
-        """Is it about one row of each partition, which only a better one replaces?"""
+        """True for one row per partition, which only a better row replaces."""
         return self.limit == 1 and self.by.function == "row_number" and not self.retracts
 
     @property
     def several(self) -> bool:
-        """Is it about some rows of each partition, no two of which have the same place?"""
+        """True for several rows per partition with distinct ranks."""
         return self.by.function == "row_number" and not (self.appends or self.one_each or self.retracts)
 
 
@@ -71,7 +72,7 @@ def _columns_read(top: TopN, wanted: object) -> ColumnsRead:
 
 
 def _keys_below(top: TopN, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Its rows are those that it reads, without the rank."""
+    """Pass keys to the input, unless they use the rank."""
     below = set(graph[node.inputs[0]].schema.own.names)
     read = {name for key in keys for name in columns_of(key)}
     return ((node.inputs[0], keys),) if read <= below and not top.retracts else None

@@ -1,4 +1,4 @@
-"""The first rows of each partition, by kernels where rows have places of their own, and only come."""
+"""Execution steps of top-n; kernels for insert-only input and distinct ranks."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 @stored_as("top.first", version=1)
 @dataclass(slots=True)
 class FirstRowsState:
-    """The partitions, and how many rows each has had."""
+    """Partitions, and the number of rows that each has had."""
 
     keys: Keys = field(default_factory=Keys)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 class FirstRowsStep:
-    """By time, the first rows stay the first."""
+    """Top-n by time: the first rows of a partition never change."""
 
     def __init__(self, operator: TopN, context: StepContext) -> None:
         (schema,) = context.schemas
@@ -70,17 +70,17 @@ class FirstRowsStep:
 )
 @dataclass(slots=True)
 class BestRowsState:
-    """The partitions, and by their numbers the row of each that comes first."""
+    """Partitions, and the first row of each by partition number."""
 
     keys: Keys = field(default_factory=Keys)
     best: RowsByNumber = field(default_factory=RowsByNumber)
 
 
 class BestRowsStep:
-    """The row of each partition that comes first: an update whenever another one does.
+    """Top-1 per partition: emits an update whenever the first row changes.
 
-    Rows are numbered in the order asked for, those that are kept among the new ones. Then the best so far is
-    a running minimum by partition; subtracting so much for each partition lets it begin anew there:
+    Stored and new rows are numbered in sort order. The best row so far is a running minimum by partition.
+    Subtracting a constant per partition makes the minimum start again at each partition:
 
         partition   0   0   0   1   1          number     3   5   1   2   0
         minus       0   0   0   5   5          minimum    3   3   1  -3  -5     best: 1st, 3rd, 4th, 5th
@@ -121,7 +121,7 @@ class BestRowsStep:
         best = np.ones(len(order), np.bool_)
         best[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]
         sorted_places = np.arange(len(order))
-        # The best before each row, if it has one: the last place up to the row before that was one.
+        # The best row before each row: the last position before the row that was a new minimum.
         latest = np.maximum.accumulate(np.where(best, sorted_places, 0))
         before = np.concatenate([np.zeros(1, np.int64), latest[:-1]])
         was = sorted_places > head
@@ -143,12 +143,12 @@ class BestRowsStep:
 
 
 def _plain(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Columns as such: what is known about them, such as that they have no NULL, is not the same later."""
+    """Drop field metadata such as nullability, which may differ in later tables."""
     return pa.table([table.column(name) for name in names], names=list(names))
 
 
 def _at(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """Other rows at the times and numbers of a table's."""
+    """Return `rows` with the times and numbers of `table`."""
     columns = [table.column(name) if name in _SYSTEM else rows.column(name) for name in table.column_names]
     return pa.table(columns, names=table.column_names)
 

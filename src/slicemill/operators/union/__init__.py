@@ -1,1 +1,1 @@
-"""UNION of streams in the order of their timestamps."""
+"""UNION of streams in timestamp order."""

@@ -1,15 +1,16 @@
-"""Union of ordered inputs: the sort-merge of M21-M25 on whole tables instead of single tuples.
+"""Sort-merge of ordered inputs on whole tables (M21-M25).
 
-An input's TSM register is the timestamp up to which it is known: that of its last tuple, or an enabling
-timestamp beyond it. τ is the least register. Every tuple at or before τ goes out, ordered by (timestamp,
-input, position), and the others wait:
+The TSM register of an input is its watermark: the timestamp of its last row, or a later enabling timestamp. τ
+is the lowest register. Every row at or before τ is emitted, ordered by (timestamp, input, position), and
+other rows wait:
 
     A: 1 3 3   register 3                    out:     1 2
     B: 2       register 2     τ = 2          waiting: A: 3 3
 
-A tuple at τ itself goes out at once, though others at τ may follow (M21): that is the reference's rule, under
-which the order among *equal* timestamps may depend on what came together. With `in_order` a tuple also waits
-for the tuples that come before it by (timestamp, input), and the result depends on the input alone.
+A row at τ itself is emitted at once, though further rows at τ may follow (M21). This is the rule of the
+reference, under which the order of rows with *equal* timestamps may depend on when they arrive. With
+`in_order` a row also waits for the rows that precede it by (timestamp, input), and the result depends on the
+input alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from slicemill.time import END
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What goes out, what waits of each input, and the registers for the next time."""
+    """Emitted rows, waiting rows by input, and registers for the next call."""
 
     table: pa.Table
     waiting: tuple[pa.Table, ...]
@@ -36,7 +37,7 @@ class Merged:
 
     @property
     def enabling_ts(self) -> int:
-        """No tuple still to come has a lower timestamp."""
+        """Lower bound of the timestamps of later rows."""
         return min(self.registers)
 
 
@@ -46,9 +47,10 @@ def merge(
     time_column: str = "_ts",
     in_order: bool = False,
 ) -> Merged:
-    """Merge tables of one schema, each in timestamp order: what waited, followed by what has come since.
+    """Merge tables of one schema, each in timestamp order.
 
-    `registers` are those returned the time before, raised by enabling timestamps since.
+    Each table has the waiting rows, followed by new rows. `registers` are those of the last call, raised by
+    enabling timestamps since then.
     """
     times = [_times(table, time_column) for table in inputs]
     known = [
@@ -71,7 +73,7 @@ def _times(table: pa.Table, time_column: str) -> NDArray[np.int64]:
 
 
 def _borders(registers: Sequence[int], in_order: bool) -> list[int]:
-    """By input, the timestamp below which its tuples go out; END: all of them."""
+    """Return by input the timestamp below which rows are emitted; END for all."""
     if in_order:
         return borders(registers)
     lowest = min(registers)
@@ -82,6 +84,6 @@ def _interleaved(parts: Sequence[pa.Table], moments: Sequence[NDArray[np.int64]]
     table = pa.concat_tables([part.rename_columns(parts[0].column_names) for part in parts])
     ts = np.concatenate(moments)
     if np.all(ts[1:] >= ts[:-1]):
-        return table  # one input, or inputs that follow each other: nothing is copied
-    # Stable, on runs that are sorted already: a merge, by (timestamp, input, position).
+        return table  # a single input, or inputs that follow each other, without a copy
+    # A stable sort of sorted runs is a merge, by (timestamp, input, position).
     return table.take(pa.array(np.argsort(ts, kind="stable")))

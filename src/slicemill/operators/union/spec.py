@@ -1,4 +1,4 @@
-"""UNION of streams."""
+"""Specification of UNION of streams."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def _words(_: Merge, node: Node, __: QueryGraph) -> Description:
 
 
 def input_ranks(node: Node) -> int:
-    """How many bits it takes to number the inputs."""
+    """Return how many bits are needed to number the inputs."""
     return (len(node.inputs) - 1).bit_length()
 
 
 def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
-    """Are its rows numbered by (input, number there)? Then they are the same in any number of cells.
+    """Return True if rows are numbered by (input, number there).
 
-    They are if the inputs are declared streams, of which rows and columns may be selected, since their
-    numbers leave room; and if joins read it, and nobody else: groups come in the order of their first tuples,
-    and take it that numbers grow with time. Others are counted anew.
+    Such numbers do not depend on the number of cells. The inputs must be declared streams, possibly with
+    filters and projections, since their numbers leave enough bits. Only joins may read the union: groups are
+    ordered by their first rows and require numbers that grow with time. Otherwise rows are numbered anew.
     """
     behind = (graph[node_id].operator for node_id in graph.ancestors(node.id) - {node.id})
     plain = all(isinstance(operator, Source | Filter | Project) for operator in behind)
@@ -46,8 +46,8 @@ def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
 
 
 def _joined_only(node: Node, graph: QueryGraph) -> bool:
-    """Do joins read a node's rows, as they are or selected, and nobody else?"""
-    from slicemill.operators.registry import kind_of  # it lists this kind too
+    """Return True if every consumer is a join, possibly behind filters."""
+    from slicemill.operators.registry import kind_of  # imported late: it lists this kind too
 
     readers = graph.consumers(node.id)
     if not readers or graph.stream_of(node.id) is not None:
@@ -61,7 +61,7 @@ def _joined_only(node: Node, graph: QueryGraph) -> bool:
 
 
 def _keys_below(union: Merge, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Keys over the columns that stand in the same places of each input, in the same types."""
+    """Map keys to each input's columns by position; None if types differ."""
     if not keeps_numbers(union, node, graph):
         return None
     read = {name for key in keys for name in columns_of(key)}
@@ -87,7 +87,7 @@ KINDS = (
         spec=Merge,
         words=_words,
         label=lambda _: "union",
-        # Latent tuples have no time to wait for: they are passed on at once.
+        # Latent rows have no timestamp, and are passed on at once.
         waits_for_time=lambda _, kind: kind is not TimestampKind.LATENT,
         split_by_any=keeps_numbers,
         keys_below=_keys_below,

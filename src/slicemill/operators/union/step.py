@@ -1,4 +1,4 @@
-"""UNION: a sort-merge that waits for what may still come before (M21-M25)."""
+"""Execution step of UNION: sort-merge with waiting rows (M21-M25)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from slicemill.time import BEGINNING
 @stored_as("merge", version=1)
 @dataclass(slots=True)
 class MergeState:
-    """Rows that wait for earlier ones of other inputs, how far each input is known, and the next number.
+    """Waiting rows, watermark of each input, and the next row number.
 
-    That is for rows which are counted.
+    The row number is used only if rows are numbered anew.
     """
 
     waiting: list[pa.Table] = field(default_factory=list)
@@ -35,9 +35,10 @@ class MergeState:
 
 
 class MergeStep:
-    """UNION: by (timestamp, input, number), whatever the borders between runs.
+    """UNION by (timestamp, input, number), independent of run boundaries.
 
-    Rows get numbers that say input and number there, in so many bits for the input, or are counted anew.
+    Row numbers contain the input, in `ranks` bits, and the number there. Without `ranks` rows are numbered
+    anew.
     """
 
     def __init__(self, state: MergeState, inputs: int, output: Schema, ranks: int | None) -> None:
@@ -50,7 +51,7 @@ class MergeStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state = self.state
         waited = state.waiting or [None] * len(tables)
-        # Branches agree in types; the names are the union's.
+        # Branches agree in types; column names are those of the union.
         named = [table.rename_columns(self._schema.names).cast(self._schema) for table in tables]
         if self._ranks is not None:
             named = [_of_input(table, place, self._ranks) for place, table in enumerate(named)]
@@ -72,7 +73,7 @@ class MergeStep:
 
 
 def _of_input(table: pa.Table, place: int, ranks: int) -> pa.Table:
-    """Rows with numbers behind those of the inputs before theirs."""
+    """Prefix row numbers with the number of their input."""
     return with_seqs(table, ranked(table.column(SEQ).to_numpy(), place, SEQ_BITS, ranks))
 
 

@@ -1,1 +1,1 @@
-"""Tuples of a stream with the elements of a list that they have."""
+"""Rows of a stream joined with the elements of their lists."""

@@ -1,4 +1,4 @@
-"""`UNNEST(list)` beside a stream: each tuple with every element of a list that is computed from it."""
+"""Specification of `UNNEST(list)`: each row with every element of its list."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from slicemill.operators.table_call.spec import stream_keys_below
 
 @dataclass(frozen=True, slots=True)
 class Unnest(Operator):
-    """Joins each tuple of a stream with the elements of `list`, in their order.
+    """Join each row of a stream with the elements of `list`.
 
-    With `left`, a tuple whose list is empty or NULL goes on with a NULL. `stream_alias` is empty where the
-    stream's columns are qualified already.
+    The elements are in list order. With `left`, a row whose list is empty or NULL is emitted with a NULL.
+    `stream_alias` is empty if the stream's columns are qualified already.
     """
 
     stream_alias: str

@@ -1,4 +1,4 @@
-"""Elements of lists beside tuples: lists are flattened, and tuples repeated as often as theirs is long."""
+"""Execution step of UNNEST: flatten lists, and repeat rows by list length."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnnestStep:
         counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         elements = pc.list_flatten(lists)
         if self._left:
-            # Where there is none, a NULL: its place among the elements is no place.
+            # Rows without elements get a NULL, so their position among the elements is masked.
             places = np.repeat(np.cumsum(counts) - counts, np.maximum(counts, 1))
             counts, lacking = np.maximum(counts, 1), np.repeat(counts == 0, np.maximum(counts, 1))
             places += np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,1 +1,1 @@
-"""Windows whose results are told before they end, and corrected after it."""
+"""Windows with early and late emissions (EMIT EARLY … LATE …)."""

@@ -1,4 +1,4 @@
-"""Windows that tell changes, row by row: what is kept are the groups of windows that can still change."""
+"""Windows with early and late emissions, row by row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ Groups = dict[Row, ChangingGroup]
 
 @dataclass(slots=True)
 class ChangingWindows:
-    """`group` is a function of a row, and so is `time`, where late tuples say theirs."""
+    """Row operator; state is the groups of windows that can still change.
+
+    `group` is a function of a row; `time` is the event time of late rows, if they are read.
+    """
 
     operator: WindowChanges
     group: Callable[[Row], Row]
@@ -34,7 +37,7 @@ class ChangingWindows:
     inputs: int = 1
     waits_for_time: bool = True
     _windows: dict[int, Groups] = field(default_factory=dict)
-    # By window that has not ended, its groups that have changed since they were told; and the first change.
+    # By open window, the groups that changed since they were emitted; and the time of the first such change.
     _changed: dict[int, dict[Row, None]] = field(default_factory=dict)
     _since: int | None = None
 
@@ -77,7 +80,10 @@ class ChangingWindows:
         return self.due()
 
     def due(self) -> int | None:
-        """When changes are told next: at the end of their window, or at a multiple of EARLY before it."""
+        """Return when changes are emitted next.
+
+        This is at the end of their window, or earlier at a multiple of the EARLY interval.
+        """
         every, end = self.operator.every_us, min(self._changed, default=None)
         if end is None or every is None or self._since is None:
             return end

@@ -1,12 +1,12 @@
-"""Windows whose results are told before they end, and corrected after it: EMIT EARLY … LATE ….
+"""Windows with early and late emissions: EMIT EARLY … LATE ….
 
-    tuples of a group        x     x  x        x                       x, late
+    rows of a group          x     x  x        x                       x, late
     window                [─────────────────────────)
     EARLY EVERY d            ·     ↑insert     ↑update   ↑update at the end
     LATE d                                                              ↑update, up to d after the end
 
-It is a table with a row for each group of each window; what it gives is how that table changes. When it does
-is said by the watermark, not by a clock: at multiples of d, and at the end of the window.
+The result is the changelog of a table with a row per group and window. The watermark triggers emissions, not
+a clock: at multiples of d, and at the end of the window.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class WindowChanges(Operator):
-    """Aggregates of the groups of windows [e - extent, e), for each multiple e of the slide.
+    """Aggregates of groups over windows [e - extent, e).
 
-    `every_us` is how often windows that have not ended tell what has changed. With `late`, the input has late
-    tuples as well, at the time of their arrival: they correct windows that have ended no longer ago. Windows
-    that `grow` begin at the last multiple of the extent before their end (CUMULATE).
+    The ends e are multiples of the slide. `every_us` is the interval of early emissions. With `late`, the
+    input also has late rows, at the time of their arrival. They update windows that ended at most
+    `late.within_us` ago. Windows that `grow` begin at the last multiple of the extent before their end
+    (CUMULATE).
     """
 
     group_by: tuple[SelectItem, ...]
@@ -40,7 +41,7 @@ class WindowChanges(Operator):
     grow: bool = False
 
     def ends(self, ts: int) -> range:
-        """The ends of the windows that hold a tuple: multiples of the slide above its time."""
+        """Return the ends of the windows that contain a row."""
         extent, slide = self.extent_us, self.slide_us
         last = (ts // extent + 1) * extent if self.grow else ts + extent
         return range((ts // slide + 1) * slide, last + 1, slide)
