@@ -1,1 +1,1 @@
-"""One folder per operator: what it computes (spec), how it runs (step, kernels), and its registration."""
+"""Operators: one package each, with specification, execution step and registration."""

@@ -1,8 +1,8 @@
-"""Rows of window calls put together: the tuple's own columns, then what each call returned to it.
+"""Assembly of output rows from input rows and call results.
 
-Each call answers at its own time: at once, at the end of a slot, and under ACTIVE EXPIRATION once more when
-the tuple leaves the window. Rows leave by (time, arrivals before expiries, arrival number), so a row waits
-for the answers of all calls to all tuples before it.
+Each call answers at its own time: at once, at the end of a slot, and under ACTIVE EXPIRATION again when the
+row leaves the window. Output rows are ordered by (time, arrivals before expiries, row number). A row
+therefore waits for the answers of all calls to all earlier rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BEGINNING = -(2**63)
 
 
 class Answered(Protocol):
-    """What a call returned in a run: `slicemill.aggregate.calls.Answers` says more."""
+    """Answers of a call in a run, see `slicemill.aggregate.calls.Answers`."""
 
     @property
     def numbers(self) -> NDArray[np.int64]: ...
@@ -46,7 +46,10 @@ class Answered(Protocol):
 @stored_as("assembly.returned", version=1)
 @dataclass(slots=True)
 class _Returned:
-    """Answers of one call that have not left yet, in order; `place` counts several to the same tuple."""
+    """Pending answers of one call, in order.
+
+    `place` numbers several answers to the same row.
+    """
 
     ts: NDArray[np.int64]
     expired: Mask
@@ -63,18 +66,22 @@ class _Returned:
 @stored_as("assembly", version=1)
 @dataclass(slots=True)
 class AssemblyState:
-    """The tuples that a call may still answer, from arrival number `first` on, and answers that wait."""
+    """Rows that a call may still answer, and pending answers.
+
+    `first` is the number of the first of these rows.
+    """
 
     first: int = 0
     rows: pa.Table | None = None
-    held_from: int | None = None  # the timestamp of the oldest tuple that a call still has to answer
+    held_from: int | None = None  # timestamp of the oldest row that a call has yet to answer
     waiting: list[_Returned | None] = field(default_factory=list)
 
 
 class Assembly:
-    """`names` are the output columns of each call, `slides` the lengths of its slots, if it has any.
+    """Assembles output rows; `names` are the output columns of each call.
 
-    Without `numbering`, rows keep the numbers of their tuples.
+    `slides` are the slot lengths of calls that have slots. Without `numbering`, output rows keep the numbers
+    of their input rows.
     """
 
     def __init__(
@@ -92,12 +99,12 @@ class Assembly:
             state.waiting = [None] * len(names)
 
     def run(self, rows: pa.Table, answers: Sequence[Answered]) -> pa.Table:
-        """Take new tuples, and what the calls returned to these and earlier ones; the rows that can leave."""
+        """Add rows and answers to these and earlier rows; return complete rows."""
         out, leave = self._run(rows, answers)
         return self._numbering.applied(out, leave)
 
     def _run(self, rows: pa.Table, answers: Sequence[Answered]) -> tuple[pa.Table, Mask]:
-        """The rows that can leave, with the numbers of their tuples, and which are of tuples that left."""
+        """Return complete rows with their input row numbers, and expiry flags."""
         state = self.state
         if self._one_each(rows, answers):
             return self._beside(rows, answers), np.zeros(rows.num_rows, np.bool_)
@@ -126,7 +133,10 @@ class Assembly:
         return out
 
     def _one_each(self, rows: pa.Table, answers: Sequence[Answered]) -> bool:
-        """Is nothing held, and has each call returned exactly one row to each of the new tuples, in order?"""
+        """Return True if each call has answered each new row once, in order.
+
+        False if older rows or answers are pending.
+        """
         state, count = self.state, rows.num_rows
         if (state.rows is not None and state.rows.num_rows) or any(
             part is not None for part in state.waiting
@@ -139,7 +149,7 @@ class Assembly:
         return all(not a.expired.any() and np.array_equal(a.numbers, wanted) for a in answers)
 
     def _beside(self, rows: pa.Table, answers: Sequence[Answered]) -> pa.Table:
-        """The tuples as they are, with what was returned to them."""
+        """Append the answers to the rows."""
         for names, answer in zip(self._names, answers, strict=True):
             for name, column in zip(names, answer.columns, strict=True):
                 rows = rows.append_column(name, to_arrow(column, rows.num_rows))
@@ -148,7 +158,8 @@ class Assembly:
         return rows
 
     def _assembled(self, held: pa.Table, parts: Sequence[_Returned]) -> tuple[pa.Table, Mask]:
-        # One call has its answers in order; several are brought into one order, equal events into one row.
+        # Answers of one call are in order. Answers of several calls are sorted, and answers to one event
+        # share a row.
         ts, expired, numbers, place = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("ts", "expired", "numbers", "place")
@@ -218,13 +229,16 @@ def _joined(waiting: _Returned | None, new: _Returned) -> _Returned:
 
 
 def _before(part: _Returned, ts: int, number: int) -> Mask:
-    """Which answers leave before the arrival of this number at this time does."""
+    """Return the mask of answers that precede an arrival.
+
+    The arrival has this `number` and time.
+    """
     earlier: Mask = (part.ts < ts) | ((part.ts == ts) & ~part.expired & (part.numbers < number))
     return earlier
 
 
 def _spread(column: pa.ChunkedArray, rows: NDArray[np.int64], count: int) -> pa.ChunkedArray:
-    """A column of `count` rows that has these values in these rows, else NULL."""
+    """Return a column with these values in these rows, else NULL."""
     places = np.full(count, -1, np.int64)
     places[rows] = np.arange(len(rows))
     return column.take(pa.array(places, mask=places < 0))

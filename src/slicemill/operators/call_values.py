@@ -1,10 +1,10 @@
-"""What calls give for windows whose tuples are at hand: one table of who evaluates what.
+"""Values of aggregate calls over materialized windows.
 
 | the call is of | evaluated by |
 |---|---|
-| a built-in with a kernel, such as a median | `_kernel_values`: the kernel that answers calls with OVER |
-| models | `_model_values`: all of a query together, so that equal cores are computed once |
-| a user's own aggregate, or another model | `_routine_values`: its loop, each window as a group |
+| a built-in with a kernel, such as a median | `_kernel_values`: the kernel that also evaluates OVER |
+| models | `_model_values`: all models of a query together, so that equal cores are computed once |
+| a user-defined aggregate, or another model | `_routine_values`: its compiled loop, each window as a group |
 | a built-in without a kernel, such as a synopsis | `_row_values`: row by row |
 """
 
@@ -38,12 +38,12 @@ from slicemill.scalar.vectors import Vector, arrow_type, from_arrow, from_values
 Call: TypeAlias = AggregateCall | WindowCall
 Places: TypeAlias = NDArray[np.int64]
 
-_AT_ONCE = 2**20  # tuples of windows that are read together
+_AT_ONCE = 2**20  # rows of windows that are evaluated together
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """Rows that windows are stretches of: the number of each row's partition, and columns by their names."""
+    """Rows that windows are ranges of, with partition numbers and columns."""
 
     partitions: NDArray[np.int32]
     column: Callable[[str], pa.Array]
@@ -51,20 +51,20 @@ class WindowRows:
 
 @dataclass(frozen=True, slots=True)
 class CallValues:
-    """Rows for windows: `windows` has the number of each row's window and never falls."""
+    """Result rows of windows; `windows` has each row's window, ascending."""
 
     windows: Places
     columns: dict[str, pa.Array]
 
 
 Evaluate: TypeAlias = Callable[[WindowRows, Windows], CallValues]
-Argument: TypeAlias = tuple[str, Type]  # the column that has it
+Argument: TypeAlias = tuple[str, Type]  # name of the argument's column, and its type
 
 
 def evaluators(
     calls: Sequence[AggregateCall], columns: Mapping[Expr, str], context: StepContext
 ) -> tuple[Evaluate, ...]:
-    """Who evaluates these calls; `columns` are the names of their arguments' columns."""
+    """Return evaluators for these calls; `columns` names the argument columns."""
     catalog = context.catalog
     models = models_together(calls, catalog)
     made: list[Evaluate] = []
@@ -86,18 +86,24 @@ def evaluators(
 
 
 def needed_arguments(call: AggregateCall, catalog: Catalog) -> tuple[Expr, ...]:
-    """Those that its evaluator is given: a kernel has the constant ones from the call."""
+    """Return the arguments that an evaluator reads from columns.
+
+    A kernel takes constant arguments from the call.
+    """
     return call.arguments[: stored_arguments(call)] if has_group_kernel(call, catalog) else call.arguments
 
 
 def has_group_kernel(call: Call, catalog: Catalog) -> bool:
-    """Is there a kernel for a call over windows of FROM? Synopses go by numbers, which these do not give."""
+    """Return True if a kernel evaluates a call over windows in FROM.
+
+    Synopses need row numbers, which such windows do not provide.
+    """
     numbered = is_numbered(call) or call.name.startswith("approx")
     return not is_defined(call, catalog) and has_kernel(call) and not numbered
 
 
 def is_defined(call: Call, catalog: Catalog) -> bool:
-    """Is it a user's own aggregate, or a model?"""
+    """Return True for a user-defined aggregate or a model."""
     return catalog.aggregates(call.name) != (None, None)
 
 
@@ -126,7 +132,7 @@ def _model_values(models: ModelCalls, arguments: Sequence[Argument], columns: Se
 
 
 def _routine_values(uda: Uda, arguments: Sequence[Argument], columns: Sequence[Column]) -> Evaluate:
-    """The value of an aggregate over a window: what its last tuple returns, and then TERMINATE."""
+    """Return an evaluator of routines: the last row's results, then TERMINATE's."""
     shown = [(place, column) for place, column in enumerate(columns) if column.type.kind is not Kind.ANY]
 
     def found(rows: WindowRows, windows: Windows) -> CallValues:
@@ -179,7 +185,10 @@ def _row_values(
 
 
 def aligned(found: Sequence[CallValues], windows: int) -> CallValues:
-    """The rows that several calls give together: the i-th of a window takes each call's i-th, or NULLs."""
+    """Align the result rows of several calls.
+
+    The i-th row of a window has the i-th result of each call, or NULL.
+    """
     own = [np.bincount(each.windows, minlength=windows) for each in found]
     counts = np.max(own, axis=0)
     numbers = np.repeat(np.arange(windows), counts)
@@ -193,7 +202,7 @@ def aligned(found: Sequence[CallValues], windows: int) -> CallValues:
 
 
 def models_together(calls: Sequence[Call], catalog: Catalog) -> ModelCalls | None:
-    """The models among these calls as one, if there are any and they have machine code."""
+    """Combine the models among these calls, if they can be compiled together."""
     asked = [found for call in calls if (found := asked_by(call, catalog)) is not None]
     if not asked or not go_together(asked[:-1], asked[-1]):
         return None
@@ -213,8 +222,11 @@ def _tuples(arguments: Sequence[Vector], owners: NDArray[np.int32]) -> Tuples:
 
 
 def _pieces(windows: Windows) -> Iterator[tuple[int, Places, NDArray[np.int32]]]:
-    """Some windows at a time: the number of the first, their rows, one window after the other, and for each
-    row the number of its window, counted from that."""
+    """Yield batches of windows with a bounded number of rows.
+
+    A batch has the number of its first window, the rows of all its windows, and each row's window relative to
+    the first.
+    """
     lengths = windows.ends - windows.starts
     reached = np.cumsum(lengths)
     first = 0

@@ -1,4 +1,4 @@
-"""Which cell of its unit a step is in, and what that means for it."""
+"""Cell of a step: its partition of the unit's state."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from slicemill.time import END
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of so many.
+    """Cell `number` of `count`: a task's partition of a unit's state.
 
-    `by_time`: all cells get all rows, and each stores those of its stripe (`columns.cells.stripes_of`); a
-    pair is found where its older row is stored (S33). `tied`: rows of one cause may come from several cells
-    (`storage.ties`).
+    `by_time`: all cells read all rows, and each stores the rows of its stripe (`columns.cells.stripes_of`); a
+    pair is found in the cell that stores its older row (S33). `tied`: several cells may emit rows of one
+    cause (`storage.ties`).
     """
 
     number: int = 0
@@ -27,9 +27,10 @@ WHOLE = Cell()
 
 @dataclass(frozen=True, slots=True)
 class HeavyKey:
-    """A key of which rows from `since` on go to all cells, until `over` (`operators.join.heavy`).
+    """Heavy key, whose rows all cells read from `since` until `over`.
 
-    It is named by its hash. `home` is the cell where its other rows are, and those from `fades` on.
+    See `operators.join.heavy`. `hash` is the hash of the key. `home` is the cell that stores its rows before
+    `since` and from `fades` on.
     """
 
     hash: int

@@ -1,4 +1,4 @@
-"""What a step is made of: a node of the query graph, and all there is to know about it."""
+"""Context of an execution step: node, graph, catalog and state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slicemill.rows import Row, Timed
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """A node, where it stands, and what its step kept in the last run."""
+    """Node of a step, with its environment and last state."""
 
     node: Node
     graph: QueryGraph
@@ -31,24 +31,24 @@ class StepContext:
     state: object | None
     newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
     cell: Cell = WHOLE
-    # By member of a shared operator: the member of before whose state it takes over.
+    # By member of a shared operator: the former member whose state it takes over.
     successors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def schemas(self) -> list[Schema]:
-        """Those of the inputs whose tuples the step takes."""
+        """Schemas of the inputs that the step reads."""
         return [self.graph[source].schema for source in fed_by(self.node, self.graph)]
 
     @property
     def seq_bits(self) -> int:
-        """How many bits the numbers of its inputs' rows have at most (`columns.order`)."""
+        """Maximum bits of its inputs' row numbers (`columns.order`)."""
         return input_bits(self.node, self.graph, self.catalog)
 
     def rows_of(self, relation: str) -> Sequence[Row]:
         return relation_rows(relation, self.catalog, self.tables)
 
     def definition(self, call: AggregateCall | WindowCall) -> RowAggregate:
-        """What an aggregate means, row by row, with results of the call's type."""
+        """Return the row form of an aggregate, with results of the call's type."""
         definition = aggregate_lookup(self.catalog, self.rows_of)(call.name, call.distinct)
         if definition.columns == 1:
             definition = replace(definition, finish=declared(call.columns[0].type))
@@ -56,7 +56,10 @@ class StepContext:
 
 
 def step_of(context: StepContext) -> Step | StatefulStep | SharedStep | None:
-    """A node's step; tables and views have none, they live in what looks them up, nor has a part."""
+    """Return the step of a node; None for tables, views and parts.
+
+    Tables and views are read by the operators that look them up.
+    """
     operator = context.node.operator
     name = kind_of(operator).step
     if name is None:
@@ -66,18 +69,18 @@ def step_of(context: StepContext) -> Step | StatefulStep | SharedStep | None:
 
 
 def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
-    """The nodes whose tuples an operator takes, in the order of its inputs."""
+    """Return the nodes whose rows an operator reads, in input order."""
     return kind_of(node.operator).fed_by(node.operator, node, graph)
 
 
 def input_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
-    """The bits of the numbers that an operator is given."""
+    """Return the bits of the row numbers that an operator reads."""
     kind = kind_of(node.operator)
     return bits_of((kind.numbered_by or kind.fed_by)(node.operator, node, graph), graph, catalog)
 
 
 def bits_of(sources: Iterable[str], graph: QueryGraph, catalog: Catalog) -> int:
-    """The bits of the numbers of some nodes' rows."""
+    """Return the maximum bits of the row numbers of some nodes."""
     return max((_output_bits(graph[source], graph, catalog) for source in sources), default=SEQ_BITS)
 
 
@@ -87,7 +90,10 @@ def _output_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
 
 
 def relation_rows(name: str, catalog: Catalog, tables: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
-    """The rows of a table, or of a view over tables; `tables` has what views over streams hold as well."""
+    """Return the rows of a table, or of a view over tables.
+
+    `tables` also contains the content of views over streams.
+    """
     relation = catalog.relation(name)
     if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
         return evaluate_relation(relation.query, catalog, lambda inner: relation_rows(inner, catalog, tables))
@@ -95,7 +101,10 @@ def relation_rows(name: str, catalog: Catalog, tables: Mapping[str, Sequence[Row
 
 
 def held_at(view: View, rows: Sequence[Timed], now: int) -> list[Row]:
-    """What the window of a view over a stream holds, of all its rows in order of time (M40)."""
+    """Return the window content of a view at time `now` (M40).
+
+    `rows` are all rows of the view, in time order.
+    """
     assert isinstance(view.query, SelectQuery), "the binder asks for one window"
     window = view.query.inputs[0].window
     assert window is not None and window.extent is not None, "the binder asks for a window with a beginning"

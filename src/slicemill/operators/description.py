@@ -1,4 +1,4 @@
-"""What operators are called in plans that people read: words and symbols of SQL and relational algebra."""
+"""Descriptions of operators in plans, in terms of SQL and relational algebra."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Fact: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A symbol of relational algebra (or none), a title, and facts as (what, text), the chief one first."""
+    """Symbol of relational algebra (or none), title, and facts as (what, text).
+
+    The most important fact is first.
+    """
 
     symbol: str
     title: str
@@ -28,7 +31,7 @@ class Description:
 
 
 def many(number: int, word: str) -> str:
-    """So many things.
+    """Return a number with a noun in singular or plural.
 
     >>> many(1, "join"), many(2, "join")
     ('1 join', '2 joins')
@@ -37,7 +40,7 @@ def many(number: int, word: str) -> str:
 
 
 def each(aliases: Sequence[str], windows: Sequence[str]) -> str:
-    """The window of each input, said once where they are all the same."""
+    """Return the window of each input; only once if all are equal."""
     if len(windows) > 1 and len(set(windows)) == 1:
         return f"{windows[0]} each"
     return ", ".join(f"{alias} {window}".strip() for alias, window in zip(aliases, windows, strict=True))
@@ -60,7 +63,7 @@ def call_text(call: AggregateCall | WindowCall) -> str:
 
 
 def window_calls(calls: Sequence[WindowCall]) -> tuple[Fact, ...]:
-    """Calls over one common window together, or else each with its own."""
+    """Return calls over one common window together, else each with its window."""
     if len({(call.window, call.partition_by) for call in calls}) > 1:
         return tuple(("compute", f"{call_text(call)} OVER ({_over(call)})") for call in calls)
     computed = ", ".join(call_text(call) for call in calls)
@@ -69,7 +72,7 @@ def window_calls(calls: Sequence[WindowCall]) -> tuple[Fact, ...]:
 
 
 def length_of(window: Window) -> str:
-    """A window without its slide."""
+    """Return a window without its slide."""
     return str(Window(window.frame, window.extent))
 
 

@@ -1,4 +1,4 @@
-"""The query graph (M1): sources, operators and sinks, joined by arcs that carry tuples of one schema."""
+"""Query graph (M1): sources, operators and sinks, connected by arcs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from slicemill.operators.streams.spec import QueryResults, Source
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operator in the graph. `schema` and `kind` are those of its output.
+    """Operator in the graph; `schema` and `kind` are those of its output.
 
-    `label` is what people call it: an id without its digest. `owner` is the query, stream or view that a node
-    belongs to alone; it is empty where all who want the same share it.
+    `label` is the displayed name: the id without its digest. `owner` is the query, stream or view that has
+    the node for itself; it is empty for a node that several queries may share.
     """
 
     id: str
@@ -31,7 +31,8 @@ class Node:
     owner: str = ""
 
     def __hash__(self) -> int:
-        # What is asked of a node with every statement is remembered: its id says nearly all of it.
+        # Nodes are keys of caches that every statement reads, so hashing must be fast. The id is nearly
+        # unique.
         return hash(self.id)
 
     @property
@@ -40,13 +41,16 @@ class Node:
 
     @property
     def waits_for_time(self) -> bool:
-        """Is it idle-waiting-prone (IWP, M21): does it hold tuples back until inputs are complete?"""
+        """True if it is idle-waiting-prone (IWP, M21).
+
+        Such an operator holds rows until its inputs are complete.
+        """
         return kind_of(self.operator).waits_for_time(self.operator, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """The buffer between two nodes: `port` counts the inputs of `target`."""
+    """Buffer between two nodes; `port` is the input number of `target`."""
 
     source: str
     target: str
@@ -57,7 +61,10 @@ class Arc:
 
 @dataclass(frozen=True)
 class QueryGraph:
-    """Nodes in topological order. `streams` names the node whose output a derived stream is."""
+    """Nodes in topological order.
+
+    `streams` maps derived streams to the nodes that produce them.
+    """
 
     nodes: dict[str, Node]
     streams: dict[str, str] = field(default_factory=dict)
@@ -69,7 +76,7 @@ class QueryGraph:
         return self.nodes[node_id]
 
     def __getstate__(self) -> dict[str, object]:
-        # Without what is only remembered: equal graphs have equal pickles.
+        # Cached properties are omitted, so that equal graphs have equal pickles.
         return {"nodes": self.nodes, "streams": self.streams}
 
     def __len__(self) -> int:
@@ -92,12 +99,12 @@ class QueryGraph:
         return tuple(node for node in self if isinstance(node.operator, QueryResults))
 
     def stream_of(self, node_id: str) -> str | None:
-        """The first stream that is named after a node's output."""
+        """Return the first stream that a node produces."""
         names = self._streams_named.get(node_id)
         return names[0] if names else None
 
     def has_parts(self, node_id: str) -> bool:
-        """Is the node shared by queries that each have a part of it?"""
+        """Return True if the node is shared by queries with a part each."""
         return any(isinstance(reader.operator, Part) for reader in self.consumers(node_id))
 
     def consumers(self, node_id: str) -> tuple[Node, ...]:
@@ -112,7 +119,7 @@ class QueryGraph:
         return {source: tuple(nodes.values()) for source, nodes in found.items()}
 
     def ancestors(self, node_id: str) -> frozenset[str]:
-        """The node and all it is computed from."""
+        """Return the node and all nodes that it depends on."""
         found: set[str] = set()
         waiting = [node_id]
         while waiting:
@@ -123,7 +130,7 @@ class QueryGraph:
         return frozenset(found)
 
     def only(self, node_ids: Iterable[str]) -> QueryGraph:
-        """The graph of these nodes, which must be closed under inputs."""
+        """Return the graph of these nodes, which must be closed under inputs."""
         kept = sorted(set(node_ids), key=self._positions.__getitem__)
         streams = {name: node_id for node_id in kept for name in self._streams_named.get(node_id, ())}
         return QueryGraph({node_id: self[node_id] for node_id in kept}, streams)
@@ -134,14 +141,14 @@ class QueryGraph:
 
     @cached_property
     def _streams_named(self) -> dict[str, list[str]]:
-        """The names of a node's output."""
+        """Stream names by producing node."""
         found: dict[str, list[str]] = {}
         for name, node_id in self.streams.items():
             found.setdefault(node_id, []).append(name)
         return found
 
     def components(self) -> tuple[frozenset[str], ...]:
-        """Weakly connected parts (X1), in the order of their first node."""
+        """Return weakly connected components (X1), ordered by their first node."""
         leader = {node_id: node_id for node_id in self.nodes}
 
         def find(node_id: str) -> str:

@@ -1,13 +1,13 @@
-"""Rows of several inputs in one order, by (timestamp, input, number), as soon as that is known (M21).
+"""Merge order of several inputs: (timestamp, input, number) (M21).
 
-An input's register is the timestamp up to which it is known: no row that is still to come is below it. A row
-goes in when nothing can come before it any more: its timestamp is below the registers of the inputs before
-its own, and not above those of the inputs behind it. Its own input does not count, since that is in order:
+The register of an input is its watermark: no later row is below it. A row is released when no earlier row can
+arrive any more: its timestamp is below the registers of the inputs before its own, and not above those of the
+inputs after it. Its own input is ignored, since that input is in order:
 
-    A: 1 3 3   register 3        goes in:  1 2
-    B: 2       register 2        waits:    A: 3 3, until B is known up to 3
+    A: 1 3 3   register 3        released: 1 2
+    B: 2       register 2        waiting:  A: 3 3, until the register of B is 3
 
-So what goes in is always a beginning of the one order of all rows, wherever runs are cut.
+The released rows are therefore always a prefix of the total order of all rows, independent of run boundaries.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import TypeAlias
 
 from slicemill.time import BEGINNING, END
 
-# Up to where inputs must be known for something to come out: all of them, or each of them; or, of several
-# such ways, on one.
+# Watermarks of the inputs needed to release a row: one for all inputs, one for each input, or a list of
+# alternatives.
 Due: TypeAlias = int | tuple[int, ...] | list[tuple[int, ...]]
-# The same for logs, of several steps: one of them is enough, with all of its logs.
+# Alternatives for several steps, as watermarks by log; all watermarks of one alternative are needed.
 Dues: TypeAlias = tuple[Mapping[str, int], ...]
 
 
 def borders(registers: Sequence[int]) -> list[int]:
-    """By input, the timestamp below which its rows go in; END: all of them."""
+    """Return by input the timestamp below which rows are released; END for all."""
     return [
         min([*registers[:place], *map(_behind, registers[place + 1 :])], default=END)
         for place in range(len(registers))
@@ -33,9 +33,9 @@ def borders(registers: Sequence[int]) -> list[int]:
 
 
 def due_in_turn(firsts: Sequence[int | None]) -> tuple[int, ...] | None:
-    """Up to where each input must be known for the first of the rows that wait; None if none waits.
+    """Return the watermarks needed by the first waiting row.
 
-    `firsts` has the timestamp of the first row of each input that waits.
+    None if no row waits. `firsts` has the timestamp of the first waiting row of each input.
     """
     waiting = [(ts, place) for place, ts in enumerate(firsts) if ts is not None]
     if not waiting:
@@ -46,7 +46,7 @@ def due_in_turn(firsts: Sequence[int | None]) -> tuple[int, ...] | None:
 
 
 def earliest(dues: Iterable[Mapping[str, int]]) -> Dues:
-    """Without those that can only come after others."""
+    """Remove alternatives that are met only after another one."""
     found: list[Mapping[str, int]] = []
     for due in dues:
         if not any(_is_before(known, due) for known in found):
@@ -55,12 +55,12 @@ def earliest(dues: Iterable[Mapping[str, int]]) -> Dues:
 
 
 def is_reached(dues: Dues, watermarks: Mapping[str, int]) -> bool:
-    """Does something come out when logs are complete up to here?"""
+    """Return True if some alternative is met at these watermarks."""
     return any(all(watermarks[log] >= ts for log, ts in due.items()) for due in dues)
 
 
 def _is_before(due: Mapping[str, int], other: Mapping[str, int]) -> bool:
-    """Is one reached whenever the other is?"""
+    """Return True if `due` is met whenever `other` is met."""
     return all(log in other and ts <= other[log] for log, ts in due.items())
 
 

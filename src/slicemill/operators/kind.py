@@ -1,8 +1,8 @@
-"""The registration of an operator: all that planner, explain and engine ask about it, in one place.
+"""Registration of operators: everything that planner, EXPLAIN and engine need.
 
-Each operator's `spec.py` has its dataclass and, below it, its `OperatorKind`; `registry` lists them all, and
-nobody else asks for the class of an operator. Functions are given the operator, and where they look around
-also its node and the graph. What runs is named, and imported only where it runs: planning loads no kernel.
+The `spec.py` of each operator has its dataclass, followed by its `OperatorKind`; `registry` lists all kinds.
+No other module tests for the class of an operator. Functions take the operator, and where needed its node and
+the graph. Execution steps are named by strings and imported on execution, so that planning loads no kernels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KeysBelow: TypeAlias = "tuple[tuple[str, Keys], ...]"
 
 
 class Role(StrEnum):
-    """What kind of thing a node is to somebody who looks at the whole graph."""
+    """Role of a node in the graph."""
 
     SOURCE = "source"
     TABLE = "table"
@@ -37,7 +37,7 @@ class Role(StrEnum):
 
 
 class UnitOf(Enum):
-    """Which queries run as one with that of a stateful operator."""
+    """Which queries share a unit with the query of a stateful operator."""
 
     QUERY = "none: it runs alone"
     KEYS = "all that keep something of the same log by the same keys"
@@ -46,7 +46,7 @@ class UnitOf(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnsRead:
-    """What an operator reads of an input: expressions over it, and columns that it takes as they are."""
+    """Expressions over an input, and columns that are passed through."""
 
     exprs: Sequence[Expr]
     names: Collection[str]
@@ -54,10 +54,10 @@ class ColumnsRead:
 
 @dataclass(frozen=True, slots=True)
 class InnerJoin:
-    """What a join does, to those who decide in which cells its rows meet.
+    """Description of a join for partitioning.
 
-    `windows` are by input, the longest of all members. What must be `equal` is an input and an expression
-    over its columns each. `columns` says which column of which input a column of the results is.
+    `windows` are by input, the longest of all members. `equal` are sets of expressions with the same value,
+    as (input, expression over its columns). `columns` maps result columns to an input and its column.
     """
 
     windows: tuple[Window, ...]
@@ -67,19 +67,22 @@ class InnerJoin:
 
 @dataclass(frozen=True, slots=True)
 class MemberKind:
-    """What a shared operator's `Part` is asked, answered for one of its members."""
+    """Answers of a shared operator for the `Part` of one of its members."""
 
     words: Callable[[Any], Description]
     history_us: Callable[[Any], int | None]
     seq_bits: Callable[[Any, int, Catalog], int]
     keys_below: Callable[[Any, Any, Keys], tuple[Keys, ...] | None] = lambda *_: None
-    """Keys over its output by input of the shared operator, which comes first."""
+    """Maps keys over the output to keys of each input of the shared operator (the first argument)."""
     holds: Callable[[Any, Any], bool] = lambda *_: False
-    """Return True if the state of the first member has all that the second member needs."""
+    """Returns True if the state of the first member has all that the second member needs."""
 
 
 def same_keys(_: Operator, node: Node, __: QueryGraph, keys: Keys) -> KeysBelow:
-    """`keys_below` of what lets the columns of its only input pass."""
+    """Return the same keys, for operators that keep input columns.
+
+    They have a single input.
+    """
     return ((node.inputs[0], keys),)
 
 
@@ -89,38 +92,38 @@ def _its_inputs(_: Operator, node: Node, __: QueryGraph) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorKind(Generic[S]):
-    """One operator to everybody else.
+    """Registration of one operator.
 
-    | field | says |
+    | field | meaning |
     |---|---|
-    | `role`, `words` | what people are shown of it |
-    | `own_name` | its name, for the ends of the graph: of a stream, a query, a table |
-    | `relation` | the finite relation that it is, if it is one: its output has no log |
-    | `label`, `shared_label` | its name in node ids: of a query's own node, and of one for all |
-    | `for_all` | does the same to a tuple whenever a query came, so that queries share the node |
-    | `refer` | the operator with the ids of other nodes in it replaced |
-    | `slack_us` | how far its output watermark stays behind that of its inputs |
-    | `waits_for_time` | is idle-waiting-prone (IWP, M21), given the kind of its inputs' timestamps |
-    | `fed_by` | the nodes whose tuples its step takes, in order |
-    | `alias`, `looked_up` | what it calls an input; whether that brings rows to look up |
-    | `selections` | its conditions on the rows of some inputs; None in it where all rows are wanted |
-    | `columns_read` | what it reads of an input, where that much is read of its output; without it, all |
-    | `keeps_state` | keeps something from run to run |
-    | `by_position` | keeps rows by the positions of their columns: its inputs cannot get another one |
-    | `computes` | is no drop box, which lets a share of all tuples pass |
-    | `unit` | which queries run as one with it |
-    | `keys` | by input, the expressions by whose values its work can be split; None if it cannot |
-    | `split_by_any` | its work can be split by any keys, which those who read it have |
-    | `joins` | what it joins, if each of its results has one row of each input |
-    | `keys_below` | keys over its output, by the nodes below it as keys over theirs; None if they lack them |
-    | `history_us` | how far back its results depend on tuples; None where no length of time says it |
-    | `seq_bits`, `numbered_by` | how many bits its rows' numbers have, and whose they are (`columns.order`) |
-    | `ties` | gives rows that several cells find together their ties, or hands them on (`storage.ties`) |
-    | `redistribute` | the function that makes the state of a new cell from those of all cells before |
-    | `last_words` | gives rows at the end of input, at the time of the last tuple |
-    | `member` | what is asked about one of its members, if it is shared |
-    | `stored` | its classes that states hold, by the names under which checkpoints know them |
-    | `step` | the function that makes its step, as `module:name`; None if what reads it does its work |
+    | `role`, `words` | role and description of the operator for display |
+    | `own_name` | name of a source, sink or table: of the stream, query or table |
+    | `relation` | name of the finite relation, if it is one: its output has no log |
+    | `label`, `shared_label` | name in node ids: for a query's own node, and for a shared node |
+    | `for_all` | True if the output does not depend on when a query started, so that queries share the node |
+    | `refer` | returns the operator with ids of other nodes replaced |
+    | `slack_us` | how far its output watermark is behind its input watermarks |
+    | `waits_for_time` | True if idle-waiting-prone (IWP, M21), given the timestamp kind of its inputs |
+    | `fed_by` | nodes whose rows its step reads, in order |
+    | `alias`, `looked_up` | its name for an input; True if the input provides rows for lookups |
+    | `selections` | its conditions on the rows of some inputs; contains None if all rows are needed |
+    | `columns_read` | what it reads of an input, given the columns read of its output; if None, all columns |
+    | `keeps_state` | True if it has state between runs |
+    | `by_position` | True if its state has rows by column position, so that inputs cannot get new columns |
+    | `computes` | False for a drop box, which only passes a share of the rows |
+    | `unit` | which queries share a unit with it |
+    | `keys` | by input, the expressions by which its work can be partitioned; None if it cannot |
+    | `split_by_any` | True if its work can be partitioned by any keys of its consumers |
+    | `joins` | description of its join, if each result has one row of each input |
+    | `keys_below` | maps keys over its output to keys over the nodes below; None if they lack them |
+    | `history_us` | how far back results depend on input rows; None if no time span limits it |
+    | `seq_bits`, `numbered_by` | bits of its row numbers, and the nodes that number them (`columns.order`) |
+    | `ties` | True if it adds or passes on ties to rows that several cells find together (`storage.ties`) |
+    | `redistribute` | function that builds the state of a new cell from all old cells |
+    | `last_words` | True if it emits rows at the end of input, at the time of the last row |
+    | `member` | answers for one of its members, if it is shared |
+    | `stored` | its classes in states, by their names in checkpoints |
+    | `step` | function that creates its step, as `module:name`; None if its consumers do its work |
     """
 
     spec: type[S]
@@ -159,7 +162,7 @@ class OperatorKind(Generic[S]):
 
 
 def longest_us(windows: Iterable[Window]) -> int | None:
-    """The longest of some windows; None where one never ends or counts rows."""
+    """Return the longest window; None if one is unbounded or counts rows."""
     lengths = [window.extent if window.frame is FrameUnit.RANGE else None for window in windows]
     known = [length for length in lengths if length is not None]
     return max(known) if len(known) == len(lengths) else None

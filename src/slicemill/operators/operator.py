@@ -1,4 +1,4 @@
-"""What all operators of a query graph have in common: immutable data that says what to compute, not how."""
+"""Base classes of operators: immutable specifications of what to compute."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 
 class Operator:
-    """What a node computes: a frozen dataclass, registered with its kind (`operators.registry`)."""
+    """Specification of a node: a frozen dataclass, registered in `operators.registry`."""
 
     __slots__ = ()
 
 
 class SharedOperator(Operator):
-    """One operator for several queries, its members. A `Part` behind it is what one of them gets."""
+    """One operator for several queries, its members.
+
+    A `Part` that reads the operator provides the result of one member.
+    """
 
     __slots__ = ()
 
@@ -25,5 +28,5 @@ class SharedOperator(Operator):
 
 
 def with_members(shared: SharedOperator, members: Iterable[Any]) -> SharedOperator:
-    """A shared operator with other members of its own kind."""
+    """Return a shared operator with other members of the same kind."""
     return cast(SharedOperator, replace(cast(Any, shared), members=tuple(members)))

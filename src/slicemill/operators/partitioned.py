@@ -1,4 +1,4 @@
-"""The partitions of rows, and expressions over new tuples."""
+"""Partition numbers of rows, and expressions over new rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicemill.scalar.values import ExpressionError
 
 
 class Columns:
-    """Expressions over new tuples, those of several calls evaluated together."""
+    """Expressions over new rows, compiled together for several calls."""
 
     def __init__(self, groups: Sequence[Sequence[Expr]], schema: Schema) -> None:
         self._sizes = [len(group) for group in groups]
@@ -24,7 +24,7 @@ class Columns:
         self._compute = compile_many([expr for group in groups for expr in group], schema)
 
     def of(self, table: pa.Table) -> list[list[pa.Array]]:
-        """The columns of each group; the first error is raised."""
+        """Return the columns of each group; raise the first error."""
         arrays = []
         for outcome in self._compute(table):
             if isinstance(outcome, ExpressionError):
@@ -38,7 +38,7 @@ class Columns:
 
 
 class Partitioned:
-    """The number of each row's partition."""
+    """Computes the partition number of each row."""
 
     def __init__(self, keys: Sequence[Expr], schema: Schema) -> None:
         self._columns = Columns([keys], schema)

@@ -1,4 +1,4 @@
-"""What changes for an operator when its unit gets other cells: where rows are, and where they go (S41)."""
+"""Rescale of an operator: where rows are stored before and after (S41)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One along which rows of an input differ: by keys, or in turn. The new cell is at a `place` of it."""
+    """Dimension of a grid of cells: partitioned by keys, or by row number.
+
+    `place` is the index of the new cell in this dimension.
+    """
 
     count: int
     keys: Keys | None
@@ -30,7 +33,11 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
-    """Of one input: cells of before that have each of its rows once, and which of them the new one reads."""
+    """Rescale of one input.
+
+    `sources` are old cells that together have each row once; `dimensions` determine the rows that the new
+    cell reads.
+    """
 
     sources: tuple[int, ...]
     dimensions: tuple[Dimension, ...]
@@ -38,7 +45,7 @@ class InputChange:
 
 @dataclass(frozen=True, slots=True)
 class KeptRows:
-    """Rows that an operator keeps, of which it can say the value of a key."""
+    """Rows in an operator's state, with the values of their keys."""
 
     seqs: NDArray[np.int64]
     value: Callable[[Expr], pa.Array]
@@ -49,7 +56,10 @@ class KeptRows:
 
 @dataclass(frozen=True, slots=True)
 class Redistribution:
-    """One cell of the new ones, input by input; of `heavy` keys all cells of before were given the rows."""
+    """Rescale from the viewpoint of one new cell.
+
+    All old cells have read the rows of `heavy` keys.
+    """
 
     before: Cell
     after: Cell
@@ -57,18 +67,18 @@ class Redistribution:
     heavy: tuple[HeavyKey, ...] = ()
 
     def waiting_in(self, input_: int, cells: Sequence[T | None]) -> list[T]:
-        """What those cells have that together read each row of an input once."""
+        """Return the states of old cells that together read each row once."""
         found = (cells[place] for place in self.inputs[input_].sources)
         return [one for one in found if one is not None]
 
     def stored_in(self, input_: int, cells: Sequence[T | None]) -> list[T]:
-        """What those cells have that together store each row of an input once."""
+        """Return the states of old cells that together store each row once."""
         if self.before.by_time:
             return [one for one in cells if one is not None]
         return self.waiting_in(input_, cells)
 
     def is_read(self, input_: int, rows: KeptRows) -> Mask:
-        """Which rows the new cell reads."""
+        """Return the mask of rows that the new cell reads."""
         found = np.ones(len(rows), np.bool_)
         for along in self.inputs[input_].dimensions:
             if along.keys is None:
@@ -79,7 +89,7 @@ class Redistribution:
         return found
 
     def is_stored(self, input_: int, rows: KeptRows) -> Mask:
-        """Which rows the new cell stores."""
+        """Return the mask of rows that the new cell stores."""
         if self.after.by_time:
             return np.asarray(stripes_of(rows.seqs, self.after.count) == self.after.number)
         return self.is_read(input_, rows)

@@ -1,4 +1,4 @@
-"""All operators: the one place where each is listed, a line for each folder."""
+"""Registry of all operators, one line for each package."""
 
 from __future__ import annotations
 
@@ -75,19 +75,19 @@ _BY_CLASS = {kind.spec: kind for kind in KINDS}
 
 
 def kind_of(operator: Operator) -> OperatorKind[Any]:
-    """All there is to know about operators of a class."""
+    """Return the registration of an operator's class."""
     return _BY_CLASS[type(operator)]
 
 
 def partition_keys(operator: Operator) -> tuple[Keys, ...] | None:
-    """By input, the expressions by whose values an operator's work can be split; None if it cannot."""
+    """Return by input the keys that partition an operator; None without keys."""
     keys = kind_of(operator).keys(operator)
     return keys if keys is not None and all(keys) else None
 
 
 @cache
 def imported(name: str) -> Callable[..., Any]:
-    """The function that a kind names as `module:name`."""
+    """Import the function that a kind names as `module:name`."""
     module, _, function = name.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found

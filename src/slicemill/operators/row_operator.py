@@ -1,8 +1,8 @@
-"""The contract between the execution cycle and an operator.
+"""Interface between the execution cycle and row operators.
 
-An operator is a pure state machine: it knows nothing of buffers, schedulers or clocks. The cycle decides
-which input's head tuple is next (NOS rules, TSM registers: M15-M26) and hands it over; the operator answers
-with the rows it produces, in timestamp order.
+An operator is a pure state machine without access to buffers, schedulers or clocks. The cycle selects the
+input whose first row is next (NOS rules, TSM registers: M15-M26) and passes the row to the operator. The
+operator returns the rows it produces, in timestamp order.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from slicemill.shedding.report import Report
 
 @runtime_checkable
 class RowOperator(Protocol):
-    """What the cycle asks of every operator.
+    """Operator that processes one row at a time.
 
-    `waits_for_time` marks idle-waiting-prone operators (IWP, M21): union, window join, aggregates whose
-    output waits for a slot end or an expiry. The cycle keeps a TSM register per input of those and calls
-    `advance`; it never calls `advance` on the others.
+    `waits_for_time` marks idle-waiting-prone operators (IWP, M21): unions, window joins, and aggregates whose
+    output waits for the end of a slot or an expiry. Only for these operators, the cycle keeps a TSM register
+    per input and calls `advance`.
     """
 
     @property
@@ -34,70 +34,76 @@ class RowOperator(Protocol):
     def waits_for_time(self) -> bool: ...
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
-        """Consume one tuple of input `port`; tuples come in timestamp order over all inputs."""
+        """Process one row of input `port`.
+
+        Rows are in timestamp order over all inputs.
+        """
         ...
 
     def advance(self, ts: int) -> Sequence[Timed]:
-        """No later tuple on any input has a timestamp below `ts`: release what was waiting for that."""
+        """Release output when no later row of any input is below `ts`."""
         ...
 
     def finish(self) -> Sequence[Timed]:
-        """The input has ended for good: release everything still held back."""
+        """Release all output at the end of input."""
         ...
 
 
 @runtime_checkable
 class Restorable(Protocol):
-    """What an operator with a state adds, so that another one in its place can go on.
+    """Row operator with a state that can be stored and restored.
 
-    What is stored are plain values: code is made again from the plan, by whoever makes the other one.
+    The state consists of plain values. Compiled code is created again from the plan.
     """
 
     def state(self) -> Any:
-        """All that it keeps, as the codec of checkpoints takes it (`slicemill.storage.codec`)."""
+        """Return the whole state, as plain values for `slicemill.storage.codec`."""
         ...
 
     def restore(self, state: Any) -> None:
-        """Go on, in place of a fresh one, from what was stored."""
+        """Load a stored state into a new operator."""
         ...
 
 
 @runtime_checkable
 class Holding(Protocol):
-    """What an operator that holds results back may add, so that time is promised and asked for exactly.
+    """Row operator that holds output back, and knows until when.
 
-    Without it the cycle takes every output still to come to be at or after the operator's input time, and
-    nobody is woken to release what is held: it then comes out with the next tuple or enabling timestamp.
+    Without this interface the cycle assumes that later output is at or after the operator's input time. It
+    then also schedules no wake-up, so that held output is emitted with the next row or enabling timestamp.
     """
 
     def held_from(self) -> int | None:
-        """The lowest timestamp a held-back output may still carry; None when nothing is held."""
+        """Return the lowest timestamp of held output; None if nothing is held."""
         ...
 
     def due(self) -> int | None:
-        """The timestamp `advance` must reach to release something; None when nothing is held."""
+        """Return the timestamp at which `advance` releases output; None if nothing is held."""
         ...
 
 
 @runtime_checkable
 class Beginning(Protocol):
-    """What an operator adds that has a result over no tuples."""
+    """Row operator that has output without input rows."""
 
     def begin(self) -> Sequence[Timed]:
-        """Return the rows that hold before the first tuple, at `EARLIEST`; none when called again."""
+        """Return the rows that hold before the first row, at `EARLIEST`.
+
+        A second call returns no rows.
+        """
         ...
 
 
 @runtime_checkable
 class Reporting(Protocol):
-    """What an operator that drops tuples adds."""
+    """Row operator that may drop rows."""
 
     @property
     def report(self) -> Report: ...
 
 
 def predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
-    """A condition as a function of a row: neither FALSE nor NULL selects it."""
+    """Compile a condition; a row passes only if the condition is TRUE."""
     if condition is None:
         return lambda _: True
     evaluate = compile_expression(condition, schema)

@@ -1,12 +1,13 @@
-"""The fallback: a step that runs the row form of an operator, for what has no kernel.
+"""Fallback step that runs an operator row by row, without kernels.
 
-It is handed its tuples in order, as far as all inputs are complete. What the row form gives does not say
-which tuple it comes from. So an operator without keys, which has one cell, has its rows counted anew. Of one
-with keys, what it gives to a tuple has that tuple's number. What time releases comes behind that, in an order
-that rows of one timestamp have by their values: any order will do that is the same in all cells.
+The step passes rows to the operator in order, as far as all inputs are complete. The output of a row operator
+does not say which input row caused it. An operator without keys has a single cell, and its output rows are
+numbered anew. With keys, the output for an input row gets the number of that row. Output that the watermark
+releases follows, and is ordered by its values at equal timestamps; any order will do that is the same in all
+cells.
 
-By rows run: joins of three and more streams over counts of rows (`join.rows`), and runs under a budget of
-runs, or over counts of rows under any budget (`coalesce.rows`).
+Joins of three or more streams over row counts run row by row (`join.rows`). So do runs under a budget of
+runs, and runs over row counts under any budget (`coalesce.rows`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from slicemill.storage.codec import stored_as
 from slicemill.storage.state_size import state_bytes
 from slicemill.time import END
 
-# A tuple with its number and arrival; a row with those of the tuple it was made of, if it was one.
+# An input row with its number and arrival; an output row with those of its input row, if it has one.
 Arrived: TypeAlias = tuple[Timed, int, int]
 Caused: TypeAlias = tuple[Timed, int | None, int]
 
@@ -42,9 +43,9 @@ Caused: TypeAlias = tuple[Timed, int | None, int]
 @stored_as("rows", version=1)
 @dataclass(slots=True)
 class RowState:
-    """What the row form of an operator keeps from run to run: its own state and tuples that have to wait.
+    """State of a row operator, and the rows that wait for other inputs.
 
-    The operator itself is made from the plan.
+    The operator itself is created from the plan.
     """
 
     operator: Any
@@ -54,10 +55,10 @@ class RowState:
 
 
 class RowStep:
-    """Runs an operator row by row; `numbering` is that of one with keys.
+    """Runs an operator row by row; `numbering` is set if it has keys.
 
-    Tuples of several inputs go in by (timestamp, input, number), as soon as that is known: whatever the
-    borders between runs, the operator sees the same sequence.
+    Rows of several inputs are released by (timestamp, input, number). The operator therefore sees the same
+    sequence for any run boundaries.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class RowStep:
         return self._table(out), until if held is None else min(until, held)
 
     def _table(self, out: list[Caused]) -> pa.Table:
-        """Rows in order; what time released has no arrival."""
+        """Return rows in order; rows that the watermark released have no arrival."""
         if self._numbering is None:
             first, self._next_seq = self._next_seq, self._next_seq + len(out)
             return self._stored(out, range(first, self._next_seq))
@@ -126,7 +127,10 @@ class RowStep:
         return to_table([timed for timed, _, _ in out], self._output, [a for _, _, a in out], seqs)
 
     def sheds(self, node_id: str) -> Mapping[str, Report]:
-        """What the operator has dropped for lack of memory, if it may drop anything."""
+        """Return the report of dropped rows, if any may be dropped.
+
+        Rows are dropped for lack of memory.
+        """
         return {node_id: self._operator.report} if isinstance(self._operator, Reporting) else {}
 
     def due(self) -> Due | None:
@@ -135,7 +139,7 @@ class RowStep:
         return due_in_turn([queue[0][0].ts if queue else None for queue in self._waiting]) or held
 
     def _ready(self, complete: Sequence[int]) -> list[tuple[int, Arrived]]:
-        """Tuples that may go in now, in order; the others wait on."""
+        """Remove and return the waiting rows that may be processed now, in order."""
         ready: list[tuple[int, Arrived]] = []
         known = [
             max([told, *(timed.ts for timed, _, _ in queue[-1:])])
@@ -167,5 +171,5 @@ def _count_before(waiting: list[Arrived], until: int) -> int:
 
 
 def _by_values(row: Row) -> int:
-    """A number for a row's values that no other row has, but for one in a million million."""
+    """Return a 40-bit hash of a row's values."""
     return int.from_bytes(blake2b(repr(row).encode(), digest_size=5).digest())

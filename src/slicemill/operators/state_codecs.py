@@ -1,9 +1,8 @@
-"""All classes of states, as checkpoints store them: who reads or writes a checkpoint imports this.
+"""Registration of all state classes for checkpoints; import before reading one.
 
-States also hold plan data: what a member is, so that it is known again.
-
-A state keeps the definition of each query that it works for. When the plan changes, a member whose definition
-is still the same goes on with what it has; another one begins anew. All of these classes are values.
+States also contain plan data: the definition of each query that they serve. After a change of the plan, a
+member with an unchanged definition keeps its state; a changed member starts empty. All of these classes are
+values.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ _CLASSES: dict[str, type] = {
 
 
 def _inner(plain: dict[str, Any]) -> dict[str, Any]:
-    """Joins of the first version had no other kind."""
+    """Upgrade version 1, which had inner joins only."""
     return {**plain, "kind": query.JoinKind.INNER}
 
 
 for _kind in KINDS:
     _CLASSES.update(_kind.stored)
     if _kind.step is not None:
-        imported(_kind.step)  # the classes of its state are registered where they are
+        imported(_kind.step)  # registers the classes of its state
 for _name, _class in _CLASSES.items():
     if issubclass(_class, JoinMember):
         stored_as(_name, version=2, upgrade={1: _inner})(_class)
@@ -92,7 +91,7 @@ stored_as(
 
 
 def _plain_model(model: Model) -> dict[str, Any]:
-    """A model is its text, and its constants: what follows from them is computed again."""
+    """Return the text and constants of a model; the rest is computed again."""
     plain = {"text": model.text, "parameters": model.parameters, "nulls": model.nulls.value}
     constants = {name: str(value) for name, value in model.constants}
     return {**plain, "constants": constants} if constants else plain

@@ -1,7 +1,6 @@
-"""What a step is: it takes the new rows of its inputs and how far each input is complete.
+"""Interfaces of execution steps: new input rows and watermarks in, rows out.
 
-A shared step answers several queries at once: it gives a part for each of its members, and a member that
-fails takes no other with it.
+A shared step returns a result for each of its members. An error of one member does not affect the others.
 """
 
 from __future__ import annotations
@@ -19,64 +18,70 @@ from slicemill.shedding.ages import Compared
 from slicemill.shedding.load import Dropping
 from slicemill.shedding.report import Report
 
-# What one member of a shared step gets: its rows and how far they are complete, or why there are none.
+# Result of one member of a shared step: its rows and their watermark, or an error.
 StepResult: TypeAlias = tuple[pa.Table, int] | SlicemillError
 
 
 class Step(Protocol):
-    """`complete[i]`: no later row of input i has a timestamp below it. Returns the same of the output."""
+    """Step of an operator; `complete` are input watermarks.
+
+    No later row of input i is below `complete[i]`. `run` returns the output rows and the output watermark.
+    """
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]: ...
 
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Keeps something from run to run: `state` is all of it, as a checkpoint stores it.
+    """Step with state; `state` is all of it, as stored by checkpoints.
 
-    It consists of plain values, arrays, tables and classes that are registered (`storage.codec`). A `Slice`
-    in the state is written once, when it is new, and then only referred to. So a state that holds
-    much keeps it in slices, and a run costs what has changed.
+    It consists of plain values, arrays, tables and registered classes (`storage.codec`). A `Slice` in the
+    state is written once, when it is new, and referenced afterwards. Large states are therefore kept in
+    slices, so that the cost of a run depends only on what has changed.
     """
 
     @property
     def state(self) -> object: ...
 
     def due(self) -> Due | None:
-        """How far the inputs must be complete for something held back to come out; None if nothing is.
+        """Return the input watermarks that release held rows; None if nothing is held.
 
-        A number is for all of them. In a tuple, each has its own: they are enough all together. Of a list of
-        tuples, each is enough by itself.
+        A number applies to all inputs. A tuple has a watermark for each input, all of which are needed. A
+        list of tuples has alternatives.
         """
         ...
 
 
 class StatefulStep(Step, Stateful, Protocol):
-    """One operator with a state."""
+    """Step of one operator with state."""
 
 
 class SharedStep(Stateful, Protocol):
-    """One operator for many queries: a part for each, in the order of its members."""
+    """Step of one operator for many queries; one result for each member."""
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]: ...
 
 
 @runtime_checkable
 class Shedding(Protocol):
-    """A step that may drop something, and says what it has dropped: by node, of its own or of its members."""
+    """Step that may shed rows.
+
+    It reports shed rows by node: its own node, or the nodes of its members.
+    """
 
     def sheds(self, node_id: str) -> Mapping[str, Report]: ...
 
 
 @runtime_checkable
 class WithBytes(Protocol):
-    """A step or operator that has more in its process than what is stored of it, and says how much."""
+    """Step or operator with memory in addition to its stored state."""
 
     def bytes_kept(self) -> int: ...
 
 
 @runtime_checkable
 class Comparing(Protocol):
-    """A step that compares rows, and says how often it has in the last run, by their ages."""
+    """Step that compares rows; counts comparisons of the last run by age."""
 
     @property
     def compared(self) -> Compared: ...
@@ -84,8 +89,10 @@ class Comparing(Protocol):
 
 @runtime_checkable
 class Keyed(Protocol):
-    """A step of a unit whose rows are spread by key: it says what its keys take, and before each run it is
-    told of which keys all cells are given the rows."""
+    """Step of a unit that is partitioned by key.
+
+    It reports the work by key, and gets the keys whose rows all cells read before each run.
+    """
 
     @property
     def key_work(self) -> KeyWork: ...
@@ -95,16 +102,20 @@ class Keyed(Protocol):
 
 @runtime_checkable
 class LoadControlled(Protocol):
-    """A step that does less under load: before each run it is told what to drop, by node."""
+    """Step that sheds load.
+
+    The rows or pairs to drop are set by node before each run.
+    """
 
     def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None: ...
 
 
 @runtime_checkable
 class FirstRow(Protocol):
-    """A step that may emit a row before its first tuple (a global aggregate).
+    """Step that may emit a row before its first input row.
 
-    `emits_first_row` is set before each run. It is False in a replay of runs that have not emitted the row.
+    An example is a global aggregate. `emits_first_row` is set before each run. It is False in a replay of
+    runs that have not emitted the row.
     """
 
     emits_first_row: bool
@@ -112,9 +123,10 @@ class FirstRow(Protocol):
 
 @runtime_checkable
 class LastWords(Protocol):
-    """A step that gives rows at the end of input, at the time of the last tuple of any cell.
+    """Step that emits rows at the end of input.
 
-    `latest_elsewhere` is what other cells have said of that, set before each run.
+    Their time is that of the last row. `latest_elsewhere` is the time of the last row in other cells, set
+    before each run.
     """
 
     latest_elsewhere: int

@@ -30,7 +30,7 @@ from slicemill.time import BEGINNING, END
 @stored_as("group", version=1)
 @dataclass(slots=True)
 class GroupState:
-    """State by call: group keys and routines; and the rows that wait for answers.
+    """Keys of groups, state of routines, and pending rows.
 
     `first_seqs` has the number of the first row of each group.
     """
