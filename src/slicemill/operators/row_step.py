@@ -1,8 +1,8 @@
 """Fallback step that runs an operator row by row, without kernels.
 
 The step passes rows to the operator in order, as far as all inputs are complete. The output of a row operator
-does not say which input row caused it. An operator without keys has a single cell, and its output rows are
-numbered anew. With keys, the output for an input row gets the number of that row. Output that the watermark
+does not say which input row caused it. An operator without keys has a single cell, and its output rows get
+new numbers. With keys, the output for an input row gets the number of that row. Output that the watermark
 releases follows, and is ordered by its values at equal timestamps; any order will do that is the same in all
 cells.
 
@@ -35,7 +35,7 @@ from slicemill.storage.codec import stored_as
 from slicemill.storage.state_size import state_bytes
 from slicemill.time import END
 
-# An input row with its number and arrival; an output row with those of its input row, if it has one.
+# An input row, and an output row: each with number and arrival of the input row. The number may be missing.
 Arrived: TypeAlias = tuple[Timed, int, int]
 Caused: TypeAlias = tuple[Timed, int | None, int]
 

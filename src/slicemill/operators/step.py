@@ -1,6 +1,6 @@
 """Interfaces of execution steps: new input rows and watermarks in, rows out.
 
-A shared step returns a result for each of its members. An error of one member does not affect the others.
+A shared step returns a result for each of its members. An error of one member does not affect other members.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class AsOfJoin(Operator):
-    """ASOF join; output columns are `alias.column`, times those of input 0.
+    """ASOF join; output columns are `alias.column`.
 
-    `keys` are over the inputs' own columns. A row of input 1 matches if it is no later than the row of input
-    0, or earlier if `strict`, and less than `window_us` older, if set. With `left`, a row without a match is
-    emitted with NULLs.
+    Results have the times of input 0. `keys` are over the inputs' own columns. A row of input 1 matches if it
+    is no later than the row of input 0, or earlier if `strict`, and less than `window_us` older, if set. With
+    `left`, a row without a match is emitted with NULLs.
     """
 
     aliases: tuple[str, str]

@@ -7,7 +7,7 @@ A block holds new rows, or the content of a slice. System columns begin with `#`
     #seq                row number; in grouped rows only if a query needs it
     #time #first        of grouped rows: their time, and the directory (see `probe`)
     #hash #key0 …       hash of the key; key columns unless equal hashes mean equal keys
-    #mask0 …            queries that want the row (S19)
+    #mask0 …            queries that select the row (S19)
     #number             count of earlier rows of the stream, if a query counts rows
     #deadline           time until which a row can match that is itself a result of a join
     #pending0 …         queries for which a row is unmatched; a slice stores these columns beside its table,
@@ -74,7 +74,7 @@ def column_numbers(table: pa.Table, name: str) -> NDArray[Any]:
 def mask_words(table: pa.Table, words: int) -> Words:
     """Return masks as [row, word]; missing words are 0.
 
-    A table that was written for fewer queries lacks the last words.
+    A table that was written for fewer queries has fewer mask columns.
     """
     return _words(table, MASK, words)
 

@@ -52,7 +52,8 @@ class SideMeasures:
     """Statistics of one side.
 
     `rows` counts arrivals, `kept_s` sums the time that rows were within reach, and `compared` counts
-    comparisons. For a sample, `wanted` counts rows by query, and `last` by the last query that wants them.
+    comparisons. For a sample, `wanted` counts selected rows by query, and `last` by the query with the
+    longest window.
     """
 
     rows: int = 0
@@ -91,7 +92,7 @@ class Measures:
     def begin_anew(self) -> None:
         """Reset statistics of rows; measured costs of operations stay valid.
 
-        Called when the queries change, since other queries want other rows.
+        Called when the queries change, since other queries select other rows.
         """
         self.sides = (SideMeasures(), SideMeasures())
         self.first_us, self.planned_rows = None, 0
@@ -159,7 +160,7 @@ class Measures:
     def cuts(self, side: int, reach: Reach) -> Cuts | None:
         """Return the finest, the cheapest and the used cuts of a side.
 
-        The used cuts lie between the two others.
+        The used cuts are a compromise between the finest and the cheapest.
         """
         stream = self.stream(side, reach)
         if stream is None:

@@ -129,7 +129,7 @@ class Pairs:
             self.wanted[over] &= ~mask
 
     def dropped(self) -> Pairs:
-        """Return the pairs that some query still wants."""
+        """Return the pairs with at least one query."""
         keep: NDArray[np.bool_] = np.any(self.wanted, axis=1)
         if keep.all():
             return self

@@ -182,7 +182,7 @@ def find_pairs(
     rows: Places,
     wanted: Words,
 ) -> int:
-    """Find the pairs that some query wants.
+    """Find the pairs that are results of some query.
 
     Only probes with ranks from `first_rank` to `end_rank` are considered. Returns the number of pairs;
     `wanted` gets the mask of each pair. `ends_us` are the ends of windows, ascending, and `bits_us` the

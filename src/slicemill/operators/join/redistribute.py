@@ -111,7 +111,7 @@ def redistributed_side(
 
 
 def _at_home(table: pa.Table, cell: int, change: Redistribution) -> pa.Table:
-    """Return waiting rows, without those that also wait at their home cell."""
+    """Return waiting rows, except rows that also wait at their home."""
     away = [key for key in change.heavy if key.home != cell]
     hashes = column_numbers(table, HASH).view(np.uint64)
     return table.filter(pa.array(~everywhere(away, hashes, column_numbers(table, TS)))) if away else table
@@ -123,7 +123,7 @@ def _waiting(side: SideState) -> Iterator[pa.Table]:
 
 
 def _stored(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
-    """Yield rows of slices that some query may still want.
+    """Yield rows of slices that some query may still reach.
 
     Their masks contain only these queries.
     """

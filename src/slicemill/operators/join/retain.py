@@ -30,7 +30,7 @@ def count_wanted(
     wanted: Times,
     last: Times,
 ) -> None:
-    """Count rows by query, and rows by the first query that wants them.
+    """Count selected rows by query, and rows by their first query.
 
     Queries are ordered by window, longest first, so the first one is the last to reach the row.
     """
@@ -72,7 +72,7 @@ def find_alive(
     bits: Word,
     alive: NDArray[np.bool_],
 ) -> None:
-    """Mark rows that a query that wants them still reaches.
+    """Mark rows that are still in the window of a selecting query.
 
     Query q has bit `bits[q]` of word `places[q]`. It has a window in time or in rows; the other one is
     negative.

@@ -4,9 +4,9 @@ A run takes the rows that no later input can precede. These rows probe the slice
 other, and are then stored as slices themselves. Results have the order of the reference: by the newer row
 (timestamp, input, arrival), then by the older row, oldest first.
 
-If every cell of the unit reads all rows, each cell stores only its stripe, a hash range of row numbers. A pair
-is found once, in the cell that stores the older row (PSP-D, S33). New rows of all stripes probe; among the new
-rows they match only those of the cell's own stripe.
+If every cell of the unit reads all rows, each cell stores only its stripe, a hash range of row numbers. A
+pair is found once, in the cell that stores the older row (PSP-D, S33). New rows of all stripes probe, but
+among the new rows they match only rows of the cell's own stripe.
 
 A new query gets only pairs of rows that have both arrived since the query started, as if it ran alone.
 If the plan shows that rows stored for another query cover its history, the new query uses these rows (S23).

@@ -259,7 +259,7 @@ class Side:
     def wanting(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
         """Count the rows of a sample by query.
 
-        Returns how many rows each query wants, and of how many it is the last one.
+        Returns how many rows each query selects, and for how many of these rows it has the longest window.
         """
         return self._counted(replace(block, words=block.words[:rows]), self.everybody)
 

@@ -31,7 +31,7 @@ class Stored:
         self.last_number: int = known["last_number"]
         self.live: NDArray[np.uint64] = known["live"]
         self.wanted: dict[str, int] = known["wanted"]  # rows by query
-        self.last: dict[str, int] = known["last"]  # rows by the query with the longest window that wants them
+        self.last: dict[str, int] = known["last"]  # rows by the selecting query with the longest window
         pending: NDArray[np.uint64] | None = known["pending"]
         self.pending = None if pending is None else np.require(pending, requirements="W")
         # With an expiry column: when the last row expires, by query, and when half of all rows have expired.
@@ -49,7 +49,7 @@ class Stored:
         return self._block
 
     def stay_pending(self, allowed: NDArray[np.uint64]) -> None:
-        """Restrict pending bits to these queries, and resize them to as many words."""
+        """Restrict pending bits to these queries, and resize them to its words."""
         if self.pending is not None:
             words = np.zeros((self.rows, len(allowed)), np.uint64)
             kept = min(words.shape[1], self.pending.shape[1])

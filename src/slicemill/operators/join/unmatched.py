@@ -43,7 +43,7 @@ _NEVER = np.int32(2**31 - 1)
 
 @loop(types.void(words_in, places_in, places_in, words_out))
 def clear_matched(wanted: Words, places: Places, rows: Places, pending: Words) -> None:
-    """Clear pending bits of rows for queries that want their pairs."""
+    """Clear pending bits of rows for the queries of their pairs."""
     for pair in range(len(rows)):
         for word in range(pending.shape[1]):
             pending[rows[pair], word] &= ~wanted[places[pair], word]

@@ -27,7 +27,7 @@ class JoinChanges(Operator):
     """Join of changelogs; output columns are the operation and `alias.column`.
 
     `condition` is over output columns. `keys` are its equal expressions, over the inputs' own columns.
-    `retracts` tells which inputs are changelogs. Rows of both inputs are kept until they are retracted.
+    `retracts` tells which inputs are changelogs. Rows of both inputs are kept until their retraction.
     """
 
     aliases: tuple[str, str]

@@ -85,7 +85,7 @@ class Stretch:
 class Matching:
     """Compiled condition between stream rows and table rows.
 
-    Columns of both sides have different names, those of the condition. A left join keeps stream rows without
+    Columns of both sides have different names, as in the condition. A left join keeps stream rows without
     a match, with NULLs in the table's columns.
     """
 

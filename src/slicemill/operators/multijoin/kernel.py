@@ -364,7 +364,8 @@ class MultiJoinKernel:
     ) -> Iterator[Partials]:
         """Yield partial results extended by one row, in batches of bounded size.
 
-        `mask` are the queries that probe. `at_once` are those of them that also match rows of the same time.
+        `mask` are the queries that probe. `at_once` are the queries of `mask` that also match rows of the
+        same time.
         """
         self.state.measures.probed(look.name, len(partials), 0, 0)
         if not len(partials):

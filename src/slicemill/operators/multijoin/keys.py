@@ -66,7 +66,7 @@ class KeyTable:
 
 
 def keys_together(member: MultiJoinMember) -> list[dict[int, Keys]]:
-    """Return the keys of a join by side, those over most streams first.
+    """Return the keys of a join by side, most streams first.
 
     The order does not depend on the order of FROM.
     """

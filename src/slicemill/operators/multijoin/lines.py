@@ -63,7 +63,7 @@ class Line:
         return tuple(by_input.get(input_, BEGINNING) for input_ in range(len(firsts)))
 
     def put_off(self, input_: int, rows: pa.Table, words: Words) -> None:
-        """Make rows late that other lines have taken, if this line wants them."""
+        """Store rows that other lines have processed as late rows of this line."""
         wanted = words.any(axis=1)
         if wanted.any():
             self.late[input_].arrive(masked(rows, words).filter(pa.array(wanted)).combine_chunks())

@@ -65,7 +65,7 @@ class MultiJoinMeasures:
         return True
 
     def begin_anew(self) -> None:
-        """Reset all statistics, since other queries want other rows by other keys."""
+        """Reset all statistics, since other queries select other rows by other keys."""
         self.rows, self.probes, self.first_us, self.since = {}, {}, None, 0
 
     @property

@@ -74,7 +74,7 @@ class Partials:
         )  # fmt: skip
 
     def of(self, bit: NDArray[np.uint64]) -> Partials:
-        """Return the partial results that a query of the mask wants."""
+        """Return the partial results of the queries in a mask."""
         keep: NDArray[np.bool_] = np.any(self.words & bit, axis=1)
         return self if keep.all() else self.kept(keep)
 

@@ -63,7 +63,7 @@ class SharedMultiJoinStep:
         self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> None:
-        """Estimate shed results: assume that skipped probes match as often as others."""
+        """Estimate shed results: assume that skipped probes match as often as executed probes."""
         for member in self._limited:
             own = [table for input_ in self._join.joined[member.name] if (table := tables[input_]).num_rows]
             rows = sum(table.num_rows for table in own)

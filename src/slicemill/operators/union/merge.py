@@ -49,8 +49,8 @@ def merge(
 ) -> Merged:
     """Merge tables of one schema, each in timestamp order.
 
-    Each table has the waiting rows, followed by new rows. `registers` are those of the last call, raised by
-    enabling timestamps since then.
+    Each table has the waiting rows, followed by new rows. `registers` are the registers of the last call,
+    raised by enabling timestamps since then.
     """
     times = [_times(table, time_column) for table in inputs]
     known = [

@@ -50,7 +50,7 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
 
 
 def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:
-    """Return for each new query the queries whose rows it uses, by side.
+    """Return the queries that provide rows to each new query, by side.
 
     Of all suitable queries, the one with the longest window is chosen. Outer, semi and anti joins start
     empty, because it is unknown whether earlier rows would have been matched.
@@ -73,8 +73,8 @@ def complete_from(
 ) -> int | None:
     """Return from when on a new query's results are complete.
 
-    From then on they are those of a query that has always existed. `since` has the start of queries that have
-    not always existed. None if a window is unbounded.
+    From then on they equal the results of a query that has always existed. `since` has the start of queries
+    that have not always existed. None if a window is unbounded.
     """
     ends = [now]
     if newcomer.kind is not JoinKind.INNER:

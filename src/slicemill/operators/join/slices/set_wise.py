@@ -3,8 +3,8 @@
 Operators that process row by row pay for purging, routing and a union at every cut. Slices that are files
 have none of these costs: a probe looks up its key only, a table maps the age of a pair to its queries, and
 files are dropped whole. At a cut, the rows that reach it are scanned, and those that pass are rewritten, at
-`rewriting` comparisons each (Csys). A cut saves the rows that no query wants beyond it: they are neither
-stored nor compared any more. Cuts therefore pay off only where selections end.
+`rewriting` comparisons each (Csys). A cut saves the rows that no query selects beyond the cut: such rows are
+neither stored nor compared any more. Cuts therefore pay off only where selections end.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from slicemill.operators.join.slices.optimise import Ends, shortest_path
 class SetWiseStream:
     """Statistics of one side of a join.
 
-    `ending` has for each window the share of rows whose last query has this window. `compared` is how often a
-    stored row is compared per second. `rewriting` is the cost of a cut for each row that reaches it, in
-    comparisons.
+    `ending` has for each window the share of rows whose longest selecting window this is. `compared` is how
+    often a stored row is compared per second. `rewriting` is the cost of a cut for each row that reaches it,
+    in comparisons.
     """
 
     ending: Mapping[float, float]
@@ -33,14 +33,14 @@ class SetWiseStream:
         return tuple(sorted(self.ending))
 
     def beyond(self, age: float) -> float:
-        """Return the share of rows that some query wants at this age."""
+        """Return the share of rows that some query needs at this age."""
         return sum(share for window, share in self.ending.items() if window > age)
 
 
 def finest_cuts(stream: SetWiseStream) -> Ends:
     """Return the Mem-Opt cuts.
 
-    No row is then kept longer than a query wants it.
+    No row is then kept longer than a query needs the row.
     """
     return stream.windows
 
