@@ -45,7 +45,7 @@ def project_step(_: Project, context: StepContext) -> ProjectStep | ProjectChang
     return _project_step(context.node, *context.schemas)
 
 
-# A unit may have a thousand selections. If a query is added or removed, the steps of other queries are reused.
+# A unit may have a thousand selections. If a query is added or removed, steps of other queries are reused.
 @lru_cache(_REMEMBERED)
 def _filter_step(node: Node, schema: Schema) -> FilterStep | FilterChangesStep:
     assert isinstance(node.operator, Filter)
