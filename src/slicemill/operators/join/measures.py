@@ -64,7 +64,10 @@ class SideMeasures:
     last: dict[str, int] = field(default_factory=dict)
 
     def time_passes(self, held: int, new: int, elapsed_s: float, window_s: float) -> None:
-        """Age stored rows of all ages, and new rows that arrived evenly."""
+        """Add the time that rows stay within reach.
+
+        Stored rows are assumed to have all ages, and new rows to have arrived evenly.
+        """
         within_s = min(elapsed_s, window_s)
         self.rows += new
         self.kept_s += held * (within_s - within_s**2 / (2 * window_s))

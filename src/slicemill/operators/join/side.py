@@ -266,8 +266,8 @@ class Side:
     def _first_to_merge(self) -> int:
         """Return the index of the first slice to merge with all later ones.
 
-        Slices are merged so that none is more than twice as long as the one before. A merge may make another
-        one due; all of these are done in one write.
+        An older slice is merged if it has at most twice the rows of all later slices together. One merge may
+        make the next older slice due; all of these slices are merged in one write.
         """
         slices, longest = self.state.slices, self.reach.longest_us
         bounded = not self.reach.counts and longest != FOREVER

@@ -46,8 +46,8 @@ class WindowJoin(Operator):
 
     Output columns are named `alias.column`. `member_times` adds a column `alias._ts` per input: the
     timestamps of the joined rows (S1). An aggregate needs them to know when a joined row leaves the windows.
-    With two inputs, `kind` may be an outer join. It emits rows without a partner with NULLs at the end of
-    their own window, when no match is possible any more.
+    With two inputs, `kind` may be an outer join, which emits a row without a partner, with NULLs, at the end
+    of the row's own window. No match is possible then.
     """
 
     aliases: tuple[str, ...]

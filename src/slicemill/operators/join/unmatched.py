@@ -1,8 +1,8 @@
 """Unmatched rows of outer, semi and anti joins, on shared slices.
 
 Inner joins may share the same slices. Each slice has *pending* bits: for each row, the queries for which the
-row has had no match yet. A pair that is emitted to a query clears the bit of the query in both rows. A row
-whose bit is still set at the end of its window has no partner and cannot get one:
+row has had no match yet. A pair that passes the conditions of a query clears the query's bit in both rows. A
+row whose bit is still set at the end of its window has no partner and cannot get one:
 
     A.ts          B …                B …          A.ts + window of A
     |-------------|-------------------|------------|

@@ -77,7 +77,7 @@ class QueryBits:
 def _same(before: JoinMember | None, now: JoinMember) -> bool:
     """Return True if a query is unchanged except for its output columns.
 
-    The query may output fewer columns, or a column that its stream has got since. A query that outputs more
+    The query may output fewer columns, or a column that was added to its stream. A query that outputs more
     columns of its rows is replaced by a new one (`plan.members.serves`).
     """
     return before is not None and replace(before, columns=now.columns) == now

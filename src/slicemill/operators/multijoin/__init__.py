@@ -19,7 +19,7 @@ Each stream has one state, which all queries share. The modules are:
     form        choice by cost between this form and a tree of two-way joins
 
 A new row of a stream probes the states of the other streams, one after the other. No intermediate results are
-stored. Each partial result has a mask of the queries that it may still be a result for. Masks of rows, ages
+stored. Each partial result has a mask of the queries whose result it may become. Masks of rows, ages
 in windows and conditions clear bits of this mask, and a partial result without bits is dropped at once (S48).
 Queries share probes for as long as their probing orders agree.
 """

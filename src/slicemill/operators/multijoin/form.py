@@ -3,8 +3,8 @@
 A tree stores the joined rows of two streams and joins them with the third. With one state per stream, joined
 rows are not stored, and are found again for each row of a third stream. A tree is therefore cheaper if few
 rows of two streams match and many rows of a third stream probe for them. It needs more memory if many rows
-match. As for chains of slices, the unit of cost is a comparison. The tree is chosen if it saves more
-comparisons than it costs memory, both as ratios.
+match. As for chains of slices, the unit of cost is a comparison. The tree is chosen if its saving in
+comparisons exceeds its additional memory, both as ratios.
 """
 
 from __future__ import annotations

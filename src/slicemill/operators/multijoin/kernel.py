@@ -399,7 +399,8 @@ class MultiJoinKernel:
     def _count_compared(self, input_: int, partials: Partials, target: Target, count: int) -> None:
         """Count comparisons by age relative to the longest window."""
         longest = self._sides[input_].reach.longest_us
-        now = int(partials.times[len(partials) // 2])  # hash order: any partial result will do
+        # Partial results are in the order of hashes, so this is a random time.
+        now = int(partials.times[len(partials) // 2])
         ages = (0, 0) if longest in (-1, FOREVER) else (now - target.latest, now - target.earliest)
         self.compared.add(input_, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 

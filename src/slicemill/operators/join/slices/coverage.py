@@ -1,8 +1,8 @@
 """Reuse of stored rows by a query that is added later (S23).
 
-Rows stored for one query serve another query on the same stream if they include all rows that the other query
-would have stored: the stored rows were not selected, or by the same selection, and the required columns are
-present. Each stream is considered separately.
+A new query can use rows stored for another query if they include all rows that the new query would have
+stored. This requires that the other query has no selection on the stream, or the same one, and stores the
+required columns. Each stream is considered separately.
 """
 
 from __future__ import annotations

@@ -54,19 +54,13 @@ class RingModel:
 
     @property
     def balance(self) -> float:
-        """N1, where work per node takes as long as the hops.
-
-        The hops are those of a row around the ring.
-        """
+        """N1, where a node's work equals the travel time around the ring."""
         c, hops = self.sending_time, self.streams * self.hop_time
         return (c + sqrt(c * c + 4 * hops * self.central_time)) / (2 * hops)
 
     @property
     def crossing(self) -> float:
-        """N2, where the way to a node takes as long as its work.
-
-        The mean way is meant.
-        """
+        """N2, where the mean travel time equals the work of a node."""
         return 0.5 + sqrt(0.25 + 2 * self.central_time / self.hop_time)
 
     def best_length(self) -> int:
