@@ -67,7 +67,7 @@ class InnerJoin:
 
 @dataclass(frozen=True, slots=True)
 class MemberKind:
-    """Answers of a shared operator for the `Part` of one of its members."""
+    """Properties of one member of a shared operator, for its `Part`."""
 
     words: Callable[[Any], Description]
     history_us: Callable[[Any], int | None]
@@ -121,7 +121,7 @@ class OperatorKind(Generic[S]):
     | `ties` | True if it adds or passes on ties to rows that several cells find together (`storage.ties`) |
     | `redistribute` | function that builds the state of a new cell from all old cells |
     | `last_words` | True if it emits rows at the end of input, at the time of the last row |
-    | `member` | answers for one of its members, if it is shared |
+    | `member` | properties of one of its members, if it is shared |
     | `stored` | its classes in states, by their names in checkpoints |
     | `step` | function that creates its step, as `module:name`; None if its consumers do its work |
     """

@@ -2,12 +2,12 @@
 
 The step passes rows to the operator in order, as far as all inputs are complete. The output of a row operator
 does not say which input row caused it. An operator without keys has a single cell, and its output rows get
-new numbers. With keys, the output for an input row gets the number of that row. Output that the watermark
-releases follows, and is ordered by its values at equal timestamps; any order will do that is the same in all
-cells.
+new numbers. With keys, the output for an input row gets the number of that row. Output rows that the
+watermark releases follow, and are ordered by their values at equal timestamps. Any order would do that is the
+same in all cells.
 
-Joins of three or more streams over row counts run row by row (`join.rows`). So do runs under a budget of
-runs, and runs over row counts under any budget (`coalesce.rows`).
+Joins of three or more streams over row counts run row by row (`join.rows`). So does coalescing under a budget
+of runs, or over row counts under any budget (`coalesce.rows`).
 """
 
 from __future__ import annotations

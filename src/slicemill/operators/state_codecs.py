@@ -2,7 +2,7 @@
 
 States also contain plan data: the definition of each query that they serve. After a change of the plan, a
 member with an unchanged definition keeps its state; a changed member starts empty. All of these classes are
-values.
+compared by value.
 """
 
 from __future__ import annotations

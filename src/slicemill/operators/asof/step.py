@@ -1,9 +1,9 @@
 """Vectorized ASOF join: sorted runs of versions, as in an LSM tree.
 
 New rows of the second input become a *run*, sorted by (key, time). Runs of similar size are merged. A merge
-evicts the versions that no row can match any more: per key, all but the last version that is no later than
-all future rows of the first input. A row therefore probes few runs, and each version is rewritten a few
-times.
+evicts the versions that no row can match any more: per key, of the versions that are no later than any future
+row of the first input, all but the last. A row therefore probes few runs, and each version is rewritten only
+a few times.
 """
 
 from __future__ import annotations

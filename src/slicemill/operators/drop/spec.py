@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Drop(Operator):
     """Drop box: under load, passes only a share of the rows (S54).
 
-    `weight` is that of the queries that read the box. `utility` ranks rows by their importance. `range_us` is
-    the length of the queries' windows, if whole windows are dropped.
+    `weight` is the weight of the queries that read the box. `utility` ranks rows by their importance.
+    `range_us` is the length of the queries' windows, if whole windows are dropped.
     """
 
     budget: LoadBudget

@@ -1,7 +1,7 @@
 """Row of a global aggregate over no input rows.
 
-An aggregate without GROUP BY has one row for any input. Without input rows it is `(0, NULL)` for `count(*),
-sum(v)`:
+An aggregate without GROUP BY has one row for any input. For `count(*), sum(v)` over no rows, it is `(0,
+NULL)`:
 
     _ts        _op             count   sum
     EARLIEST   insert          0       NULL    before the first row

@@ -1,8 +1,8 @@
 """Rescale a join: build a new cell's state (S41).
 
-The input are the states of all cells of the old placement. Each stored row is read once, in arrival order,
-and kept if the new cell stores it. Each waiting row is kept if the new cell reads it. Slices are cut again,
-so that they have the same number of rows (S39).
+The state is built from the states of all cells of the old placement. Each stored row is read once, in arrival
+order, and kept if the new cell stores it. Each waiting row is kept if the new cell reads it. Slices are cut
+again, so that they have the same number of rows (S39).
 
 If several cells find pairs of one row, the pairs are ordered by the numbers of the older rows. A join in a
 single cell does not store these numbers. Its rows are then numbered here with negative numbers: in the same

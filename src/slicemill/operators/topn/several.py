@@ -1,6 +1,7 @@
 """Top-n with several rows per partition and distinct ranks: `ROW_NUMBER() <= n`.
 
-A new row within the limit takes its place, and the rows after it move by one. The last row leaves:
+A new row within the limit takes its place, and the rows after it move by one. The row beyond the limit is
+dropped:
 
     places      1    2    3                   changes for the row 7, if places are shown
     before      9    5    3                   update of place 2: 5 becomes 7
