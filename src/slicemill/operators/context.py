@@ -74,7 +74,7 @@ def fed_by(node: Node, graph: QueryGraph) -> tuple[str, ...]:
 
 
 def input_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
-    """Return the bits of the row numbers that an operator reads."""
+    """Return the number of bits of the row numbers that an operator reads."""
     kind = kind_of(node.operator)
     return bits_of((kind.numbered_by or kind.fed_by)(node.operator, node, graph), graph, catalog)
 

@@ -44,7 +44,7 @@ def in_order(
     bits = ranked_bits(seq_bits, ranks)
     if not tied:
         return fanned_out(ordered, bits)
-    # Sequence numbers may have lost bits of the row number, which then precedes the other ties.
+    # With too many bits, ranking drops low bits of the row number, so the full number is the first tie.
     lost = seq_bits + ranks > MOST_BITS
     for place, tie in enumerate((number, *numbers) if lost else numbers):
         ordered = ordered.append_column(tie_name(place, fanned_bits(bits) - bits), pa.array(tie[order]))

@@ -267,8 +267,8 @@ class JoinKernel:
     def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
         """Return the columns that order the pairs of one new row across cells.
 
-        Pairs of a row are ordered by their older rows. If the numbers of new rows have lost bits, the number
-        of the new row precedes these columns.
+        Pairs of a row are ordered by their older rows. If ranking has dropped low bits of the new rows'
+        numbers, the number of the new row precedes these columns.
         """
         if not self._tied:
             return {}

@@ -296,7 +296,7 @@ def _history_us(join: SharedJoin, node: Node, graph: QueryGraph) -> int | None:
 
 
 def pair_bits(member: JoinMember, bits: int) -> int:
-    """Return the bits of sequence numbers of the results.
+    """Return the number of bits of the results' sequence numbers.
 
     `bits` is the number of bits of the input rows. Unmatched rows precede pairs of the same timestamp, which
     takes a rank of its own.

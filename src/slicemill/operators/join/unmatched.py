@@ -101,7 +101,7 @@ class Unmatched:
         return bool(self.judged[side].any())
 
     def result_bits(self, member: JoinMember) -> int:
-        """Return the bits of a query's sequence numbers before fan-out."""
+        """Return the number of bits of a query's sequence numbers before fan-out."""
         bits = ranked_bits(self._seq_bits)
         return bits if member.kind is JoinKind.INNER else ranked_bits(bits)
 

@@ -100,7 +100,7 @@ class JoinedResults:
         bits = ranked_bits(self._seq_bits, self._rank_bits)
         if not self._tied:
             return fanned_out(pa.table(columns), bits)
-        # Sequence numbers may have lost bits of the row number, which then precedes the other ties.
+        # With too many bits, ranking drops low bits of the row number, so the full number is the first tie.
         lost = self._seq_bits + self._rank_bits > MOST_BITS
         ties = [causing] if lost else []
         for number, tie in enumerate([*ties, *numbers[:, order]]):

@@ -230,7 +230,7 @@ def _history_us(join: SharedMultiJoin, node: Node, graph: QueryGraph) -> int | N
 
 
 def seq_bits(member: MultiJoinMember, bits: int) -> int:
-    """Return the bits of sequence numbers of the results."""
+    """Return the number of bits of the results' sequence numbers."""
     return fanned_bits(ranked_bits(bits, stream_ranks(len(member.inputs))))
 
 

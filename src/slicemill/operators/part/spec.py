@@ -49,10 +49,7 @@ def _history_us(part: Part, node: Node, graph: QueryGraph) -> int | None:
 
 
 def _seq_bits(part: Part, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
-    """Return the bits of a member's results.
-
-    They do not depend on other members.
-    """
+    """Return the number of sequence bits of a member's results."""
     kind, member = _asked(part, node, graph)
     return kind.seq_bits(member, bits, catalog)
 
