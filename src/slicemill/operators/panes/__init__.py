@@ -1,8 +1,10 @@
-"""Panes: sliding windows of many queries, answered from one set of small partial results (M35).
+"""Pane aggregates shared by the sliding windows of many queries (M35).
 
-Time is cut wherever a window of any query begins or ends (`edges`). Within such a pane the tuples of one key
-that satisfy the same conditions become one *entry* (`entries`), which holds a *partial* for each thing that
-an aggregate needs to know (`partials`, `sums`). Entries are ordered by key for each set of conditions
-(`view`); a window is then a span of neighbouring entries (`spans`), and its result takes as long as a look at
-both ends of the span (`figures`), however many tuples are in it.
+Time is cut into panes at each point where a window of any query begins or ends (`edges`). Per pane, key
+and pattern (the set of queries whose conditions a tuple satisfies) there is one *entry* (`entries`). An
+entry stores the partial aggregates that the queries' aggregates are computed from (`partials`, `sums`).
+
+A `view` orders the entries that one query reads by key and time. Each window is then a span of
+neighbouring entries (`spans`). Its result is computed from both ends of the span (`figures`), in a time
+that does not depend on the number of tuples.
 """

@@ -1,4 +1,4 @@
-"""Times to panes, given the grids of edges that panes are cut at (slicemill.operators.panes.grids)."""
+"""Assignment of timestamps to panes, given the edge grids (slicemill.operators.panes.grids)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _BEFORE = -(2**63) + 1
 
 
 def cut(ts: Ints, edges: tuple[tuple[int, int], ...], not_before: int) -> tuple[Ints, Ints]:
-    """The panes that sorted times lie in: where each begins, and the place of its first time.
+    """Return the panes of sorted timestamps: the start of each, and the position of its first timestamp.
 
-    `not_before` is where the last known pane begins: a coarser grid goes on from there.
+    `not_before` is the start of the newest known pane. Panes never start earlier, even if a changed plan has
+    a coarser grid.
 
     >>> starts, borders = cut(np.array([1, 2, 9, 10, 31]), ((10, 0), (10, 3)), -100)
     >>> starts.tolist(), borders.tolist()

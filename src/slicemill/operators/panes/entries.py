@@ -1,8 +1,8 @@
-"""Entries: what the tuples of one pane, one key and one set of conditions have in common.
+"""Entries: aggregates of the tuples of one pane, key and pattern.
 
-Entries are columns: `start` (of the pane), `key` and `pattern` (numbers), `seq` (of the first tuple),
-`rows`, and those of each partial. They are in the order of their panes, as tuples are in that of their times,
-and within a pane in the order of their first tuples.
+Entries are stored as columns: `start` (of the pane), `key` and `pattern` (numbers), `seq` (of the first
+tuple), `rows` (tuple count), and the columns of each partial aggregate. They are ordered by pane, and
+within a pane by first tuple. Tuples are ordered by time.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def entries_of(
     lifted: Mapping[str, Columns],
     partials: Partials,
 ) -> tuple[Columns, Ints]:
-    """The entries of rows, without key and pattern, and the first row of each.
+    """Aggregate rows into entries. Return these without key and pattern, and the first row of each.
 
-    `cells` numbers what keys and patterns there are among the rows, and says how many.
+    `cells` has a number per row for its combination of key and pattern, and how many combinations there
+    are.
     """
     starts, borders = panes
     slot, pane, count = _slots(cells[0], cells[1], borders)
@@ -48,12 +49,12 @@ def entries_of(
 
 
 def cells_of(codes: Ints, n_codes: int, patterns: Ints, n_patterns: int) -> tuple[Ints, int]:
-    """One number for each combination of key and pattern among some rows, and how many there are."""
+    """Return a number per row for its combination of key and pattern, and an upper bound of these numbers."""
     if n_patterns == 1:
         return codes, n_codes
     both = codes * n_patterns + patterns
     if n_codes * n_patterns <= _SPARE_CELLS * len(both):
-        return both, n_codes * n_patterns  # some of them empty, which costs less than to number the others
+        return both, n_codes * n_patterns  # Unused numbers cost less than encoding the used ones.
     encoded = pc.dictionary_encode(pa.array(both))
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
@@ -64,7 +65,7 @@ def _counted(slot: Ints, count: int) -> Ints:
 
 @kernel
 def _slots(cells: Ints, n_cells: int, borders: Ints) -> tuple[Ints, Ints, int]:
-    """The entry of each row, the pane of each entry."""
+    """Return the entry of each row, the pane of each entry, and the number of entries."""
     latest = np.full(n_cells, -1, np.int64)
     slot, pane = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
     count = 0
@@ -80,7 +81,7 @@ def _slots(cells: Ints, n_cells: int, borders: Ints) -> tuple[Ints, Ints, int]:
 
 
 def reduced(entries: Columns, group: Ints, count: int, partials: Partials) -> Columns:
-    """Entries of the same group as one; the first of them has the group's first tuple."""
+    """Combine entries of the same group. The result keeps `seq` of the group's first tuple."""
     first = first_of_group(group, count)
     made: dict[str, Any] = {name: entries[name][first] for name in ("start", "key", "pattern", "seq")}
     made["rows"] = sum_by_group(entries["rows"], group, count)
@@ -90,7 +91,7 @@ def reduced(entries: Columns, group: Ints, count: int, partials: Partials) -> Co
 
 
 def joined(parts: Sequence[Columns], partials: Partials) -> Columns:
-    """Entries one after the other; what some lack is filled in, what nobody asks for is left out."""
+    """Concatenate entries. Partials missing in some parts are filled in; unused partials are dropped."""
     made: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in _OWN}
     for name, partial in partials.items():
         own = [_own(part, name) or partial.missing(len(part["start"])) for part in parts]
@@ -107,7 +108,7 @@ def picked(entries: Columns, places: Ints) -> Columns:
 
 
 def merged(older: Columns, newer: Columns, partials: Partials) -> Columns:
-    """Two sets of entries as one; a pane that both have is the last of one and the first of the other."""
+    """Merge two consecutive sets of entries that may share one pane, the last of `older`."""
     border = newer["start"][0]
     head = int(np.searchsorted(older["start"], border))
     tail = int(np.searchsorted(newer["start"], border, side="right"))
@@ -117,7 +118,7 @@ def merged(older: Columns, newer: Columns, partials: Partials) -> Columns:
     last = len(older["start"]) + tail
     codes = whole["key"][head:last] * (int(whole["pattern"].max()) + 1) + whole["pattern"][head:last]
     _, firsts, group = np.unique(codes, return_index=True, return_inverse=True)
-    # Within a pane, entries stay in the order of their first tuples.
+    # Keep entries of a pane in the order of their first tuples.
     ranks = np.empty(len(firsts), np.int64)
     ranks[np.argsort(firsts)] = np.arange(len(firsts))
     group = np.concatenate((np.arange(head), head + ranks[group]))

@@ -1,7 +1,7 @@
-"""Minima and maxima of panes, and of any span of them: a table of minima is looked at in two places (C17).
+"""Minima and maxima of any span of entries, by a sparse table with two lookups per span (C17).
 
-Of equal values the first is shown. That can be seen of zeros only: where a column has -0.0, entries also know
-their first zero (`zero`), as twice its place in the log, and one more if it is -0.0.
+Of equal values the first one is returned. This matters only for 0.0 and -0.0. If a column contains -0.0,
+entries also store their first zero (`zero`): twice its position in the log, plus 1 if it is -0.0.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _PLAIN = (
 
 
 def sortable(type_: Type) -> bool:
-    """Can a minimum or maximum of these be kept?"""
+    """Return True if minima and maxima of this type can be kept in panes."""
     return type_.kind in _PLAIN or type_.kind in _RANKED
 
 
 class Extreme(Named):
-    """The least or the greatest value; NaN is the greatest."""
+    """Minimum or maximum. NaN is the greatest value."""
 
     def __init__(self, expr: Expr, greatest: bool) -> None:
         super().__init__("greatest" if greatest else "least", expr)
@@ -82,7 +82,11 @@ class Extreme(Named):
         return super().joined(parts)
 
     def _with_zeros(self, parts: Sequence[Columns]) -> list[Columns]:
-        """Parts come one after the other: zeros of one that has no -0.0 are between those of the others."""
+        """Add the `zero` column to all parts.
+
+        Parts are consecutive in the log. Zeros of a part without -0.0 get positions between those of its
+        neighbours.
+        """
         made: list[Columns] = []
         last = -2
         for part in parts:
@@ -103,7 +107,7 @@ class Extreme(Named):
         return Extremes(_levels(ranks, longest), values, zeros, self)
 
     def _ranks(self, column: pa.Array) -> tuple[Ints, pa.Array]:
-        """Where each value stands in the order of the distinct ones, and these in order."""
+        """Return the rank of each value among the distinct values, and the distinct values by rank."""
         encoded = column.dictionary_encode()
         order = pc.array_sort_indices(
             encoded.dictionary, order="descending" if self._greatest else "ascending"
@@ -120,7 +124,7 @@ class Extreme(Named):
         return np.where(valid, places[np.where(valid, codes, 0)], _NOTHING), values
 
     def signed(self, ranks: Ints, zeros: Ints) -> Ints:
-        """The ranks, those of -0.0 apart: next to that of 0.0 is one that no value has."""
+        """Return the ranks, with -0.0 replaced by the unused rank next to that of 0.0."""
         return np.where((ranks == self._rank_of_zero) & (zeros % 2 > 0), ~self._rank_of_zero, ranks)
 
     def shown(self, ranks: Ints, values: pa.Array | None, known: NDArray[np.bool_]) -> pa.Array:
@@ -139,7 +143,10 @@ class Extreme(Named):
 
 
 def _rank(values: NDArray[Any]) -> Ints:
-    """Whole numbers in the order of the values: the bits of a double, with those of negative ones turned."""
+    """Return integers that sort like the values.
+
+    The bits of doubles sort like the doubles, except that those of negative numbers have to be inverted.
+    """
     if values.dtype != np.float64:
         return values.astype(np.int64)
     one_zero = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
@@ -147,7 +154,9 @@ def _rank(values: NDArray[Any]) -> Ints:
 
 
 class Extremes:
-    """Of each stretch of 2^j entries the least rank: any span is covered by two of them (C17)."""
+    """Sparse table: row j has the minimum rank of each 2^j consecutive entries. Two of them cover any span
+    (C17).
+    """
 
     def __init__(self, levels: Ints, values: pa.Array | None, zeros: Ints | None, partial: Extreme) -> None:
         self._levels = levels
@@ -163,7 +172,7 @@ class Extremes:
 
 
 def _levels(ranks: Ints, longest: int) -> Ints:
-    """Row j has the least rank of each stretch of 2^j entries, up to the longest that spans need."""
+    """Build the sparse table, up to the length of the longest possible span."""
     levels = [ranks]
     while 2 ** len(levels) <= longest:
         last, reach = levels[-1], 2 ** (len(levels) - 1)

@@ -1,4 +1,4 @@
-"""Built-in aggregates from partials: which ones each needs, and what it makes of them for a set of spans."""
+"""Built-in aggregates computed from partials: the partials that each needs, and its results for spans."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop":
 
 @dataclass(frozen=True)
 class Figure:
-    """An aggregate call that panes can answer: the partials it needs, and its column for spans of a view."""
+    """An aggregate call that panes can answer: its partials, and the function that returns its column."""
 
     partials: tuple[Partial, ...]
     over: Callable[[PaneView, Spans], pa.Array]
 
 
 def figure_of(call: Call) -> Figure | None:
-    """How panes answer a call of a built-in; None if they cannot."""
+    """Return the evaluation of a built-in over panes, or None if panes do not support the call."""
     if call.distinct:
         return None
     if call.name == "count" and not call.arguments:
@@ -100,7 +100,7 @@ def _total(known: Known, sum_: Sum, call: Call, type_: Type) -> Figure:
 
 
 def _limits(type_: Type) -> tuple[int, int]:
-    """The least and the largest whole number that a column holds, in units of its last digit."""
+    """Return the range of a column's values, in units of the last digit."""
     if type_.kind is Kind.DECIMAL:
         largest = 10 ** (type_.precision or 0) - 1
         return -largest, largest

@@ -1,14 +1,14 @@
-"""Panes (M35): where time is cut, and what is kept of the tuples in between.
+"""Panes (M35): where time is cut, and which partial aggregates a pane stores.
 
-RANGE w SLIDE s has windows that end at the multiples of s and begin w before. Panes are cut at all these
-edges, for all windows that share them, and nowhere else. That is never finer than the grid of the greatest
+RANGE w SLIDE s has windows that end at the multiples of s and begin w earlier. Panes are cut at all these
+edges, for all windows that share them, and nowhere else. This is never finer than the grid of the greatest
 common divisor, and often much coarser:
 
     RANGE 7 SLIDE 10     ends    0         10        20
                          begins     3         13        23          4 edges in 20, where the gcd, 1, has 20
 
-`KEPT` says what panes keep for each aggregate; of one that is not there they keep the values. The kernels'
-counterpart is `slicemill.operators.panes.figures`.
+`KEPT` lists the partials that panes store for each aggregate. For aggregates that are not listed they
+store the values. The kernels are in `slicemill.operators.panes.figures`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_ORDER = (Kind.PERIOD, Kind.MONTHS, Kind.NULL, Kind.ANY)
 
 
 def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Steps and offsets of the edges of windows (range, slide); those that lie on others are left out.
+    """Return (step, offset) of the edges of windows (length, slide), without redundant grids.
 
     >>> edge_grids([(60, 10), (40, 20)]), edge_grids([(7, 10)])
     (((10, 0),), ((10, 0), (10, 3)))
@@ -58,7 +58,7 @@ def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...
 
 
 def kept_for(calls: Sequence[Call]) -> set[tuple[str, Expr]]:
-    """Return what panes keep for some calls; the numbers of tuples, for `count(*)`, are always there.
+    """Return the partials that panes store for some calls. The tuple count for `count(*)` is always stored.
 
     >>> from slicemill.esl.types.expression import ColumnRef
     >>> from slicemill.esl.types.schema import BIGINT, DOUBLE, Column
@@ -72,14 +72,14 @@ def kept_for(calls: Sequence[Call]) -> set[tuple[str, Expr]]:
 
 
 def kept_in_panes(call: Call, catalog: Catalog) -> bool:
-    """Can results be put together from partial results of panes?"""
+    """Return True if results can be combined from partial aggregates of panes."""
     if call.name not in KEPT or call.distinct or catalog.aggregates(call.name) != (None, None):
         return False
     kinds = [argument.type.kind for argument in call.arguments]
     if call.name == "count":
         return True
     if call.name in MEANS:
-        # With OVER, means of decimals keep their rows, as homes of earlier versions do.
+        # With OVER, means of decimals keep rows for compatibility with stored state of earlier versions.
         decimal = isinstance(call, WindowCall) and kinds[0] is Kind.DECIMAL
         return not decimal and kinds[0] not in (Kind.NULL, Kind.ANY)
     return kinds[0] not in _NO_ORDER

@@ -1,4 +1,4 @@
-"""Figures by group: rows or entries that are put together have the same number in `group`."""
+"""Kernels for aggregation by group. `group` has the group number of each row or entry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sum_by_group(values: NDArray[Any], group: Ints, groups: int) -> Ints:
 
 @kernel
 def least_of_group(values: Ints, group: Ints, groups: int) -> Ints:
-    """The place of the least value of each group, of equal ones the first."""
+    """Return the position of the first minimum of each group."""
     place = np.full(groups, -1, np.int64)
     for i in range(len(group)):
         g = group[i]

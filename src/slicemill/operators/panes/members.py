@@ -1,4 +1,4 @@
-"""How each kind of member answers: GROUP BY over windows of FROM, by partials or by values, and OVER."""
+"""Evaluation of one query over panes: GROUP BY by partials or by values, and OVER with SLIDE."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def first_end_after(ts: int, slide: int) -> int:
 
 @dataclass(frozen=True)
 class Groups:
-    """GROUP BY over `[RANGE length SLIDE slide]`: a row per key and window that holds one of its tuples.
+    """GROUP BY over `[RANGE length SLIDE slide]`: one row per key and non-empty window.
 
-    Windows that grow begin at multiples of their length: they are cut off there, and end at each slide.
+    If `grows` is set, windows begin at multiples of `length` and end at each slide (cumulative windows).
     """
 
     length: int
@@ -51,22 +51,22 @@ class Groups:
         return tuple(partial for figure in self.figures.values() for partial in figure.partials)
 
     def begins(self, end: Any) -> Any:
-        """Where windows begin that end there."""
+        """Return the start of windows with these ends."""
         return (end - 1) // self.length * self.length if self.grows else end - self.length
 
     def holds(self, ts: Ints) -> Mask:
-        """Which times are in a window; where windows slide by more than their length, some are in none."""
+        """Return which timestamps lie in a window. If slide > length, some lie in none."""
         return np.asarray((ts // self.slide + 1) * self.slide - ts <= self.length)
 
     def due(self, state: MemberState) -> int | None:
-        """The next window that can hold something; None if none can before a tuple comes."""
+        """Return the end of the next window that can be non-empty, or None until a tuple arrives."""
         if state.oldest is None or state.newest is None:
             return None
         end = first_end_after(max(state.closed, state.oldest), self.slide)
         return end if state.newest >= self.begins(end) else None
 
     def since(self, state: MemberState) -> int:
-        """Panes that begin earlier are of no use any more."""
+        """Return the start of the earliest pane that is still needed."""
         if state.closed == BEGINNING:
             return BEGINNING
         return int(self.begins(first_end_after(state.closed, self.slide)))
@@ -79,14 +79,14 @@ class Groups:
         return self._table(view, keys, spans, found)
 
     def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
-        """The windows that have ended since, by their ends, then by the first tuples of groups."""
+        """Return the windows that ended since the last run, by end, then by first tuple of the group."""
         spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until, self.grows)
         seqs = view.columns["seq"][spans.lo]
         falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
         return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
 
     def _table(self, view: PaneView, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
-        # Time releases them, when their windows end.
+        # The watermark triggers these rows, so they have no arrival time of a tuple.
         arrays: dict[str, Any] = {
             "_ts": spans.end,
             "_seq": view.columns["seq"][spans.lo],
@@ -114,7 +114,7 @@ def _taken(column: pa.Array, places: Places) -> pa.Array:
 
 @dataclass(frozen=True)
 class ValueGroups(Groups):
-    """The same for calls that need all values of a window (`call_values`)."""
+    """Like `Groups`, for calls that need all values of a window (`call_values`)."""
 
     values: tuple[Values, ...]  # the arguments of all calls
     evaluates: tuple[Evaluate, ...]
@@ -125,7 +125,7 @@ class ValueGroups(Groups):
 
     def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
-        # Kernels want windows whose ends never go back: those of a key after those of another.
+        # Kernels require windows with ascending ends, so the windows are ordered by key.
         order = np.argsort(spans.rank, kind="stable")
         windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
         partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
@@ -139,10 +139,10 @@ class ValueGroups(Groups):
 
 @dataclass(frozen=True)
 class Yields:
-    """`OVER (PARTITION BY … RANGE … SLIDE slide)`: the last tuple of each key in a slot gets the results."""
+    """`OVER (PARTITION BY … RANGE … SLIDE slide)`: a row for the last tuple of each key in each slot."""
 
     slide: int
-    figures: Mapping[str, tuple[int, Figure]]  # by column: the length of the window, and what is computed
+    figures: Mapping[str, tuple[int, Figure]]  # by column: the length of the window, and the aggregate
     columns: tuple[Column, ...]
 
     @property
@@ -155,18 +155,18 @@ class Yields:
 
     @property
     def carried(self) -> list[str]:
-        """Columns of the tuple itself."""
+        """Return the output columns that are copied from the tuple."""
         return [column.name for column in self.columns if column.name not in self.figures]
 
     def holds(self, ts: Ints) -> Mask:
-        """All times: each tuple may be the last of its slot."""
+        """Return True for all timestamps: each tuple may be the last of its slot."""
         return np.ones(len(ts), np.bool_)
 
     def due(self, state: MemberState) -> int | None:
         return None if state.waiting is None else int(pc.min(state.waiting.column(_SLOT)).as_py())
 
     def held(self, state: MemberState) -> int | None:
-        """No later row is older than the oldest tuple that waits."""
+        """Return a lower bound of later output timestamps: that of the oldest waiting tuple."""
         return None if state.waiting is None else int(state.waiting.column("_ts")[0].as_py())
 
     def since(self, state: MemberState) -> int:
@@ -175,7 +175,7 @@ class Yields:
         return first_end_after(state.closed, self.slide) - self.length
 
     def take(self, state: MemberState, table: pa.Table, keys: Ints) -> None:
-        """New tuples: each overtakes the one of its key that waits in the same slot."""
+        """Add new tuples. Each replaces the waiting tuple of its key and slot."""
         chosen = table.select(["_ts", "_seq", *self.carried])
         ends = (chosen.column("_ts").to_numpy() // self.slide + 1) * self.slide
         chosen = chosen.append_column(_SLOT, pa.array(ends)).append_column(_KEY, pa.array(keys))
@@ -205,7 +205,7 @@ class Yields:
 
 @kernel
 def _last_of_slots(slots: Ints, keys: Ints, n_keys: int) -> Ints:
-    """The places of the last tuple of each key in each slot; tuples are in order, slots too."""
+    """Return the position of the last tuple of each key in each slot. Tuples are ordered by slot."""
     slot_seen = np.full(n_keys, -(2**63), np.int64)
     kept = np.empty(len(slots), np.int64)
     count = 0

@@ -1,7 +1,7 @@
-"""What entries remember of an argument: a partial per thing that some aggregate needs to know.
+"""Partial aggregates: the columns that entries store per argument.
 
-A partial is kept as a few columns. `lift` makes them for single rows, `reduce` puts those of a group
-together, and an index over a view's entries answers for any span of them.
+`lift` computes the columns for single rows, and `reduce` combines rows or entries by group. An index over
+the entries of a view then answers any span of entries, for example by prefix sums.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ from slicemill.operators.panes.groups import least_of_group, sum_by_group
 from slicemill.operators.panes.spans import Places, Spans
 from slicemill.scalar.vectors import arrow_type, validity
 
-Columns: TypeAlias = Mapping[str, Any]  # NumPy arrays, or Arrow arrays where NumPy has no such type
+Columns: TypeAlias = Mapping[str, Any]  # NumPy arrays, or Arrow arrays for types without a NumPy counterpart
 
 
 class Partial(Protocol):
-    """`name` is the same in every plan that needs the same thing: stored columns are found by it."""
+    """A partial aggregate of one argument.
+
+    `name` is the same in every plan with the same partial. Stored columns are found by this name.
+    """
 
     name: str
     expr: Expr
 
     def lift(self, column: pa.Array, places: Ints) -> Columns:
-        """The columns of single rows; `places` number them in the order of the log."""
+        """Return the columns of single rows. `places` are the rows' positions in the log."""
 
     def reduce(self, columns: Columns, group: Ints, groups: int) -> Columns: ...
 
     def missing(self, count: int) -> Columns:
-        """The columns of entries that were made when nobody asked for this."""
+        """Return neutral columns for entries that were made before any query used this partial."""
 
     def joined(self, parts: Sequence[Columns]) -> Columns: ...
 
@@ -63,7 +66,7 @@ class Named:
 
 
 class Known(Named):
-    """How many values are not NULL."""
+    """Number of values that are not NULL."""
 
     def __init__(self, expr: Expr) -> None:
         super().__init__("known", expr)
@@ -101,7 +104,7 @@ def difference(before: Ints, lo: Places, hi: Places) -> Ints:
 
 
 class Edge(Named):
-    """The value of the first or last row, NULL or not."""
+    """First or last value of an entry, which may be NULL."""
 
     def __init__(self, expr: Expr, last: bool) -> None:
         super().__init__("last" if last else "first", expr)
@@ -133,7 +136,7 @@ class Edges:
 
 
 class Values(Named):
-    """All values, for aggregates that cannot do with less: entries of single tuples, which nobody reduces."""
+    """All values, for aggregates that need each of them. Entries hold single tuples and are not reduced."""
 
     def __init__(self, expr: Expr) -> None:
         super().__init__("values", expr)

@@ -1,7 +1,7 @@
-"""Which tuples each member takes; conditions, keys and arguments, evaluated once for all.
+"""Tuple selection of each query: conditions, keys and arguments, each evaluated once for all queries.
 
-A member fails if one of these has no value on a tuple that is in its windows. What goes wrong on the tuples
-of others does not concern it.
+A query fails if one of these expressions fails on a tuple in its windows. Errors on tuples that a query
+does not select are ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class PaneInput:
-    """What the members have in common: the schema of the stream, and its keys."""
+    """Schema of the stream and group keys, common to all queries."""
 
     schema: Schema
     keys: tuple[Expr, ...]
@@ -34,7 +34,7 @@ class PaneInput:
 
 @dataclass(frozen=True)
 class Selected:
-    """Tuples that somebody takes, the conditions that they satisfy as bits, and their keys."""
+    """Tuples that at least one query selects, the conditions that they satisfy as bits, and their keys."""
 
     table: pa.Table
     words: NDArray[np.uint64]
@@ -50,9 +50,10 @@ class Selected:
 
 
 class Selection:
-    """`conditions` select the tuples of a member, None takes all; `holds` tells which times its windows hold.
+    """Evaluator of the conditions, keys and arguments of all queries.
 
-    `live` are the members that may fail.
+    `conditions` select the tuples of a query; None selects all. `holds` returns which timestamps lie in a
+    window of the query. The parameter `live` of methods names the queries that have not failed.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Selection:
         self._keys = compile_many(given.keys, given.schema)
 
     def select(self, table: pa.Table, live: Collection[str]) -> tuple[Selected, dict[str, ExpressionError]]:
-        """The tuples that live members take, with their keys; and the members that fail."""
+        """Return the tuples that live queries select, with their keys, and the queries that fail."""
         masks = self._masks(table)
         failed = {n: masks.errors[p] for n in live if (p := self._place[n]) is not None and p in masks.errors}
         selected = Selected(table, masks.words)
@@ -97,11 +98,11 @@ class Selection:
         return np.asarray(selected.words[place // WORD_BITS] & np.uint64(1 << place % WORD_BITS) != 0)
 
     def _needs(self, name: str, selected: Selected) -> Mask:
-        """Tuples on which a member needs its key and arguments."""
+        """Return the tuples for which a query needs key and arguments."""
         return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
 
     def patterns(self, selected: Selected, live: Collection[str]) -> tuple[Ints, list[frozenset[str]]]:
-        """The number of each tuple's pattern, and the members that each has."""
+        """Return the pattern number of each tuple, and the set of queries of each pattern."""
         found = distinct_keys([pa.array(word) for word in selected.words], selected.table.num_rows)
         names = []
         for value in found.values:
@@ -114,7 +115,7 @@ class Selection:
     def arguments(
         self, selected: Selected, users: Mapping[Expr, Collection[str]]
     ) -> tuple[dict[Expr, pa.Array], dict[str, ExpressionError]]:
-        """The column of each expression that members use, as far as they need it; and members that fail."""
+        """Return the column of each expression, NULL where no query needs it, and the queries that fail."""
         found: dict[Expr, pa.Array] = {}
         failed: dict[str, ExpressionError] = {}
         evaluate = compile_many(list(users), self._given.schema)

@@ -1,4 +1,4 @@
-"""Which entries each window of a query holds: spans of a view, whose entries are ordered by key and time."""
+"""Spans: the range of entries of each window, in a view ordered by key and time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Entries lo to hi of the key with this rank, for windows that end at `end`."""
+    """Windows as ranges: entries lo to hi of the key with this rank, for the window that ends at `end`."""
 
     end: Ints
     rank: Places
@@ -35,9 +35,9 @@ class Spans:
 def spans_of(
     begin: Ints, start: Ints, length: int, slide: int, after: int, until: int, grows: bool = False
 ) -> Spans:
-    """The windows that end after `after`, at `until` at the latest, and hold something; by end, then key.
+    """Return the non-empty windows with after < end <= until, by end, then by key.
 
-    Windows that grow begin at multiples of their length.
+    If `grows` is set, windows begin at multiples of `length`.
 
     >>> found = spans_of(np.array([0, 2, 3]), np.array([0, 10, 20]), 20, 10, 0, 30)
     >>> found.end.tolist(), found.rank.tolist(), found.lo.tolist(), found.hi.tolist()
@@ -51,7 +51,7 @@ def spans_of(
     parts = []
     block = first
     while block <= last:
-        # On to the first end behind the next entry: time may have been silent for years.
+        # Skip to the first window end after the next entry. Entries may be years apart.
         awaited = int(start[start >= block - length].min())
         block = max(block, (awaited // slide + 1) * slide)
         count = max(0, min(_ENDS_AT_ONCE, (last - block) // slide + 1))
@@ -89,7 +89,7 @@ def _count(begin: Ints, start: Ints, length: int, slide: int, grows: bool, first
                 counts[j] += 1
                 j += 1
             elif hi < stop:
-                # Nothing before the next entry: on to the first end behind it.
+                # Skip to the first window end after the next entry.
                 j = max(j + 1, (start[hi] - first) // slide + 1)
             else:
                 break
@@ -124,7 +124,7 @@ def _fill(
 
 
 def spans_at(begin: Ints, start: Ints, length: int, rank: Ints, end: Ints) -> Spans:
-    """The window that ends at `end` for each key given by rank, -1 for a key without entries."""
+    """Return the window that ends at `end` of each key rank; -1 stands for a key without entries."""
     lo, hi = _search(begin, start, length, rank, end)
     return Spans(end, np.maximum(rank, 0).astype(np.int32), lo, hi)
 

@@ -1,4 +1,4 @@
-"""Aggregates over sliding windows of time that share panes."""
+"""Operators: aggregates over sliding time windows that share panes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class WindowMember:
-    """One of the aggregates that share panes (M35): what selects its tuples, and what it computes of them.
+    """One aggregate query among those that share panes (M35).
 
-    `name` is the same as long as its query lives. `columns` are those of its output that somebody reads.
-    `partial`: results are put together from partial results of panes; else from the values of their tuples.
+    `name` is stable for the lifetime of the query. `columns` are the output columns that consumers read.
+    If `partial`, results are combined from partial aggregates of panes; otherwise panes keep the argument
+    values of each tuple.
     """
 
     name: str
@@ -34,7 +35,7 @@ class WindowMember:
 
     @property
     def windows(self) -> tuple[tuple[int, int], ...]:
-        """The lengths and slides of its windows, in microseconds."""
+        """Return (length, slide) of each window, in microseconds."""
         if isinstance(self.operator, RelationAggregate):
             found = [(self.operator.windows[0][1].extent, self.operator.slide)]
         else:
@@ -43,21 +44,21 @@ class WindowMember:
 
     @property
     def calls_read(self) -> Sequence[Call]:
-        """The calls whose results are read."""
+        """Return the calls whose results are read."""
         read = {column.name for column in self.columns}
         return [call for call in self.operator.calls if call.columns[0].name in read]
 
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows(SharedOperator):
-    """Aggregates over windows of time that slide, all of one input and by the same keys, run as one."""
+    """Aggregates over sliding time windows with the same input and keys, run as one operator."""
 
     keys: tuple[Expr, ...]
     members: tuple[WindowMember, ...]
 
 
 def _words(shared: SharedWindows) -> Description:
-    """What panes are kept: where they are cut, and what they hold of the tuples."""
+    """Describe for EXPLAIN where panes are cut and what they store."""
     edges = edge_grids(window for member in shared.members for window in member.windows)
     panes = " and ".join(
         f"every {format_us(step)}{f' from {format_us(offset)}' if offset else ''}" for step, offset in edges
@@ -91,10 +92,10 @@ def _member_history_us(member: WindowMember) -> int | None:
 
 
 def _holds(kept: WindowMember, member: WindowMember) -> bool:
-    """Return True if one member's panes have all that another member reads of panes.
+    """Return True if the panes kept for `kept` contain all that `member` reads.
 
-    sum(v), count(*)   [RANGE 60 SLIDE 10]     keeps of a pane: rows, count and sum of v
-    avg(v)             [RANGE 60 SLIDE 10]     needs of a pane: count and sum of v
+    sum(v), count(*)   [RANGE 60 SLIDE 10]     keeps per pane: rows, count and sum of v
+    avg(v)             [RANGE 60 SLIDE 10]     reads per pane: count and sum of v
     """
     if not (kept.partial and member.partial) or kept.conditions != member.conditions:
         return False
@@ -112,7 +113,7 @@ def _holds(kept: WindowMember, member: WindowMember) -> bool:
 
 
 def _passed(member: WindowMember) -> list[Column]:
-    """The columns of tuples that a member's rows have; those of the tuples that wait are kept."""
+    """Return the input columns in the member's output. Waiting tuples are stored with these columns."""
     returned = {column.name for call in member.operator.calls for column in call.columns}
     return [column for column in member.columns if column.name not in returned]
 
@@ -138,7 +139,7 @@ KINDS = (
         member=MemberKind(
             words=_member_words,
             history_us=_member_history_us,
-            # A user's aggregate may return several rows for a window.
+            # A user-defined aggregate may return several rows for a window.
             seq_bits=lambda member, bits, _: bits if member.partial else fanned_bits(bits),
             holds=_holds,
         ),

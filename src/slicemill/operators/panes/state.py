@@ -1,7 +1,8 @@
-"""What shared windows keep from run to run: entries and keys in slices, and a little about each member.
+"""State of shared windows: entries and keys in slices, and the progress of each query.
 
-Slices are merged as they come, so that each is more than twice as long as the next: there are few of them,
-and a row is written again a few times only. A pane that is still open simply has entries in several slices.
+Slices are merged as in a log-structured merge tree: each slice is more than twice as long as the next. So
+there are few slices and each row is rewritten only a few times. A pane that is still open may have entries
+in several slices.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _unbalanced(slices: Sequence[Slice]) -> bool:
 @stored_as("panes.entries", version=1)
 @dataclass
 class Store:
-    """Entries in slices, in the order of their panes; `single` ones, of one tuple each, stay apart."""
+    """Entries in slices, ordered by pane. If `single`, each entry holds one tuple and is never merged."""
 
     single: bool = False
     slices: list[Slice] = field(default_factory=list)
@@ -51,7 +52,7 @@ class Store:
         return joined([no_entries(), *(from_table(part.table) for part in self.slices)], partials)
 
     def keep(self, needed: Callable[[Ints, Ints], NDArray[np.bool_]]) -> None:
-        """Release what is not needed any more; a large slice is written anew when half of it is not."""
+        """Evict entries that are not needed. A large slice is rewritten only if half of it is evicted."""
         kept = []
         for part in self.slices:
             alive = needed(*(part.table.column(name).to_numpy() for name in ("start", "pattern")))
@@ -63,14 +64,14 @@ class Store:
         self.slices = kept
 
     def used(self, column: str, count: int) -> NDArray[np.bool_]:
-        """Which of so many keys or patterns have entries."""
+        """Return for each key or pattern number below `count` if an entry uses it."""
         alive = np.zeros(count, np.bool_)
         for part in self.slices:
             alive[part.table.column(column).to_numpy()] = True
         return alive
 
     def renumber(self, column: str, numbers: NDArray[np.integer[Any]]) -> None:
-        """Give keys or patterns that are used other numbers."""
+        """Replace key or pattern numbers by `numbers[old]`."""
         self.slices = [Slice(_renumbered(part.table, column, numbers)) for part in self.slices]
 
     @property
@@ -79,7 +80,7 @@ class Store:
 
 
 class StoredKeys:
-    """The numbers of keys, stored as slices of the keys that are new."""
+    """Dictionary of group keys, stored as slices of newly added keys."""
 
     def __init__(self) -> None:
         self._keys = Keys()
@@ -100,7 +101,7 @@ class StoredKeys:
         return self._keys.keep(alive)
 
     def stored(self) -> list[Slice]:
-        """The slices that have all keys."""
+        """Return slices that together contain all keys."""
         if self._stored < len(self._keys):
             new = self._keys.values(np.arange(self._stored, len(self._keys)))
             if new:
@@ -131,9 +132,11 @@ def _key_table(columns: Sequence[pa.Array]) -> pa.Table:
 @stored_as("panes.member", version=1)
 @dataclass
 class MemberState:
-    """`closed`: windows that end up to here are answered. Panes of its tuples begin from oldest to newest.
+    """Progress of one query.
 
-    `waiting` has tuples whose slot is open, the last one of each key (OVER).
+    Windows that end at or before `closed` have been emitted. `oldest` and `newest` are the starts of the
+    first and last pane with tuples of the query. `waiting` has, for OVER with SLIDE, the last tuple of
+    each key in each open slot.
     """
 
     definition: object
@@ -147,7 +150,11 @@ class MemberState:
 @stored_as("panes", version=1)
 @dataclass
 class PaneState:
-    """`patterns`: the members that take the tuples of an entry; `values` are entries of single tuples."""
+    """State of the operator.
+
+    `patterns[i]` is the set of queries whose conditions the tuples of an entry satisfy. `values` are
+    entries of single tuples, for aggregates that need each value.
+    """
 
     keys: StoredKeys = field(default_factory=StoredKeys)
     entries: Store = field(default_factory=Store)
@@ -158,7 +165,7 @@ class PaneState:
     newest: int = BEGINNING
 
     def hand_over(self, definitions: Mapping[str, object], successors: Mapping[str, str]) -> None:
-        """Give members the state of those that they succeed, by name."""
+        """Rename the state of replaced queries to the names of their successors."""
         taken = {
             before: name
             for name, before in successors.items()
@@ -170,7 +177,7 @@ class PaneState:
             self.patterns = [frozenset(taken.get(name, name) for name in p) for p in self.patterns]
 
     def adopt(self, definitions: Mapping[str, object]) -> None:
-        """Go on with these members: others are forgotten, and nothing that is here belongs to new ones."""
+        """Restore state for these queries. New ones start empty; state of removed ones is dropped."""
         known = {
             name: member
             for name, member in self.members.items()
@@ -185,7 +192,10 @@ class PaneState:
         return self.patterns.index(names)
 
     def release(self, since: dict[str, int]) -> None:
-        """Forget entries that begin before all of their members' windows, and keys without entries."""
+        """Evict entries that no window will read again, and keys without entries.
+
+        `since` is the start of the earliest pane that each query still reads.
+        """
         horizon = np.array(
             [min((since[name] for name in p if name in since), default=NEVER) for p in self.patterns]
         )

@@ -1,4 +1,4 @@
-"""Aggregates over sliding windows of time, for all queries of one stream and key at once."""
+"""Step for sliding-window aggregates of all queries with the same stream and keys."""
 
 from __future__ import annotations
 
@@ -28,19 +28,23 @@ from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
 
 class SharedWindowsStep:
-    """Members that are new in the plan count what comes from now on; what those that left had is released."""
+    """Evaluate the windows of all queries that share panes.
+
+    A query that is new in the plan aggregates only tuples that arrive from now on. State that only removed
+    queries used is dropped.
+    """
 
     def __init__(self, shared: SharedWindows, state: PaneState, context: StepContext) -> None:
         schema, newcomers, seq_bits = context.schemas[0], context.newcomers.keys(), context.seq_bits
         definitions = _as_kept(shared.members, state, context.successors)
         state.hand_over(definitions, context.successors)
-        # A newcomer is new even if there was a member of the same name and form before.
+        # A query that is dropped and created again with the same name and definition starts empty.
         state.adopt({name: known for name, known in definitions.items() if name not in newcomers})
         definitions |= {m.name: m for m in shared.members if m.name in newcomers}
         state.adopt(definitions)
         members = {name: _member(member, context) for name, member in definitions.items()}
         self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
-        # A user's aggregate may return several rows for a window.
+        # A user-defined aggregate may return several rows for a window.
         self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
         self._members = tuple(members.values())
         self._windows = PaneWindows(
@@ -79,9 +83,9 @@ def shared_windows(operator: SharedWindows, context: StepContext) -> SharedWindo
 def _as_kept(
     members: Sequence[WindowMember], state: PaneState, successors: Mapping[str, str]
 ) -> dict[str, WindowMember]:
-    """Return members by name, in the form in which their state is kept.
+    """Return the queries by name, in the form in which their state is stored.
 
-    Earlier versions kept the values of tuples for means of decimals, where sums are kept now.
+    Earlier versions stored the values of all tuples for means of decimals; this version stores sums.
     """
     found = {}
     for member in members:

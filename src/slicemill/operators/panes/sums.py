@@ -1,12 +1,13 @@
-"""Exact sums of values and of their squares, in the cheapest form that holds them.
+"""Exact sums of values and of their squares, in the cheapest representation that is exact.
 
-| values | usual form | else |
+| values | usual form | fallback |
 |---|---|---|
-| whole numbers, decimals | 64-bit whole numbers `s` | Python's whole numbers `x` |
-| doubles | pairs of doubles `hi`, `lo` | Python's whole numbers `x`, in units of the smallest double |
+| integers, decimals | 64-bit integers `s` | Python integers `x` |
+| doubles | pairs of doubles `hi`, `lo` | Python integers `x`, in units of the smallest double |
 
-Infinities and NaNs are counted apart (`nan`, `up`, `down`), where there are any: nothing gets rid of them in
-a sum again. Columns say by their names which form they have; where forms meet, the wider one wins.
+Infinities and NaNs are counted separately (`nan`, `up`, `down`) if there are any, because they cannot be
+subtracted from a sum. Column names show the representation. If parts have different ones, the wider one is
+used.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _NONFINITE = ("nan", "up", "down")
 
 
 class Sum(Named):
-    """The sum of the values' first or second power."""
+    """Sum of the values (`degree` 1) or of their squares (`degree` 2)."""
 
     def __init__(self, expr: Expr, degree: int = 1) -> None:
         super().__init__("sum" if degree == 1 else "squares", expr)
@@ -46,7 +47,7 @@ class Sum(Named):
 
     @property
     def units(self) -> int:
-        """How many make one where sums are whole numbers."""
+        """Return the scale of integer sums: this many units make 1."""
         if self._double:
             return 1 << (SMALLEST * self._degree)
         return int(10 ** ((self.type.scale or 0) * self._degree))
@@ -119,7 +120,7 @@ class Sum(Named):
         return joined
 
     def widened(self, columns: Columns) -> Columns:
-        """The same sums as Python's whole numbers."""
+        """Return the same sums as Python integers."""
         nonfinite = {f: columns[f] for f in _NONFINITE if f in columns}
         if "x" in columns:
             return columns
@@ -152,7 +153,7 @@ def _fits(values: Ints) -> bool:
 
 @dataclass(frozen=True)
 class Sums:
-    """Prefix sums: whole numbers over all entries, or pairs of doubles that start anew with each key."""
+    """Prefix sums: integers over all entries, or pairs of doubles that restart at each key."""
 
     partial: Sum
     before: NDArray[Any] | None = None

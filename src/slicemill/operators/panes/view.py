@@ -1,4 +1,4 @@
-"""The entries that one set of conditions selects, by key and time, ready for questions about spans."""
+"""View: the entries of selected patterns, ordered by key and time, with indexes for spans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from slicemill.operators.panes.partials import Columns, Counts
 
 @dataclass
 class PaneView:
-    """Entries begin[r] to begin[r + 1] are those of key keys[r], by time, and one per pane unless single."""
+    """Entries ordered by key and time. Those of `keys[r]` are at positions begin[r] to begin[r + 1].
+
+    There is one entry per key and pane, unless entries are single tuples.
+    """
 
     keys: Ints
     begin: Ints
@@ -33,7 +36,7 @@ class PaneView:
         return start
 
     def index(self, name: str) -> Any:
-        """The index of a partial, made when it is first asked for."""
+        """Return the index of a partial, built on first use."""
         if name not in self._made:
             if not name:
                 self._made[name] = Counts(self.columns["rows"])
@@ -43,7 +46,7 @@ class PaneView:
         return self._made[name]
 
     def shown_keys(self, values: Callable[[Ints], list[pa.Array]]) -> list[pa.Array]:
-        """The key columns; there is one zero."""
+        """Return the key columns, with -0.0 replaced by 0.0."""
         if "keys" not in self._made:
             self._made["keys"] = [
                 pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
@@ -53,7 +56,7 @@ class PaneView:
         return found
 
     def ranks(self, keys: Ints) -> Ints:
-        """The rank of each key, -1 for one without entries."""
+        """Return the rank of each key, -1 for a key without entries."""
         places = np.searchsorted(self.keys, keys)
         places[places == len(self.keys)] = 0
         found = self.keys[places] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
@@ -61,16 +64,16 @@ class PaneView:
 
 
 def by_key(entries: Columns, n_keys: int) -> Columns:
-    """The entries in the order of their keys, those of a key by time."""
+    """Return the entries ordered by key, then time."""
     return picked(entries, _key_order(entries["key"], n_keys))
 
 
 def view_of(
     ordered: Columns, selected: NDArray[np.bool_], since: int, partials: Partials, single: bool = False
 ) -> PaneView:
-    """The view of the entries whose pattern is selected and whose pane begins at `since` or later.
+    """Return the view of entries with a selected pattern, in panes that begin at `since` or later.
 
-    Entries are in the order of keys already: what one view leaves out of them costs it little.
+    `ordered` is sorted by key once and shared by several views.
     """
     wanted = selected[ordered["pattern"]] & (ordered["start"] >= since)
     columns = ordered if wanted.all() else picked(ordered, np.flatnonzero(wanted))

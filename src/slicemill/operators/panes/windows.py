@@ -1,8 +1,8 @@
-"""Shared windows: many aggregates over one stream, from one set of panes.
+"""Shared windows: aggregates of many queries over one stream, computed from one set of panes.
 
-Each run takes the new tuples in, answers the windows that have ended, and releases what no window will need.
-A member that fails takes no other with it. What a member counts begins with the first tuple that comes in
-when it is there: entries know their members.
+Each run adds new tuples to panes, emits the windows that have ended, and evicts entries that no window
+will read. An error in one query does not stop the others. A new query aggregates only tuples that arrive
+after its start, because entries store the queries that they belong to.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from slicemill.operators.panes.selection import PaneInput, Selected, Selection
 from slicemill.operators.panes.state import PaneState
 from slicemill.operators.panes.view import PaneView, by_key, view_of
 
-# Rows, None for none, and how far they are complete; or why there are no more.
+# Rows (None: no rows) and the output watermark; or the error of a failed query.
 Answer = tuple[pa.Table | None, int] | SlicemillError
 
 
 class PaneWindows:
-    """`conditions` select the tuples of a member, None takes all; panes are cut at `edges`."""
+    """Pane windows of several queries.
+
+    `conditions` select the tuples of a query; None selects all. Panes are cut at `edges`.
+    """
 
     def __init__(
         self,
@@ -85,7 +88,7 @@ class PaneWindows:
             self.state.members[name].failure = str(problem)
 
     def _take(self, table: pa.Table) -> None:
-        """Put new tuples into entries."""
+        """Add new tuples to entries."""
         selected, failed = self._selection.select(table, self._names())
         self._fail(failed)
         rows = selected.table.num_rows
@@ -113,7 +116,7 @@ class PaneWindows:
         seqs: Ints,
         lifted: Mapping[str, Columns],
     ) -> tuple[Ints, Ints]:
-        """Put rows into the panes that they lie in; their keys and patterns."""
+        """Add rows to their panes. Return the key number and pattern number of each row."""
         state = self.state
         distinct = distinct_keys(selected.keys, selected.table.num_rows)
         numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
@@ -129,7 +132,7 @@ class PaneWindows:
         return numbers, patterns
 
     def _arguments(self, selected: Selected) -> dict[str, pa.Array]:
-        """The column that each partial is made of."""
+        """Return the argument column of each partial."""
         users: dict[Expr, list[str]] = {}
         for name, member in self._live():
             for expr in dict.fromkeys(partial.expr for partial in member.partials):
@@ -168,7 +171,7 @@ class PaneWindows:
         self.state.values.append(made, self._values)
 
     def _note(self, panes: tuple[Ints, Ints], patterns: Ints, names: Sequence[frozenset[str]]) -> None:
-        """Tell members of the first and the last pane that has tuples of theirs."""
+        """Update the first and last pane with tuples, for each query."""
         starts, borders = panes
         for number, taking in enumerate(names):
             rows = np.flatnonzero(patterns == number) if len(names) > 1 else np.array([0, len(patterns) - 1])
@@ -183,7 +186,7 @@ class PaneWindows:
     # -- answering -------------------------------------------------------------------------------------
 
     def _answered(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
-        """What these members give; those that take the same entries use one view."""
+        """Return the output of these queries. Queries with the same patterns share a view."""
         alike: dict[tuple[bool, tuple[bool, ...]], list[str]] = {}
         for name in ready:
             by_value = isinstance(self._members[name], ValueGroups)
@@ -195,7 +198,7 @@ class PaneWindows:
             store = self.state.values if by_value else self.state.entries
             partials = self._values if by_value else self._partials
             if by_value not in stored:
-                # A stream without keys has one, which no run may have numbered yet.
+                # Without group keys there is one key, number 0, which may not be stored yet.
                 stored[by_value] = by_key(store.all(partials), max(len(self.state.keys), 1))
             since = min(self._members[n].since(self.state.members[n]) for n in names)
             selected = np.array(signature, np.bool_)
