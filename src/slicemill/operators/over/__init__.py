@@ -1,14 +1,15 @@
-"""Built-in aggregates with OVER, whole tables at a time (M31-M37).
+"""Aggregates with OVER: columnar evaluation of built-ins (M31-M37).
 
-Rows are sorted by partition, then by arrival. Every window, whatever its strategy, is then a
-stretch of neighbouring rows, and the windows of later tuples begin and end later:
+Rows are sorted by partition, then by arrival. Each window is then a range of neighbouring rows, and
+windows of later tuples begin and end later:
 
     partition   a a a a a | b b b | c c c c
-    windows     [---)                            answered one after the other: each kernel
-                  [-----)                        takes rows in and out at the two ends
+    windows     [---)                            evaluated in order: each kernel adds rows at
+                  [-----)                        one end and removes rows at the other
                           [---)
 
-`calls` evaluates the calls of a query together, `groups` those with one window; `intervals` finds the
-stretches; the other modules have the aggregates, one family each. Results are the reference's to the last
-bit, wherever the input is cut into runs: sums, for one, are whole numbers of many digits (`wide`).
+`calls` evaluates all calls of a query, `groups` the calls that share a window. `intervals` computes the
+row ranges. The other modules contain the aggregates, one family each. Results are bit-identical to the
+reference engine's, for any split of the input into runs. Sums, for example, are integers of arbitrary
+precision (`wide`).
 """

@@ -1,4 +1,4 @@
-"""Built-in aggregates with OVER, by their kernels (`slicemill.operators.over`)."""
+"""Step for built-in aggregates with OVER, evaluated by kernels (`slicemill.operators.over`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
 
 class WindowsStep:
-    """One window aggregate whose calls are all built in."""
+    """A window aggregate whose calls are all built-ins."""
 
     def __init__(self, calls: WindowCalls, output: pa.Schema) -> None:
         self._calls = calls

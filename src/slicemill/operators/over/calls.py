@@ -1,10 +1,10 @@
-"""All calls with OVER of one operator, whole tables at a time.
+"""Evaluation of all OVER calls of one operator, on whole tables.
 
     windows = WindowCalls(calls, schema)
     table, complete = windows.run(new_rows, complete)
 
-Gives what `reference.window_aggregate` gives, in the same order, wherever the input is cut into runs.
-Partitions, sorting and the bounds of windows are shared by calls with the same PARTITION BY and window.
+Returns the same rows as `reference.window_aggregate`, in the same order, for any split of the input into
+runs. Calls with the same PARTITION BY and window share partitioning, sorting and window bounds.
 """
 
 from __future__ import annotations
@@ -62,17 +62,17 @@ _FEW_KEYS = 1000
 @stored_as("over.partitions", version=1)
 @dataclass(slots=True)
 class PartitionState:
-    """The partitions met so far, and how many tuples each has had."""
+    """Partition keys seen so far, and the number of tuples of each."""
 
     keys: Keys = field(default_factory=Keys)
-    crowded: int = _FEW_KEYS  # so many keys are worth a look for some to forget
+    crowded: int = _FEW_KEYS  # evict idle keys only beyond this number of keys
     arrived: Places = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @stored_as("over", version=1)
 @dataclass(slots=True)
 class WindowState:
-    """All that is kept from run to run: `now` is how far time is known, `sequence` counts tuples."""
+    """State between runs. `now` is the watermark, and `sequence` counts tuples."""
 
     partitions: list[PartitionState]
     groups: list[OverGroupState]
@@ -83,7 +83,7 @@ class WindowState:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A group, the PARTITION BY and the calls that it belongs to."""
+    """A group with its PARTITION BY and its calls."""
 
     group: Group
     partitioning: int
@@ -91,7 +91,7 @@ class Placed:
 
 
 class WindowCalls:
-    """The calls of one operator."""
+    """Evaluator of the OVER calls of one operator."""
 
     def __init__(
         self,
@@ -102,7 +102,11 @@ class WindowCalls:
         *,
         apart: bool = False,
     ) -> None:
-        """`apart`: an argument that has no value stops only the calls that have it, which `failed` tells."""
+        """Compile the calls and restore their state.
+
+        With `apart`, an argument that fails stops only the calls that use it. `failed` has these
+        arguments.
+        """
         self._calls = calls
         self._apart = apart
         self.failed: dict[Expr, ExpressionError] = {}
@@ -123,10 +127,10 @@ class WindowCalls:
         )
 
     def run(self, table: pa.Table, complete: int) -> tuple[pa.Table, int]:
-        """New rows in order, and a time below which no later one is; the same of the output."""
+        """Process new rows in order. `complete` and the returned number are lower bounds of later timestamps."""
         state = self.state
         names = [*_SYSTEM, *self._names]
-        # Columns as such: what is known about them, such as that they have no NULL, is not the same later.
+        # Copy the columns without their statistics (such as "has no NULLs"), which may differ between runs.
         table = pa.table([table.column(name) for name in names], names=names)
         keys, columns = self._evaluated(table)
         table = table.combine_chunks()
@@ -155,7 +159,7 @@ class WindowCalls:
         return out, min(complete, self._held())
 
     def due(self) -> int | None:
-        """How far the input must be complete for something held back to come out."""
+        """Return the watermark at which the next waiting row can be emitted."""
         found = (
             placed.group.due(kept, self.state.now)
             for placed, kept in zip(self._groups, self.state.groups, strict=True)
@@ -165,7 +169,7 @@ class WindowCalls:
     # -- input -----------------------------------------------------------------------------------------
 
     def _evaluated(self, table: pa.Table) -> tuple[list[list[pa.Array]], list[pa.Array]]:
-        """The keys of rows for each PARTITION BY, and all arguments."""
+        """Return the key columns of each PARTITION BY, and the columns of all arguments."""
         found = []
         of_keys = sum(self._partition_sizes)
         for place, outcome in enumerate(self._evaluate(table)):
@@ -195,7 +199,7 @@ class WindowCalls:
     # -- output ----------------------------------------------------------------------------------------
 
     def _at_once(self, table: pa.Table, found: Sequence[WindowAnswers]) -> pa.Table:
-        """Every call answers when a tuple arrives, or never."""
+        """Return the output if every call has a result when its tuple arrives, or never."""
         first = self.state.sequence - len(table)
         values: list[pa.Array] = [None] * len(self._calls)
         some = np.zeros(len(table), np.bool_)
@@ -212,7 +216,7 @@ class WindowCalls:
         return self._output(table, values)
 
     def _held_back(self, table: pa.Table, sequence: Places, found: Sequence[WindowAnswers]) -> pa.Table:
-        """Some call answers later, or when a tuple leaves."""
+        """Return the output if some call has its result later, or when a tuple expires."""
         calls = range(len(self._calls))
         nulls = [pa.nulls(len(table), type_) for type_ in self._types]
         marks = [np.full(len(table), OPEN, np.int8) for _ in calls]
@@ -229,7 +233,9 @@ class WindowCalls:
         return self._output(self._released(out), out.values)
 
     def _released(self, out: Events) -> pa.Table:
-        """Rows that leave; those that had to wait for the end of a slot, or for an expiry, say so."""
+        """Return released rows. Rows that waited for the end of a slot or for an expiry get this as arrival
+        time.
+        """
         ts = out.ts
         until = np.where(out.expiry, ts, _BEGINNING)
         for placed in self._groups:
@@ -244,7 +250,7 @@ class WindowCalls:
         return out.tuples.set_column(2, ARRIVAL, pa.array(found))
 
     def _expiries(self, place: int, answers: WindowAnswers) -> Events | None:
-        """Rows for tuples that left a window, at the time when they did."""
+        """Return rows for tuples that expired, with the time of expiry as timestamp."""
         if answers.expired is None:
             return None
         placed = self._groups[place]
@@ -253,7 +259,7 @@ class WindowCalls:
         extent = placed.group.window.extent
         assert extent is not None
         left = numbers(answers.expired.column(TIME).combine_chunks()) + extent
-        # At equal timestamps tuples that come are before those that leave.
+        # At equal timestamps, tuples that arrive precede tuples that expire.
         seqs = ranked(numbers(tuples.column(SEQ).combine_chunks()), 1, self._seq_bits)
         tuples = tuples.set_column(0, TS, pa.array(left)).set_column(1, SEQ, pa.array(seqs))
         rows = len(tuples)
@@ -278,7 +284,7 @@ class WindowCalls:
         return pa.table([*columns, *values], names=names)
 
     def _held(self) -> int:
-        """The lowest timestamp that something held back may have."""
+        """Return the lowest timestamp that a waiting row may have."""
         if self.state.waiting is not None:
             return int(self.state.waiting.ts[0])
         due = self.due()
@@ -287,7 +293,7 @@ class WindowCalls:
     # -- partitions that are gone ------------------------------------------------------------------------
 
     def _forget(self, place: int) -> None:
-        """Let go of partitions without rows, when they are many and nothing of them has to be remembered."""
+        """Evict partitions without rows if there are many and no state has to outlive the rows."""
         state = self.state.partitions[place]
         groups = [
             (placed.group, kept)
@@ -320,9 +326,10 @@ def _grouped(
     columns: Sequence[Expr],
     arguments: Sequence[tuple[Expr, ...]],
 ) -> list[Placed]:
-    """Calls by PARTITION BY and window; without a beginning, or in panes of rows, each keeps its own past.
+    """Group calls by PARTITION BY and window.
 
-    Plain ones keep the same rows, those of the longest window of time, or of rows.
+    Plain calls share the rows of the longest window, separately for time windows and row windows. Calls
+    over unbounded windows or panes of rows get a group each, because each compacts its own rows.
     """
     members: dict[tuple[int, Window | FrameUnit, int | None], list[int]] = {}
     for place, call in enumerate(calls):
@@ -340,7 +347,10 @@ def _grouped(
 def _new_rows(
     table: pa.Table, ts: Places, sequence: Places, columns: Sequence[pa.Array], group: Group
 ) -> pa.Table:
-    """What a group keeps of new tuples: the arguments of its calls, and all columns to expire actively."""
+    """Return the columns of new tuples that a group stores.
+
+    These are its arguments, and with active expiry all columns.
+    """
     new = {TIME: pa.array(ts), SEQUENCE: pa.array(sequence)}
     new |= {str(place): columns[place] for place in group.columns}
     if group.window.active:
@@ -349,7 +359,7 @@ def _new_rows(
 
 
 def _merged(parts: list[Events]) -> list[Events]:
-    """Expiries of one tuple from windows of one length are one row."""
+    """Merge the expiries of one tuple from windows of equal length into one row."""
     if len(parts) < 2:
         return parts
     together = joined(parts)

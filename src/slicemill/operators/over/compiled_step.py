@@ -30,7 +30,7 @@ from slicemill.time import END
 
 
 class Arguments:
-    """The arguments of all routines over new tuples, each evaluated once."""
+    """Arguments of all routines for new tuples, each evaluated once."""
 
     def __init__(self, exprs: Sequence[Expr], schema: Schema) -> None:
         self._exprs = tuple(dict.fromkeys(exprs))
@@ -46,7 +46,7 @@ class Arguments:
 
 
 class CallsOfMember:
-    """The rows of one member, put together from the answers of its routines."""
+    """Output of one query, combined from the results of its routines."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class CallsOfMember:
 
 
 class SharedCallsStep:
-    """`agg(args) OVER (…)` for the members of one node: a part for each."""
+    """`agg(args) OVER (…)` for the queries of one node, with one output per query."""
 
     def __init__(
         self, members: Mapping[str, RoutineMember], context: StepContext, costs: CoreCosts | None = None
@@ -153,7 +153,7 @@ class SharedCallsStep:
 
 
 class WindowCallsStep:
-    """The same for a node of one query."""
+    """Like `SharedCallsStep`, for a node of one query."""
 
     def __init__(self, context: StepContext, operator: WindowAggregate) -> None:
         member = RoutineMember(operator.calls, context.node.schema.columns)
@@ -174,12 +174,12 @@ class WindowCallsStep:
 
 
 def _slot_of(window: Window) -> int | None:
-    """The length of the slots of time at whose ends a window is answered, if it is."""
+    """Return the slot length if the window emits at the ends of time slots, else None."""
     return window.slide if window.frame is FrameUnit.RANGE else None
 
 
 def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:
-    """Who reads an argument that cannot be computed is stopped; the others do not read it."""
+    """Return the argument, or NULLs if it failed. Queries that read a failed argument are stopped."""
     return from_values([None] * rows, expr.type) if isinstance(found, ExpressionError) else found
 
 

@@ -1,8 +1,8 @@
-"""The rows of a query whose calls answer at different times, in the order in which they may leave.
+"""Output order of a query whose calls return results at different times.
 
-A row is an arrival or an expiry, ordered by time, then arrivals before expiries, then by sequence number. It
-leaves when all calls have answered, or are known not to, and all rows before it have left. A row that no call
-answers is dropped.
+A row is an arrival or an expiry. Rows are ordered by time, then arrivals before expiries, then by sequence
+number. A row is emitted when each call has returned a value or is known not to, and all earlier rows were
+emitted. A row without any value is dropped.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Events:
 
 
 def joined(parts: Sequence[Events]) -> Events:
-    """Events in their order."""
+    """Concatenate and sort events."""
     together = Events(
         pa.concat_tables([part.tuples for part in parts]),
         np.concatenate([part.sequence for part in parts]),
@@ -66,7 +66,7 @@ def joined(parts: Sequence[Events]) -> Events:
 
 
 def released(events: Events) -> tuple[Events, Events]:
-    """What leaves now, and what waits on."""
+    """Split events into rows that can be emitted now, and rows that still wait."""
     marks = np.stack(events.marks)
     open_ = (marks == OPEN).any(axis=0)
     until = int(np.argmax(open_)) if open_.any() else len(events)
@@ -76,7 +76,7 @@ def released(events: Events) -> tuple[Events, Events]:
 
 
 def answered(events: Events, call: int, sequence: Places, values: pa.Array) -> None:
-    """Enter a call's answers to arrivals."""
+    """Store a call's results for arrivals."""
     place = np.flatnonzero(~events.expiry)
     rank = np.argsort(events.sequence[place], kind="stable")
     place = place[rank]
@@ -88,7 +88,7 @@ def answered(events: Events, call: int, sequence: Places, values: pa.Array) -> N
 
 
 def silenced(events: Events, call: int, sequence: Places) -> None:
-    """A call will not answer these arrivals; some of them are gone already."""
+    """Mark arrivals for which a call returns nothing. Some of them may have been emitted already."""
     gone = pc.is_in(pa.array(events.sequence), value_set=pa.array(sequence)).to_numpy(zero_copy_only=False)
     marks = events.marks[call]
     marks[gone & ~events.expiry & (marks == OPEN)] = SILENT

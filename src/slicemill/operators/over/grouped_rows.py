@@ -1,4 +1,4 @@
-"""The rows of a run by group, for what is kept of each group (`over.running`)."""
+"""Rows of a run by group, the input of running aggregates (`over.running`)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ Numbers: TypeAlias = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """The rows of a run, each with the number of its group, of so many that there are.
+    """Rows of a run with their group numbers. There are `count` groups in all.
 
-    `touched` are the groups that have rows; `order` and `groups` are of rows by group, as places among these.
-    `signs` are 1 for rows that come and -1 for rows that leave; `tells` are the rows after which somebody
-    asks. Without them all rows come, and all are asked for.
+    `touched` are the groups with rows in this run. `order` sorts rows by group; `groups` has for each
+    sorted row the index of its group in `touched`. `signs` are 1 for inserted and -1 for retracted rows.
+    `tells` marks the rows after which a result is needed. Without these two, all rows are inserts and each
+    needs a result.
     """
 
     numbered: Numbers
@@ -45,20 +46,23 @@ class GroupedRows:
         return GroupedRows(numbered, count, distinct, order, groups, signs, tells)
 
     def in_rows(self, figures: Figures) -> Figures:
-        """Figures of rows by group, as rows came."""
+        """Return figures of rows sorted by group in the rows' original order."""
         found = np.empty_like(figures)
         found[self.order] = figures
         return found
 
     def counted(self, chosen: Mask, kept: Figures) -> Figures:
-        """How many chosen rows each row's group has up to it; `kept` is what it had before, and has after."""
+        """Return for each row the number of chosen rows of its group so far.
+
+        `kept` has the counts of earlier runs, and is updated.
+        """
         signs = chosen if self.signs is None else np.where(chosen, self.signs, 0)
         found = running(self.groups, signs[self.order], kept[self.touched])
         self.keep_last(found, kept)
         return self.in_rows(found)
 
     def keep_last(self, figures: Figures, kept: Figures) -> None:
-        """Keep of figures of rows by group the last of each group."""
+        """Store the last figure of each group in `kept`."""
         last = last_of_each(self.groups)
         kept[self.touched] = figures[last]
 

@@ -1,4 +1,4 @@
-"""Calls that share a PARTITION BY and a window: what is kept for them from run to run, and their answers."""
+"""Calls that share PARTITION BY and window: their state, and their evaluation."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class OverGroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpan:
-    """The run's tuples, their partitions, and the time before and after them."""
+    """Tuples of a run, their partitions, and the watermark before and after the run."""
 
     partitions: NDArray[np.int32]
     count: int  # of partitions
@@ -77,9 +77,10 @@ class GroupSpan:
 
 @dataclass(frozen=True, slots=True)
 class WindowAnswers:
-    """Values for tuples by their sequence numbers; for those that were overtaken in their slot there is none.
+    """Values of tuples, by sequence number. Tuples followed by another in their slot have no value
+    (`overtaken`).
 
-    `expired` are values for tuples that left the window, with these.
+    `expired` are the tuples that left the window, with `expired_values`.
     """
 
     sequence: Places
@@ -91,9 +92,10 @@ class WindowAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """Rows by partition: `order` has their places in order of arrival; `kept` came in earlier runs.
+    """Rows sorted by partition: `order` has their positions in order of arrival.
 
-    Of those, only `looked_at` are here: nobody asks for partitions without a new tuple.
+    The first `kept` rows of the table are from earlier runs. They were filtered by `looked_at`, because
+    partitions without a new tuple need no evaluation.
     """
 
     table: pa.Table
@@ -112,9 +114,10 @@ class Sorted:
 
 
 class Group:
-    """Evaluates calls that keep the same rows; `places` says which columns are each call's arguments.
+    """Evaluator of calls that share rows. `places` has the argument columns of each call.
 
-    Their windows are one, or plain ones (`is_plain`) of several lengths: then rows are kept for the longest.
+    All calls have the same window, or plain windows (`is_plain`) of several lengths. Rows are kept for the
+    longest.
     """
 
     def __init__(self, calls: Sequence[WindowCall], places: Sequence[Sequence[int]]) -> None:
@@ -129,19 +132,23 @@ class Group:
         self.numbered = any(map(is_numbered, calls)) or (window.slide is not None and self.by_rows)
         # How many rows come and go together, and are kept as one where that is enough (M35).
         self.pane = pane_of(window, calls)
-        # Counts over all time have to outlive the rows of a partition.
+        # Counts since the start must survive the rows of a partition.
         self.counts_forever = self.numbered or bool(self._ones) or window.extent is None
         self._call = calls[0]
         # True if each window ends with its tuple and reads only earlier rows of the partition.
         plain = window.extent is None and window.slide is None
         self._has_figure = plain and running_figure(calls[0]) is not None
-        # Moments without a figure are kept beside the rows (`_keep_past`).
+        # Moments without a running accumulator are kept beside the rows (`_keep_past`).
         without_moments = plain and not isinstance(self._functions[0], ColumnMoments)
         counted_back = self.by_rows and window.extent is not None
         self._by_partition = self.pane is None and (without_moments or counted_back)
 
     def run(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
-        """`new` has the columns TIME, SEQUENCE, those of arguments and, to expire actively, of tuples."""
+        """Process new rows.
+
+        `new` has the columns TIME, SEQUENCE and the arguments. With active expiry it also has the tuples'
+        columns.
+        """
         if self._has_figure:
             return self._figures(state, span, new)
         if self._by_partition:
@@ -163,7 +170,7 @@ class Group:
         return answers
 
     def _figures(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
-        """Answer a window without a beginning by what is kept of each partition."""
+        """Evaluate an unbounded window by accumulators per partition."""
         if state.running is None:
             state.running = running_figure(self._call)
             assert state.running is not None, "seen when the group was made"
@@ -180,7 +187,7 @@ class Group:
         return WindowAnswers(_numpy(new, SEQUENCE), [values], np.zeros(0, np.int64))
 
     def _adopt_rows(self, state: OverGroupState, span: GroupSpan) -> None:
-        """Go on with the rows that the first version had in order of arrival."""
+        """Take over rows that version 1 stored in order of arrival."""
         if state.last is None:
             state.last = RowStretches()
             state.last.reach(span.count)
@@ -191,7 +198,7 @@ class Group:
         state.last.reach(span.count)
 
     def due(self, state: OverGroupState, now: int) -> int | None:
-        """How far time has to pass for something to come out."""
+        """Return the watermark at which the next output is due."""
         if not self.waits or now == 2**63 - 1:
             return None
         if self.window.slide is not None:
@@ -258,7 +265,7 @@ class Group:
         )
 
     def _looked_at(self, rows: pa.Table | None, span: GroupSpan) -> Mask:
-        """Kept rows of partitions with new tuples; all of them where time alone lets something out."""
+        """Return the kept rows of partitions with new tuples, or all rows if time alone can cause output."""
         if rows is None:
             return np.zeros(0, np.bool_)
         if self.waits:
@@ -269,7 +276,7 @@ class Group:
         return found
 
     def _rows(self, rows: Sorted, summaries: NDArray[np.object_] | None) -> list[Rows]:
-        """What each function sees."""
+        """Return the rows that each function reads."""
         taken: dict[int, pa.Array] = {}
         order = pa.array(rows.order)
         weights = _numpy(rows.table, WEIGHT)[rows.order] if WEIGHT in rows.table.column_names else None
@@ -301,7 +308,8 @@ class Group:
         if window.extent is None:
             return rows.head
         if self.pane is not None:
-            # Windows begin where a pane does: which of its rows stands for it makes no difference.
+            # Windows begin at the start of a pane, so it does not matter which of its rows represents the
+            # pane.
             assert rows.numbers is not None
             return starts_from(rows.head, rows.numbers, rows.numbers - extent)
         if self.by_rows:
@@ -310,7 +318,7 @@ class Group:
         return starts_from(rows.head, rows.ts, latest - extent)
 
     def _asked(self, rows: Sorted, span: GroupSpan) -> tuple[Places, Places]:
-        """The rows that are answered now, and those of which it is known that they are not."""
+        """Return the rows that get a result now, and the rows that will never get one."""
         slide, nobody = self.window.slide, np.zeros(0, np.int64)
         if slide is None:
             return np.flatnonzero(rows.fresh), nobody
@@ -331,7 +339,7 @@ class Group:
             return None, []
         leaves = rows.ts + self._extent
         ends = ends_until(rows.head, rows.ts, leaves)
-        # Nothing comes out when the window is empty then (X13).
+        # Nothing is emitted if the window is empty afterwards (X13).
         going = (leaves >= span.before) & (leaves < span.now) & (ends > np.arange(len(ends)) + 1)
         places = np.flatnonzero(going)
         values = self._values(seen, [Windows(places + 1, ends[places])] * len(seen))
@@ -358,14 +366,14 @@ class Group:
             passed = self._passed([*(piece.table for piece in state.slices), new], span)
             state.slices, state.passed = kept_from(state.slices, new, passed)
             return
-        # Nothing has changed for partitions that were not looked at.
+        # Rows of partitions that were not looked at are all needed.
         needed = np.ones(len(rows.looked_at) + len(new), np.bool_)
         places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))])
         needed[places[rows.order]] = self._needed(rows, span)
         state.slices = kept(state.slices, new, needed)
 
     def _keep_last(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows) -> None:
-        """Replace the rows of the partitions that have new ones."""
+        """Replace the rows of partitions with new rows."""
         if self.window.extent is None:
             sorted_table = rows.table.take(pa.array(rows.order))
             texts = str(self._places[0][0]) if self._places[0] else ""
@@ -379,7 +387,7 @@ class Group:
     def _keep_panes(
         self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows, pane: int
     ) -> None:
-        """Of the panes that windows to come begin with or later, each as one; the last may still grow."""
+        """Combine the rows of each complete pane that later windows read. The last pane may still grow."""
         assert rows.numbers is not None and self.window.slide is not None
         arrived = span.arrived + np.bincount(span.partitions, minlength=span.count)
         come = arrived[rows.partitions]
@@ -394,7 +402,7 @@ class Group:
     def _keep_past(
         self, state: OverGroupState, rows: Sorted, seen: Rows, closed: Mask, gone: Mask | None = None
     ) -> None:
-        """What is closed is put together, by the partitions of `seen`."""
+        """Compact closed rows, by the partitions of `seen`."""
         table = rows.table.take(pa.array(rows.order))
         if gone is not None and gone.any():
             stay = np.flatnonzero(~gone)
@@ -413,7 +421,7 @@ class Group:
         state.past, state.summaries = past, summaries
 
     def _passed(self, tables: Sequence[pa.Table], span: GroupSpan) -> int:
-        """How many of the oldest rows no window reaches any more, where time alone decides."""
+        """Return the number of oldest rows that have expired, if expiry depends on time only."""
         limit, passed = max(span.now - self._extent, _EARLIEST), 0
         for table in tables:
             found = int(np.searchsorted(_numpy(table, TIME), limit))
@@ -423,7 +431,7 @@ class Group:
         return passed
 
     def _needed(self, rows: Sorted, span: GroupSpan) -> Mask:
-        """The rows that windows of tuples to come, or of open slots, still reach."""
+        """Return the rows that windows of later tuples or of open slots still read."""
         window = self.window
         if self.by_rows:
             places = np.arange(len(rows.order))
@@ -443,7 +451,7 @@ def _reach(window: Window) -> int:
 
 
 def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
-    """The length of panes, where a window slides by rows and its one call can be put together from panes."""
+    """Return the pane length if a window slides by rows and its single call is algebraic, else None."""
     if window.frame is not FrameUnit.ROWS or window.slide is None or window.extent is None or len(calls) != 1:
         return None
     if window.active or calls[0].distinct or not BUILTINS[calls[0].name.lower()].algebraic:
@@ -453,7 +461,7 @@ def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
 
 
 def _kept_rows(state: OverGroupState) -> pa.Table | None:
-    """In order of arrival, but for the oldest that nobody needs."""
+    """Return the kept rows in order of arrival, without the oldest rows that have expired."""
     if state.past is not None:
         return state.past
     if not state.slices:
@@ -462,7 +470,7 @@ def _kept_rows(state: OverGroupState) -> pa.Table | None:
 
 
 def _rows_of(state: OverGroupState, partitions: Places) -> tuple[pa.Table | None, Mask, int]:
-    """Return the kept rows of these partitions, all of which are looked at."""
+    """Return the kept rows of these partitions, a mask of them (all True), and their number."""
     assert state.last is not None, "made when the run began"
     rows, numbered = state.last.of(partitions)
     if rows is None:
@@ -471,7 +479,7 @@ def _rows_of(state: OverGroupState, partitions: Places) -> tuple[pa.Table | None
 
 
 def _replace(last: RowStretches, rows: pa.Table, partitions: Any, of: Places) -> None:
-    """Replace the rows of some partitions by others, which are sorted by partition."""
+    """Replace the rows of some partitions by `rows`, which are sorted by partition."""
     ends = np.searchsorted(partitions, of, side="right")
     last.replace(of, ends - np.searchsorted(partitions, of), rows.drop_columns([KEY]))
 
@@ -494,5 +502,5 @@ def _slot_end(ts: Any, slide: int) -> Any:
 
 
 def _left(ts: Places, extent: int, now: int) -> Places:
-    """Times of tuples that have not expired."""
+    """Return the timestamps of tuples that have not expired."""
     return ts[ts + extent >= now]

@@ -1,4 +1,4 @@
-"""The past of windows without a beginning: what of its rows is enough for all windows to come (M31)."""
+"""Compaction of the rows of unbounded windows to what later windows need (M31)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from slicemill.columns.intervals import Mask, Places, last_of_each
 def put_together(
     function: ColumnStatistic, rows: Rows, closed: Mask, table: pa.Table, weight: str, text: str
 ) -> tuple[pa.Table, NDArray[np.object_] | None]:
-    """The rows to keep of a sorted table, and their summaries; those of open slots stay as they are.
+    """Return the rows to keep of a sorted table, and their summaries.
 
-    `weight` and `text` name the columns that change where a row stands for several.
+    Rows of closed slots are combined; rows of open slots stay unchanged. `weight` and `text` name the
+    columns that change where a row stands for several rows.
     """
     places = np.flatnonzero(closed)
     part = rows if len(places) == len(rows) else subset(rows, places)
@@ -42,7 +43,7 @@ def _replaced(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 
 def subset(rows: Rows, places: Places) -> Rows:
-    """Some of the rows."""
+    """Return the rows at these positions."""
     chosen = pa.array(places)
     return Rows(
         rows.partitions[places],

@@ -1,7 +1,7 @@
-"""What runs for window calls: a routine for each call, and one for all models over the same window.
+"""Routines of window calls: one for each call, or one for all models over the same window.
 
-Models go together if they began together: then their windows hold the same tuples, always. A model that comes
-later has seen less, so it has a routine of its own, or shares one with those that came with it.
+Models share a routine only if they started together, because then their windows always contain the same
+tuples. A model that starts later gets a new routine, shared with models that started with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from slicemill.storage.codec import stored_as
 @stored_as("calls.member", version=1)
 @dataclass(frozen=True, slots=True)
 class RoutineMember:
-    """The calls of one query, and the columns that are read of its rows."""
+    """Calls of one query, and the output columns that are read."""
 
     calls: tuple[WindowCall, ...]
     columns: tuple[Column, ...]
@@ -39,9 +39,9 @@ class RoutineMember:
 @stored_as("calls.routine", version=2, upgrade={1: lambda plain: {**plain, "costs": None}})
 @dataclass(slots=True)
 class RoutineState:
-    """A routine for a call of one member, or for the models that are `asked`.
+    """State of a routine for a call of one query, or for the models in `asked`.
 
-    It goes on by the `costs` that it began with: what is kept follows from them.
+    A routine keeps the `costs` that it started with, because its state layout depends on them.
     """
 
     partition_by: tuple[Expr, ...]
@@ -54,7 +54,7 @@ class RoutineState:
 
     @property
     def model_calls(self) -> ModelCalls:
-        """What runs the models that are asked."""
+        """Return the evaluation of these models."""
         frame = frame_over(self.window)
         return model_calls(self.asked, frame, self.arguments or None, self.costs)
 
@@ -62,7 +62,7 @@ class RoutineState:
 @stored_as("calls.member_state", version=1)
 @dataclass(slots=True)
 class RoutineMemberState:
-    """`answers` has for each call the number of its routine, and the model that it asks there."""
+    """State of one query. `answers` has for each call the number of its routine, and its model there."""
 
     member: RoutineMember
     answers: list[tuple[int, Asked | None]]
@@ -72,12 +72,12 @@ class RoutineMemberState:
 @stored_as("calls", version=1)
 @dataclass(slots=True)
 class CallsState:
-    """What window calls keep, by member and by routine; partitions are numbered by their keys."""
+    """State of all window calls, by query and by routine. Partitions are numbered by their keys."""
 
     keys: dict[tuple[Expr, ...], Keys] = field(default_factory=dict)
     members: dict[str, RoutineMemberState] = field(default_factory=dict)
     routines: dict[int, RoutineState] = field(default_factory=dict)
-    begun: int = 0  # how many routines there have been
+    begun: int = 0  # number of routines started so far
 
     def adopt(
         self,
@@ -86,9 +86,10 @@ class CallsState:
         catalog: Catalog,
         costs: CoreCosts | None = None,
     ) -> None:
-        """Go on with these members: those that are new begin together, and what only others had is gone.
+        """Restore state for these queries. New ones start together; state of removed ones is dropped.
 
-        What is read of the rows of one that goes on may be less, or a column that its stream has got since.
+        The output columns that are read of a kept query may have changed, for example by a new stream
+        column.
         """
         known = {
             name: replace(state, member=members[name])
@@ -112,7 +113,7 @@ class CallsState:
     def _begin(
         self, call: WindowCall, first: int, catalog: Catalog, costs: CoreCosts | None
     ) -> tuple[int, Asked | None]:
-        """The routine for a new call, which may be one that has begun just now, from number `first` on."""
+        """Return the routine for a new call. Models may join a routine with a number from `first` on."""
         asked = asked_by(call, catalog)
         if asked is None or not _has_machine_code(asked, call.window):
             number = self._add(RoutineState(call.partition_by, call.window, call, arguments=call.arguments))
@@ -133,7 +134,7 @@ class CallsState:
 
 
 def _takes(routine: RoutineState, asked: Asked, call: WindowCall) -> bool:
-    """Can a model be run by a routine of others?"""
+    """Return True if a routine of models can also run this model."""
     if routine.call is not None or (routine.partition_by, routine.window) != (call.partition_by, call.window):
         return False
     return go_together(routine.asked, asked)
@@ -148,14 +149,14 @@ def _has_machine_code(asked: Asked, window: Window) -> bool:
 
 
 def _forget(routine: RoutineState, wanted: Sequence[Asked]) -> None:
-    """Let go of the models that nobody asks any more."""
+    """Drop models that no query uses any more."""
     if routine.kept is None or all(asked in wanted for asked in routine.asked):
         return
     routine.asked = routine.model_calls.only(wanted, routine.kept).asked
 
 
 class Routine:
-    """A routine that is ready to run."""
+    """A prepared routine with its state."""
 
     def __init__(self, state: RoutineState, catalog: Catalog, tables: Source) -> None:
         self.state = state
@@ -170,5 +171,5 @@ class Routine:
             state.kept = self.uda.start()
 
     def columns(self, asked: Asked | None) -> list[int]:
-        """Where its answers have those to a call."""
+        """Return the indexes of the routine's result columns for a call."""
         return list(range(len(self.uda.returns))) if asked is None else [self.state.asked.index(asked)]

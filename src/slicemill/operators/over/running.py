@@ -1,12 +1,12 @@
-"""Aggregates of groups, kept as arrays: a figure of each group, told after each tuple.
+"""Running aggregates of groups, kept as arrays with an accumulator per group.
 
-Counts, sums and means of integers, also of rows that leave again; of groups that only grow, distinct, least
-and greatest values. Rows are sorted by group once for all of them:
+Counts, sums and means of integers support retractions. Distinct counts, minima and maxima support only
+groups that grow. Rows are sorted by group once for all aggregates:
 
     group   0   0   1   0      sorted   0   0   0   1       kept before   7   2
     value   1   5   2   1               1   5   1   2       sums          8  13  14   4
 
-Other aggregates keep rows, or what stands for them (`over.past`).
+Other aggregates keep rows, or compacted rows (`over.past`).
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ Call: TypeAlias = AggregateCall | WindowCall
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL)
 _INTEGERS = (Kind.INT, Kind.BIGINT)
 _ORDERED = (*_INTEGERS, Kind.TIMESTAMP, Kind.DATE)
-_EXACT = 2**53  # doubles hold all integers up to here
+_EXACT = 2**53  # doubles represent all integers up to here
 _LOW_BITS = 32
 
 
 class RunningFigure(Protocol):
-    """What is kept of all groups for one call."""
+    """Accumulators of all groups for one call."""
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
-        """The value of each row's group when the row has come."""
+        """Process rows, and return the aggregate of each row's group after the row."""
 
 
 class RetractableFigure(RunningFigure, Protocol):
-    """One of rows that come and go."""
+    """Running aggregate with support for retracted rows."""
 
     def keep(self, alive: Mask) -> None:
-        """Forget all groups but these."""
+        """Drop all groups but these."""
 
 
 @stored_as("group.count", version=1)
@@ -72,9 +72,10 @@ class RunningCount:
 @stored_as("group.count_distinct", version=1)
 @dataclass(slots=True)
 class RunningDistinct:
-    """`met` has pairs of a group's number and that of a value that it has had, in sorted runs.
+    """Count of distinct values. `met` has pairs (group number, value number), in sorted runs.
 
-    A run is at least twice as long as the next: a pair is copied as often as the number of pairs has doubled.
+    A run is at least twice as long as the next, so a pair is copied only when the number of pairs has
+    doubled.
     """
 
     counts: Figures = field(default_factory=no_figures)
@@ -85,14 +86,14 @@ class RunningDistinct:
         return self.run_over(rows, arguments, self.number(rows, arguments))
 
     def number(self, rows: GroupedRows, values: Sequence[pa.Array]) -> Numbers:
-        """The number of each row's value, whether it counts or not.
+        """Return the number of each row's value, whether the row counts or not.
 
-        So calls that differ in their FILTER alone number alike, and one can do it for all.
+        Calls that differ only in FILTER get the same numbers, so they can share one call of this method.
         """
         return self.values.number(distinct_keys(values, len(rows.numbered)), values)
 
     def run_over(self, rows: GroupedRows, arguments: Sequence[pa.Array], numbered: Numbers) -> pa.Array:
-        """The same of numbered values, which count where all arguments are known."""
+        """Like `run` for numbered values. A value counts if all arguments are not NULL."""
         chosen = np.flatnonzero(all_known(rows, arguments))
         pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
         pairs, first = first_rows(pairs)
@@ -117,7 +118,7 @@ class RunningDistinct:
 
 @kernel
 def running_sums(groups: Numbers, values: Figures, before: Figures) -> Figures:
-    """The sum of each group up to each row, with what it was before; rows come by group."""
+    """Return the sum of each group up to each row, including sums of earlier runs. Rows are sorted by group."""
     out = np.empty(len(values), np.int64)
     total = 0
     for row in range(len(values)):
@@ -131,7 +132,7 @@ def running_sums(groups: Numbers, values: Figures, before: Figures) -> Figures:
 @stored_as("group.sum", version=1)
 @dataclass(slots=True)
 class RunningSum:
-    """Sums of integers, exact: of their upper halves, and of their lower ones, which are never below 0."""
+    """Exact sums of integers, split into upper halves and non-negative lower halves of 32 bits."""
 
     counts: Figures = field(default_factory=no_figures)
     upper: Figures = field(default_factory=no_figures)
@@ -154,19 +155,19 @@ class RunningSum:
         if call.name.lower() == "sum":
             convert = declared(call.columns[0].type)
             for place in np.flatnonzero(wide if rows.tells is None else wide & rows.tells):
-                # It does not fit its column: the error of the row form.
+                # The sum does not fit into its column. Raise the same error as row-wise evaluation.
                 assert convert is not None
                 convert((int(upper[place]) << _LOW_BITS) + int(lower[place]))
             return bigints(sums, None if valid.all() else valid)
         divisors = np.maximum(counts, 1)
         means = sums / divisors
-        # A quotient of integers that doubles hold is rounded once; of others it is by Python's division.
+        # Division is exact up to rounding if doubles represent the sum. Otherwise use integers in Python.
         for place in np.flatnonzero(wide | (sums > _EXACT) | (sums < -_EXACT)):
             means[place] = ((int(upper[place]) << _LOW_BITS) + int(lower[place])) / int(divisors[place])
         return doubles(means, valid)
 
     def adopt(self, past: Rows, count: int) -> None:
-        """Go on from the moments of partitions."""
+        """Take over the moments of partitions."""
         self.counts, self.upper, self.lower = (
             grown(kept, count) for kept in (self.counts, self.upper, self.lower)
         )
@@ -181,7 +182,7 @@ class RunningSum:
 
 
 def _summed(rows: GroupedRows, values: Figures, kept: Figures) -> Figures:
-    """The running sums of rows, with what is kept of their groups, and kept from now on."""
+    """Return the running sums of rows including earlier runs, and update `kept`."""
     sums = running_sums(rows.groups, values[rows.order], kept[rows.touched])
     rows.keep_last(sums, kept)
     return rows.in_rows(sums)
@@ -189,7 +190,7 @@ def _summed(rows: GroupedRows, values: Figures, kept: Figures) -> Figures:
 
 @kernel
 def running_extremes(groups: Numbers, values: Figures, before: Figures, greatest: bool) -> Figures:
-    """The least or greatest value of each group up to each row; rows come by group."""
+    """Return the running minimum or maximum of each group. Rows are sorted by group."""
     out = np.empty(len(values), np.int64)
     best = 0
     for row in range(len(values)):
@@ -205,7 +206,7 @@ def running_extremes(groups: Numbers, values: Figures, before: Figures, greatest
 @stored_as("group.extreme", version=1)
 @dataclass(slots=True)
 class RunningExtreme:
-    """Least or greatest values; those of groups without any are beyond all others."""
+    """Minimum or maximum of each group. Groups without values have the neutral element."""
 
     counts: Figures = field(default_factory=no_figures)
     best: Figures = field(default_factory=no_figures)
@@ -225,17 +226,17 @@ class RunningExtreme:
 
 
 def values_counted(call: Call) -> tuple[Expr, ...]:
-    """The columns of which `count(DISTINCT …)` counts values: behind a FILTER, or its arguments."""
+    """Return the columns whose values `count(DISTINCT …)` counts: those behind a FILTER, or its arguments."""
     if len(call.arguments) == 1 and isinstance(case := call.arguments[0], Case) and len(case.branches) == 1:
         value = case.branches[0][1]
-        # Others may fail where the condition does not hold.
+        # Other expressions may fail where the condition is false.
         if case.default == Literal(None, NULL) and isinstance(value, ColumnRef) and value.type == case.type:
             return (value,)
     return call.arguments
 
 
 def running_figure(call: Call) -> RunningFigure | None:
-    """What keeps a call's values, if it is one of these."""
+    """Return the running aggregate for a call, or None if there is none."""
     name, kinds = call.name.lower(), [argument.type.kind for argument in call.arguments]
     if name == "count":
         return RunningDistinct() if call.distinct else RunningCount()
@@ -249,13 +250,16 @@ def running_figure(call: Call) -> RunningFigure | None:
 
 
 def retractable_figure(call: Call) -> RetractableFigure | None:
-    """The same of rows that come and go: values that were less than the greatest may be that again."""
+    """Return the running aggregate for a call over a changelog, or None.
+
+    Extremes are excluded: after a retraction of the maximum, a smaller value becomes the maximum.
+    """
     figure = running_figure(call)
     return figure if isinstance(figure, RunningCount | RunningSum | RunningMoments) else None
 
 
 def adopt_past(figure: RunningFigure, past: Rows, count: int, call: Call) -> None:
-    """Let a fresh figure go on from what a window without a beginning has kept of `count` partitions."""
+    """Initialise an accumulator from the state of an unbounded window with `count` partitions."""
     if isinstance(figure, RunningMoments):
         figure.adopt(past, count, call)
     elif isinstance(figure, RunningSum):
@@ -263,7 +267,7 @@ def adopt_past(figure: RunningFigure, past: Rows, count: int, call: Call) -> Non
     else:
         figure.run(GroupedRows.of(past.partitions, count), past.arguments, call)
     if isinstance(figure, RunningCount):
-        # A row stands for several.
+        # A kept row may stand for several rows.
         chosen = np.flatnonzero(all_known(GroupedRows.of(past.partitions, count), past.arguments))
         figure.counts[:] = 0
         np.add.at(figure.counts, past.partitions[chosen], weights_of(past)[chosen])

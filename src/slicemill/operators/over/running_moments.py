@@ -20,7 +20,7 @@ from slicemill.operators.over.grouped_rows import Figures, GroupedRows, Mask, no
 from slicemill.storage.codec import stored_as
 
 _LIMB_BITS = 32
-_STEP = 64  # exponents are multiples of it, so that a value seldom needs a lower one
+_STEP = 64  # Exponents are multiples of this, so that a new value seldom needs a lower exponent.
 
 
 def _no_limbs() -> NDArray[np.uint32]:
@@ -30,11 +30,11 @@ def _no_limbs() -> NDArray[np.uint32]:
 @stored_as("group.moments", version=1)
 @dataclass(slots=True)
 class RunningMoments:
-    """Exact sums of the numbers of each group, and of their squares if the figure is a variance.
+    """Exact sums of the numbers of each group, and of their squares for variances.
 
-    `sums` has `size` limbs for each group, and `squares` twice as many. The unit is 2**`exponent` of doubles
-    and the last digit of decimals. `odd` counts NaNs and infinities, by name. No number has reached
-    2**`high`, and no group has had more than `most` numbers.
+    `sums` has `size` limbs for each group, and `squares` twice as many. The unit is 2**`exponent` for
+    doubles and the last digit for decimals. `odd` counts NaNs and infinities, by name. All numbers are
+    below 2**`high`, and no group has more than `most` numbers.
     """
 
     counts: Figures = field(default_factory=no_figures)
@@ -70,7 +70,7 @@ class RunningMoments:
         return values.take(pa.array(places, mask=places < 0))
 
     def adopt(self, past: Rows, count: int, call: AggregateCall | WindowCall) -> None:
-        """Go on from the moments of partitions that a window without a beginning has kept."""
+        """Take over the moments of partitions from the state of an unbounded window."""
         statistic = _statistic(call)
         nothing = Rows(past.partitions, [past.arguments[0]], summaries=past.summaries)
         prepared = statistic.prepared(nothing)
@@ -105,7 +105,7 @@ class RunningMoments:
         odd: dict[str, Figures],
         told: Figures,
     ) -> pa.Array:
-        """Return the figures after some of the sorted rows. The sums of row i are in place i + 1."""
+        """Return the aggregates after some of the sorted rows. The sums of row i have index i + 1."""
         counts, ends = counts[told], told + 1
         odd = {name: counted[told] for name, counted in odd.items()}
         if statistic.in_limbs and (statistic.name == "sum" or counts.max(initial=0) < MANY):
@@ -117,7 +117,7 @@ class RunningMoments:
         return statistic.by_moments(statistic.moments(counts, totals, odd, self.exponent))
 
     def _odd(self, rows: GroupedRows, prepared: Prepared, leaves: Mask | None) -> dict[str, Figures]:
-        """Return how many NaNs and infinities the group of each sorted row has had up to it."""
+        """Return the number of NaNs and infinities of each sorted row's group so far."""
         none = np.zeros(len(rows.groups), np.int64)
         found = {}
         for name in {**self.odd, **prepared.odd}:
@@ -126,7 +126,7 @@ class RunningMoments:
         return found
 
     def _fit(self, prepared: Prepared, most: int) -> None:
-        """Make the sums wide enough for new numbers."""
+        """Widen the sums as far as the new numbers require."""
         self.most = max(self.most, most)
         self.high = max(self.high, prepared.exponent + prepared.bits)
         exponent = min(self.exponent, prepared.exponent // _STEP * _STEP)
@@ -147,7 +147,7 @@ def _refitted(flat: NDArray[np.uint32], before: int, size: int, shift: int) -> N
 
 
 def _counted(rows: GroupedRows, counted: Figures, leaves: Mask | None, kept: Figures) -> Figures:
-    """Return the counts of groups up to each sorted row. `kept` has them before, and after the call."""
+    """Return the counts of groups up to each sorted row, and update `kept`."""
     signed = counted if leaves is None else np.where(leaves, -counted, counted)
     found: Figures = running(rows.groups, signed, kept[rows.touched])
     rows.keep_last(found, kept)
@@ -157,7 +157,7 @@ def _counted(rows: GroupedRows, counted: Figures, leaves: Mask | None, kept: Fig
 def _summed(
     rows: GroupedRows, numbers: limbs.Limbs, leaves: Mask | None, kept: NDArray[np.uint32]
 ) -> tuple[NDArray[np.uint32], limbs.Limbs]:
-    """Return the sums to keep, and the sums up to each sorted row behind a row of zeros."""
+    """Return the sums to keep, and the running sums with a leading row of zeros."""
     size = numbers.shape[1]
     if leaves is not None:
         limbs.negate_where(numbers, leaves)

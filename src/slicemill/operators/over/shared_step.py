@@ -1,7 +1,7 @@
-"""Plain built-in aggregates with OVER, for all queries of one stream and key: rows are kept once.
+"""Plain built-in aggregates with OVER for all queries of one stream and key. Rows are stored once.
 
-Queries that began together keep the rows of the longest of their windows. One that comes later has seen fewer
-tuples: it keeps its own, with those that came with it.
+Queries that started together form a cohort, which keeps the rows of its longest window. A query that
+starts later has seen fewer tuples, so it gets a cohort of its own.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 from slicemill.storage.codec import stored_as
 from slicemill.storage.slice import Slice
 
-_SYSTEM = 3  # columns that every tuple has
+_SYSTEM = 3  # number of system columns of each tuple
 
 
 @stored_as("over.cohort", version=1)
 @dataclass(slots=True)
 class Cohort:
-    """Members that began together, by name, and what is kept for them."""
+    """Queries that started together, by name, and their shared state."""
 
     members: dict[str, WindowAggregate]
     kept: WindowState | None = None
@@ -40,7 +40,7 @@ class Cohort:
         return _calls(self.members)
 
     def leave(self, staying: dict[str, WindowAggregate]) -> None:
-        """Let go of what only others had."""
+        """Drop removed queries, and the rows and columns that only they read."""
         if self.kept is not None and staying != self.members:
             before, after = _columns(self.calls), _columns(_calls(staying))
             old = dict(zip(_frames(self.calls), self.kept.groups, strict=True))
@@ -64,7 +64,10 @@ class SharedOverState:
         newcomers: Collection[str],
         successors: Mapping[str, str],
     ) -> None:
-        """Go on with these members: new ones begin together, or take the place of one that they succeed."""
+        """Restore state for these queries.
+
+        New queries form a new cohort. A query that replaces another takes over the other's state.
+        """
         known: set[str] = set()
         heirs = {before: name for name, before in successors.items() if name in members}
         for cohort in self.cohorts:
@@ -81,7 +84,7 @@ class SharedOverState:
 
 
 class SharedOverStep:
-    """A part for each member."""
+    """Evaluate the cohorts, with one output per query."""
 
     def __init__(self, operator: SharedOver, context: StepContext) -> None:
         self.state = context.state if isinstance(context.state, SharedOverState) else SharedOverState()
@@ -110,7 +113,7 @@ class SharedOverStep:
         return [parts[member.name] for member in self._members]
 
     def due(self) -> int | None:
-        return None  # every tuple is answered when it comes
+        return None  # output of each tuple is emitted at once
 
     def _part(
         self, name: str, own: WindowAggregate, table: pa.Table, values: Sequence[pa.ChunkedArray]
@@ -126,12 +129,12 @@ def _calls(members: Mapping[str, WindowAggregate]) -> tuple[WindowCall, ...]:
 
 
 def _columns(calls: Sequence[WindowCall]) -> list[Expr]:
-    """The arguments that are stored, by their places (`calls.WindowCalls`)."""
+    """Return the stored arguments in the order of their column numbers (`calls.WindowCalls`)."""
     return list(dict.fromkeys(e for call in calls for e in call.arguments[: stored_arguments(call)]))
 
 
 def _frames(calls: Sequence[WindowCall]) -> list[FrameUnit]:
-    """Of each group, in order."""
+    """Return the frame units of the groups, in order."""
     return list(dict.fromkeys(call.window.frame for call in calls))
 
 
@@ -142,7 +145,7 @@ def _used(members: Mapping[str, WindowAggregate], frame: FrameUnit) -> list[Expr
 def _narrowed(
     kept: OverGroupState, used: Sequence[Expr], names: Mapping[str, str], after: Sequence[Expr]
 ) -> OverGroupState:
-    """The rows of a group with the arguments that are still used, under the places that they have now."""
+    """Return the rows of a group with the arguments that are still used, under their new column numbers."""
     wanted = {str(after.index(expr)) for expr in used}
     old = {name: new for name, new in names.items() if new in wanted}
     system = (TIME, SEQUENCE)

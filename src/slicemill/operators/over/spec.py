@@ -1,4 +1,4 @@
-"""Aggregates with OVER."""
+"""Operators: aggregates with OVER, for one query or shared by several."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from slicemill.operators.operator import Operator, SharedOperator
 
 @dataclass(frozen=True, slots=True)
 class WindowAggregate(Operator):
-    """Aggregates with OVER: a row per tuple, or per yield tuple of a slide, with a column per call (M37)."""
+    """Aggregates with OVER, one column per call (M37). Emits a row per tuple, or per slide."""
 
     calls: tuple[WindowCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OverMember:
-    """One of the window aggregates that keep rows together; `columns` are those that are read of its rows."""
+    """One of the window aggregates that share stored rows. `columns` are the output columns that are read."""
 
     name: str
     operator: WindowAggregate
@@ -34,7 +34,7 @@ class OverMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedOver(SharedOperator):
-    """Plain built-in aggregates with OVER of one input and by the same keys: rows are kept once for all."""
+    """Plain built-in aggregates with OVER of several queries with the same input and keys, over shared rows."""
 
     keys: tuple[Expr, ...]
     members: tuple[OverMember, ...]
@@ -48,16 +48,16 @@ _COUNTING_FOREVER = ("priority_sample", "approx_count_if")
 
 
 def is_plain(call: WindowCall) -> bool:
-    """A call whose window is a stretch of the newest rows, and which keeps nothing but these."""
+    """Return True for a call over a range of the newest rows that keeps no other state."""
     window = call.window
     stretch = window.extent is not None and window.slide is None and not window.active
     return stretch and call.name.lower() not in _COUNTING_FOREVER
 
 
 def holds(kept: OverMember, member: OverMember) -> bool:
-    """Return True if the rows that are kept for one member have all that another member reads of them.
+    """Return True if the rows stored for one query contain all that another query reads.
 
-    Both have plain calls: each argument must be kept for a window that reaches as far back.
+    Both have plain calls. Each argument must be stored for a window that reaches at least as far back.
     """
     return all(
         any(
@@ -75,12 +75,12 @@ def _stored(calls: Iterable[WindowCall]) -> set[Expr]:
 
 
 def has_expiries(calls: Sequence[WindowCall]) -> bool:
-    """Do rows come also for tuples that leave, behind those of tuples that come?"""
+    """Return True if tuples that leave a window also cause rows."""
     return any(call.window.active for call in calls)
 
 
 def returns_many(calls: Sequence[WindowCall], catalog: Catalog) -> bool:
-    """May a tuple get several rows?"""
+    """Return True if a tuple may cause several rows."""
     return any(any(catalog.aggregates(call.name)) for call in calls)
 
 
@@ -90,7 +90,7 @@ def bits_of_calls(over: WindowAggregate, bits: int, catalog: Catalog, *_: object
 
 
 def calls_wait(calls: Sequence[WindowCall]) -> bool:
-    """Do answers wait for the end of a slide, or for a tuple to leave?"""
+    """Return True if output waits for the end of a slide, or for a tuple to expire."""
     windows = [call.window for call in calls]
     return any(w.active or (w.slide is not None and w.frame is FrameUnit.RANGE) for w in windows)
 

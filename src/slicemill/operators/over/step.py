@@ -1,4 +1,4 @@
-"""Aggregates with OVER: by kernels, or by routines where a user's own is called."""
+"""Aggregates with OVER: by kernels, or by compiled routines if a user-defined aggregate is called."""
 
 from __future__ import annotations
 
