@@ -127,7 +127,10 @@ class WindowCalls:
         )
 
     def run(self, table: pa.Table, complete: int) -> tuple[pa.Table, int]:
-        """Process new rows in order. `complete` and the returned number are lower bounds of later timestamps."""
+        """Process new rows in order.
+
+        `complete` and the returned number are lower bounds of later timestamps.
+        """
         state = self.state
         names = [*_SYSTEM, *self._names]
         # Copy the columns without their statistics (such as "has no NULLs"), which may differ between runs.
@@ -169,7 +172,7 @@ class WindowCalls:
     # -- input -----------------------------------------------------------------------------------------
 
     def _evaluated(self, table: pa.Table) -> tuple[list[list[pa.Array]], list[pa.Array]]:
-        """Return the key columns of each PARTITION BY, and the columns of all arguments."""
+        """Return the columns of each PARTITION BY and of all arguments."""
         found = []
         of_keys = sum(self._partition_sizes)
         for place, outcome in enumerate(self._evaluate(table)):
@@ -199,7 +202,7 @@ class WindowCalls:
     # -- output ----------------------------------------------------------------------------------------
 
     def _at_once(self, table: pa.Table, found: Sequence[WindowAnswers]) -> pa.Table:
-        """Return the output if every call has a result when its tuple arrives, or never."""
+        """Return the output where no call has to wait for time."""
         first = self.state.sequence - len(table)
         values: list[pa.Array] = [None] * len(self._calls)
         some = np.zeros(len(table), np.bool_)
@@ -216,7 +219,7 @@ class WindowCalls:
         return self._output(table, values)
 
     def _held_back(self, table: pa.Table, sequence: Places, found: Sequence[WindowAnswers]) -> pa.Table:
-        """Return the output if some call has its result later, or when a tuple expires."""
+        """Return the output where some call has to wait for time."""
         calls = range(len(self._calls))
         nulls = [pa.nulls(len(table), type_) for type_ in self._types]
         marks = [np.full(len(table), OPEN, np.int8) for _ in calls]
@@ -233,8 +236,9 @@ class WindowCalls:
         return self._output(self._released(out), out.values)
 
     def _released(self, out: Events) -> pa.Table:
-        """Return released rows. Rows that waited for the end of a slot or for an expiry get this as arrival
-        time.
+        """Return released rows.
+
+        Rows that waited for the end of a slot or for an expiry get this as arrival time.
         """
         ts = out.ts
         until = np.where(out.expiry, ts, _BEGINNING)
@@ -293,7 +297,10 @@ class WindowCalls:
     # -- partitions that are gone ------------------------------------------------------------------------
 
     def _forget(self, place: int) -> None:
-        """Evict partitions without rows if there are many and no state has to outlive the rows."""
+        """Evict partitions without rows if there are many.
+
+        Partitions stay if some count has to outlive their rows.
+        """
         state = self.state.partitions[place]
         groups = [
             (placed.group, kept)
@@ -359,7 +366,7 @@ def _new_rows(
 
 
 def _merged(parts: list[Events]) -> list[Events]:
-    """Merge the expiries of one tuple from windows of equal length into one row."""
+    """Merge a tuple's expiries from windows of equal length."""
     if len(parts) < 2:
         return parts
     together = joined(parts)

@@ -89,7 +89,7 @@ class CallsOfMember:
 
 
 class SharedCallsStep:
-    """`agg(args) OVER (…)` for the queries of one node, with one output per query."""
+    """`agg(args) OVER (…)` for several queries, with one output per query."""
 
     def __init__(
         self, members: Mapping[str, RoutineMember], context: StepContext, costs: CoreCosts | None = None
@@ -174,12 +174,18 @@ class WindowCallsStep:
 
 
 def _slot_of(window: Window) -> int | None:
-    """Return the slot length if the window emits at the ends of time slots, else None."""
+    """Return the length of the time slots of a window, or None.
+
+    Results are emitted at the end of each slot.
+    """
     return window.slide if window.frame is FrameUnit.RANGE else None
 
 
 def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:
-    """Return the argument, or NULLs if it failed. Queries that read a failed argument are stopped."""
+    """Return the argument, or NULLs if it failed.
+
+    Queries that read a failed argument are stopped.
+    """
     return from_values([None] * rows, expr.type) if isinstance(found, ExpressionError) else found
 
 

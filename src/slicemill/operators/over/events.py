@@ -26,7 +26,7 @@ Marks = NDArray[np.int8]
 @stored_as("over.events", version=1)
 @dataclass(slots=True)
 class Events:
-    """Tuples with their sequence numbers, and for each call a mark and a value."""
+    """Tuples with sequence numbers, and a mark and value per call."""
 
     tuples: pa.Table
     sequence: Places
@@ -66,7 +66,7 @@ def joined(parts: Sequence[Events]) -> Events:
 
 
 def released(events: Events) -> tuple[Events, Events]:
-    """Split events into rows that can be emitted now, and rows that still wait."""
+    """Split events into those to emit now and those that wait."""
     marks = np.stack(events.marks)
     open_ = (marks == OPEN).any(axis=0)
     until = int(np.argmax(open_)) if open_.any() else len(events)
@@ -88,7 +88,10 @@ def answered(events: Events, call: int, sequence: Places, values: pa.Array) -> N
 
 
 def silenced(events: Events, call: int, sequence: Places) -> None:
-    """Mark arrivals for which a call returns nothing. Some of them may have been emitted already."""
+    """Mark arrivals for which a call returns nothing.
+
+    Some of them may have been emitted already.
+    """
     gone = pc.is_in(pa.array(events.sequence), value_set=pa.array(sequence)).to_numpy(zero_copy_only=False)
     marks = events.marks[call]
     marks[gone & ~events.expiry & (marks == OPEN)] = SILENT

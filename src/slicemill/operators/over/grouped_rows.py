@@ -21,7 +21,9 @@ Numbers: TypeAlias = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """Rows of a run with their group numbers. There are `count` groups in all.
+    """Rows of a run with their group numbers.
+
+    There are `count` groups in all.
 
     `touched` are the groups with rows in this run. `order` sorts rows by group; `groups` has for each
     sorted row the index of its group in `touched`. `signs` are 1 for inserted and -1 for retracted rows.
@@ -52,7 +54,7 @@ class GroupedRows:
         return found
 
     def counted(self, chosen: Mask, kept: Figures) -> Figures:
-        """Return for each row the number of chosen rows of its group so far.
+        """Return a running count of chosen rows in each row's group.
 
         `kept` has the counts of earlier runs, and is updated.
         """

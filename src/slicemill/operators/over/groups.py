@@ -38,21 +38,21 @@ from slicemill.storage.slice import Slice
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
 _EARLIEST = -(2**63)
-LEAST_PANE = 32  # rows, which take more memory than what a pane comes to
+LEAST_PANE = 32  # in rows; a smaller pane saves less memory than it takes
 
 
 @stored_as("over.group", version=2, upgrade={1: lambda plain: {**plain, "running": None, "last": None}})
 @dataclass(slots=True)
 class OverGroupState:
-    """Rows that later windows still reach back to, in order of arrival.
+    """State of a group: rows that later windows read, by arrival.
 
-    The first `passed` of them are not needed any more. `ones` counts, for each call that needs it, the ones
-    of each partition in all time. `past` is what is left of the rows of a window that slides: without a
-    beginning, or by rows in panes; `summaries` what they come to where rows do not tell it.
+    The first `passed` rows have expired. `ones` has, for each call that needs it, the number of ones per
+    partition since the start. `past` has the compacted rows of a window with SLIDE that is unbounded or
+    counts rows in panes. `summaries` are their accumulators, where rows alone are not enough.
 
-    A window without a beginning and without a slide has a figure of each partition (`running`) where the
-    function has one. Else `last` has what is left of the rows of each partition, or its last rows if the
-    window counts rows. The first version had these rows in `past` and `slices`.
+    An unbounded window without SLIDE has an accumulator array over all partitions (`running`) if the
+    function supports one. Otherwise `last` has the compacted rows per partition, or the last rows per
+    partition if the window counts rows. Version 1 stored these rows in `past` and `slices`.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -66,7 +66,7 @@ class OverGroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpan:
-    """Tuples of a run, their partitions, and the watermark before and after the run."""
+    """Tuples of a run, their partitions, and the watermarks around the run."""
 
     partitions: NDArray[np.int32]
     count: int  # of partitions
@@ -77,8 +77,9 @@ class GroupSpan:
 
 @dataclass(frozen=True, slots=True)
 class WindowAnswers:
-    """Values of tuples, by sequence number. Tuples followed by another in their slot have no value
-    (`overtaken`).
+    """Values of tuples, by sequence number.
+
+    Tuples followed by another in their slot have no value (`overtaken`).
 
     `expired` are the tuples that left the window, with `expired_values`.
     """
@@ -114,7 +115,9 @@ class Sorted:
 
 
 class Group:
-    """Evaluator of calls that share rows. `places` has the argument columns of each call.
+    """Evaluator of calls that share rows.
+
+    `places` has the argument columns of each call.
 
     All calls have the same window, or plain windows (`is_plain`) of several lengths. Rows are kept for the
     longest.
@@ -130,7 +133,7 @@ class Group:
         self.by_rows = window.frame is FrameUnit.ROWS
         self.waits = window.active or (window.slide is not None and not self.by_rows)
         self.numbered = any(map(is_numbered, calls)) or (window.slide is not None and self.by_rows)
-        # How many rows come and go together, and are kept as one where that is enough (M35).
+        # Rows per pane if rows arrive and expire in panes, each kept as one row where possible (M35).
         self.pane = pane_of(window, calls)
         # Counts since the start must survive the rows of a partition.
         self.counts_forever = self.numbered or bool(self._ones) or window.extent is None
@@ -265,7 +268,10 @@ class Group:
         )
 
     def _looked_at(self, rows: pa.Table | None, span: GroupSpan) -> Mask:
-        """Return the kept rows of partitions with new tuples, or all rows if time alone can cause output."""
+        """Return a mask of the kept rows that this run reads.
+
+        These are the rows of partitions with new tuples, or all rows if time alone can cause output.
+        """
         if rows is None:
             return np.zeros(0, np.bool_)
         if self.waits:
@@ -318,7 +324,7 @@ class Group:
         return starts_from(rows.head, rows.ts, latest - extent)
 
     def _asked(self, rows: Sorted, span: GroupSpan) -> tuple[Places, Places]:
-        """Return the rows that get a result now, and the rows that will never get one."""
+        """Return the rows to evaluate now, and those that have no result."""
         slide, nobody = self.window.slide, np.zeros(0, np.int64)
         if slide is None:
             return np.flatnonzero(rows.fresh), nobody
@@ -387,7 +393,10 @@ class Group:
     def _keep_panes(
         self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Rows, pane: int
     ) -> None:
-        """Combine the rows of each complete pane that later windows read. The last pane may still grow."""
+        """Combine the rows of each complete pane that later windows read.
+
+        The last pane may still grow.
+        """
         assert rows.numbers is not None and self.window.slide is not None
         arrived = span.arrived + np.bincount(span.partitions, minlength=span.count)
         come = arrived[rows.partitions]
@@ -421,7 +430,7 @@ class Group:
         state.past, state.summaries = past, summaries
 
     def _passed(self, tables: Sequence[pa.Table], span: GroupSpan) -> int:
-        """Return the number of oldest rows that have expired, if expiry depends on time only."""
+        """Return the number of expired rows where expiry depends only on time."""
         limit, passed = max(span.now - self._extent, _EARLIEST), 0
         for table in tables:
             found = int(np.searchsorted(_numpy(table, TIME), limit))
@@ -431,7 +440,7 @@ class Group:
         return passed
 
     def _needed(self, rows: Sorted, span: GroupSpan) -> Mask:
-        """Return the rows that windows of later tuples or of open slots still read."""
+        """Return the rows that windows of later tuples or open slots read."""
         window = self.window
         if self.by_rows:
             places = np.arange(len(rows.order))
@@ -451,7 +460,10 @@ def _reach(window: Window) -> int:
 
 
 def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
-    """Return the pane length if a window slides by rows and its single call is algebraic, else None."""
+    """Return the pane length of a window by rows, or None.
+
+    The window must have a SLIDE, and its only call must be algebraic.
+    """
     if window.frame is not FrameUnit.ROWS or window.slide is None or window.extent is None or len(calls) != 1:
         return None
     if window.active or calls[0].distinct or not BUILTINS[calls[0].name.lower()].algebraic:
@@ -461,7 +473,7 @@ def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
 
 
 def _kept_rows(state: OverGroupState) -> pa.Table | None:
-    """Return the kept rows in order of arrival, without the oldest rows that have expired."""
+    """Return the unexpired kept rows in order of arrival."""
     if state.past is not None:
         return state.past
     if not state.slices:
@@ -470,7 +482,10 @@ def _kept_rows(state: OverGroupState) -> pa.Table | None:
 
 
 def _rows_of(state: OverGroupState, partitions: Places) -> tuple[pa.Table | None, Mask, int]:
-    """Return the kept rows of these partitions, a mask of them (all True), and their number."""
+    """Return the kept rows of these partitions, a mask, and their number.
+
+    All rows are looked at, so the mask is True everywhere.
+    """
     assert state.last is not None, "made when the run began"
     rows, numbered = state.last.of(partitions)
     if rows is None:

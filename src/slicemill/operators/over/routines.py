@@ -1,4 +1,6 @@
-"""Routines of window calls: one for each call, or one for all models over the same window.
+"""Routines of window calls, shared by models that started together.
+
+Each call has a routine, except that models over the same window share one.
 
 Models share a routine only if they started together, because then their windows always contain the same
 tuples. A model that starts later gets a new routine, shared with models that started with it.
@@ -39,7 +41,7 @@ class RoutineMember:
 @stored_as("calls.routine", version=2, upgrade={1: lambda plain: {**plain, "costs": None}})
 @dataclass(slots=True)
 class RoutineState:
-    """State of a routine for a call of one query, or for the models in `asked`.
+    """State of a routine for one call, or for the models in `asked`.
 
     A routine keeps the `costs` that it started with, because its state layout depends on them.
     """
@@ -62,7 +64,10 @@ class RoutineState:
 @stored_as("calls.member_state", version=1)
 @dataclass(slots=True)
 class RoutineMemberState:
-    """State of one query. `answers` has for each call the number of its routine, and its model there."""
+    """State of one query.
+
+    `answers` has for each call the number of its routine, and its model there.
+    """
 
     member: RoutineMember
     answers: list[tuple[int, Asked | None]]
@@ -72,7 +77,10 @@ class RoutineMemberState:
 @stored_as("calls", version=1)
 @dataclass(slots=True)
 class CallsState:
-    """State of all window calls, by query and by routine. Partitions are numbered by their keys."""
+    """State of all window calls, by query and by routine.
+
+    Partitions are numbered by their keys.
+    """
 
     keys: dict[tuple[Expr, ...], Keys] = field(default_factory=dict)
     members: dict[str, RoutineMemberState] = field(default_factory=dict)
@@ -86,7 +94,9 @@ class CallsState:
         catalog: Catalog,
         costs: CoreCosts | None = None,
     ) -> None:
-        """Restore state for these queries. New ones start together; state of removed ones is dropped.
+        """Restore state for these queries.
+
+        New ones start together; state of removed ones is dropped.
 
         The output columns that are read of a kept query may have changed, for example by a new stream
         column.
@@ -113,7 +123,10 @@ class CallsState:
     def _begin(
         self, call: WindowCall, first: int, catalog: Catalog, costs: CoreCosts | None
     ) -> tuple[int, Asked | None]:
-        """Return the routine for a new call. Models may join a routine with a number from `first` on."""
+        """Return the routine for a new call.
+
+        Models may join a routine with a number from `first` on.
+        """
         asked = asked_by(call, catalog)
         if asked is None or not _has_machine_code(asked, call.window):
             number = self._add(RoutineState(call.partition_by, call.window, call, arguments=call.arguments))

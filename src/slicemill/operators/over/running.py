@@ -72,7 +72,9 @@ class RunningCount:
 @stored_as("group.count_distinct", version=1)
 @dataclass(slots=True)
 class RunningDistinct:
-    """Count of distinct values. `met` has pairs (group number, value number), in sorted runs.
+    """Count of distinct values.
+
+    `met` has pairs (group number, value number), in sorted runs.
 
     A run is at least twice as long as the next, so a pair is copied only when the number of pairs has
     doubled.
@@ -93,7 +95,10 @@ class RunningDistinct:
         return self.values.number(distinct_keys(values, len(rows.numbered)), values)
 
     def run_over(self, rows: GroupedRows, arguments: Sequence[pa.Array], numbered: Numbers) -> pa.Array:
-        """Like `run` for numbered values. A value counts if all arguments are not NULL."""
+        """Like `run` for numbered values.
+
+        A value counts if all arguments are not NULL.
+        """
         chosen = np.flatnonzero(all_known(rows, arguments))
         pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
         pairs, first = first_rows(pairs)
@@ -118,7 +123,10 @@ class RunningDistinct:
 
 @kernel
 def running_sums(groups: Numbers, values: Figures, before: Figures) -> Figures:
-    """Return the sum of each group up to each row, including sums of earlier runs. Rows are sorted by group."""
+    """Return running sums per group, continued from `before`.
+
+    Rows are sorted by group.
+    """
     out = np.empty(len(values), np.int64)
     total = 0
     for row in range(len(values)):
@@ -132,7 +140,10 @@ def running_sums(groups: Numbers, values: Figures, before: Figures) -> Figures:
 @stored_as("group.sum", version=1)
 @dataclass(slots=True)
 class RunningSum:
-    """Exact sums of integers, split into upper halves and non-negative lower halves of 32 bits."""
+    """Exact sums of integers.
+
+    A sum is split into its upper half and a lower half of 32 bits that is never negative.
+    """
 
     counts: Figures = field(default_factory=no_figures)
     upper: Figures = field(default_factory=no_figures)
@@ -190,7 +201,10 @@ def _summed(rows: GroupedRows, values: Figures, kept: Figures) -> Figures:
 
 @kernel
 def running_extremes(groups: Numbers, values: Figures, before: Figures, greatest: bool) -> Figures:
-    """Return the running minimum or maximum of each group. Rows are sorted by group."""
+    """Return the running minimum or maximum of each group.
+
+    Rows are sorted by group.
+    """
     out = np.empty(len(values), np.int64)
     best = 0
     for row in range(len(values)):
@@ -206,7 +220,10 @@ def running_extremes(groups: Numbers, values: Figures, before: Figures, greatest
 @stored_as("group.extreme", version=1)
 @dataclass(slots=True)
 class RunningExtreme:
-    """Minimum or maximum of each group. Groups without values have the neutral element."""
+    """Minimum or maximum of each group.
+
+    Groups without values have the neutral element.
+    """
 
     counts: Figures = field(default_factory=no_figures)
     best: Figures = field(default_factory=no_figures)
@@ -226,7 +243,10 @@ class RunningExtreme:
 
 
 def values_counted(call: Call) -> tuple[Expr, ...]:
-    """Return the columns whose values `count(DISTINCT …)` counts: those behind a FILTER, or its arguments."""
+    """Return the columns whose values `count(DISTINCT …)` counts.
+
+    With FILTER the argument is a CASE, and its value is counted.
+    """
     if len(call.arguments) == 1 and isinstance(case := call.arguments[0], Case) and len(case.branches) == 1:
         value = case.branches[0][1]
         # Other expressions may fail where the condition is false.

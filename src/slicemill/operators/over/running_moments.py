@@ -30,7 +30,7 @@ def _no_limbs() -> NDArray[np.uint32]:
 @stored_as("group.moments", version=1)
 @dataclass(slots=True)
 class RunningMoments:
-    """Exact sums of the numbers of each group, and of their squares for variances.
+    """Exact sums of numbers per group, and of squares for variances.
 
     `sums` has `size` limbs for each group, and `squares` twice as many. The unit is 2**`exponent` for
     doubles and the last digit for decimals. `odd` counts NaNs and infinities, by name. All numbers are
@@ -105,7 +105,10 @@ class RunningMoments:
         odd: dict[str, Figures],
         told: Figures,
     ) -> pa.Array:
-        """Return the aggregates after some of the sorted rows. The sums of row i have index i + 1."""
+        """Return the aggregates after some of the sorted rows.
+
+        The sums of row i have index i + 1.
+        """
         counts, ends = counts[told], told + 1
         odd = {name: counted[told] for name, counted in odd.items()}
         if statistic.in_limbs and (statistic.name == "sum" or counts.max(initial=0) < MANY):
@@ -117,7 +120,7 @@ class RunningMoments:
         return statistic.by_moments(statistic.moments(counts, totals, odd, self.exponent))
 
     def _odd(self, rows: GroupedRows, prepared: Prepared, leaves: Mask | None) -> dict[str, Figures]:
-        """Return the number of NaNs and infinities of each sorted row's group so far."""
+        """Return running counts of NaNs and infinities in each row's group."""
         none = np.zeros(len(rows.groups), np.int64)
         found = {}
         for name in {**self.odd, **prepared.odd}:
@@ -157,7 +160,7 @@ def _counted(rows: GroupedRows, counted: Figures, leaves: Mask | None, kept: Fig
 def _summed(
     rows: GroupedRows, numbers: limbs.Limbs, leaves: Mask | None, kept: NDArray[np.uint32]
 ) -> tuple[NDArray[np.uint32], limbs.Limbs]:
-    """Return the sums to keep, and the running sums with a leading row of zeros."""
+    """Return the sums to keep, and running sums after a zero row."""
     size = numbers.shape[1]
     if leaves is not None:
         limbs.negate_where(numbers, leaves)

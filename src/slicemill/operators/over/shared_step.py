@@ -1,4 +1,6 @@
-"""Plain built-in aggregates with OVER for all queries of one stream and key. Rows are stored once.
+"""Plain built-in aggregates with OVER for all queries of one stream and key.
+
+Rows are stored once.
 
 Queries that started together form a cohort, which keeps the rows of its longest window. A query that
 starts later has seen fewer tuples, so it gets a cohort of its own.
@@ -145,7 +147,7 @@ def _used(members: Mapping[str, WindowAggregate], frame: FrameUnit) -> list[Expr
 def _narrowed(
     kept: OverGroupState, used: Sequence[Expr], names: Mapping[str, str], after: Sequence[Expr]
 ) -> OverGroupState:
-    """Return the rows of a group with the arguments that are still used, under their new column numbers."""
+    """Rename the columns of a group and drop arguments no longer used."""
     wanted = {str(after.index(expr)) for expr in used}
     old = {name: new for name, new in names.items() if new in wanted}
     system = (TIME, SEQUENCE)

@@ -18,14 +18,20 @@ from slicemill.operators.operator import Operator, SharedOperator
 
 @dataclass(frozen=True, slots=True)
 class WindowAggregate(Operator):
-    """Aggregates with OVER, one column per call (M37). Emits a row per tuple, or per slide."""
+    """Aggregates with OVER, one column per call (M37).
+
+    Emits a row per tuple, or per slide.
+    """
 
     calls: tuple[WindowCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OverMember:
-    """One of the window aggregates that share stored rows. `columns` are the output columns that are read."""
+    """One of the window aggregates that share stored rows.
+
+    `columns` are the output columns that are read.
+    """
 
     name: str
     operator: WindowAggregate
@@ -34,7 +40,10 @@ class OverMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedOver(SharedOperator):
-    """Plain built-in aggregates with OVER of several queries with the same input and keys, over shared rows."""
+    """Plain aggregates with OVER of several queries, over shared rows.
+
+    All queries have the same input and keys.
+    """
 
     keys: tuple[Expr, ...]
     members: tuple[OverMember, ...]
@@ -48,14 +57,14 @@ _COUNTING_FOREVER = ("priority_sample", "approx_count_if")
 
 
 def is_plain(call: WindowCall) -> bool:
-    """Return True for a call over a range of the newest rows that keeps no other state."""
+    """Return True if a call needs only a range of the newest rows."""
     window = call.window
     stretch = window.extent is not None and window.slide is None and not window.active
     return stretch and call.name.lower() not in _COUNTING_FOREVER
 
 
 def holds(kept: OverMember, member: OverMember) -> bool:
-    """Return True if the rows stored for one query contain all that another query reads.
+    """Return True if the rows stored for `kept` are sufficient for `member`.
 
     Both have plain calls. Each argument must be stored for a window that reaches at least as far back.
     """
@@ -90,7 +99,7 @@ def bits_of_calls(over: WindowAggregate, bits: int, catalog: Catalog, *_: object
 
 
 def calls_wait(calls: Sequence[WindowCall]) -> bool:
-    """Return True if output waits for the end of a slide, or for a tuple to expire."""
+    """Return True if output waits for a slot's end or an expiry."""
     windows = [call.window for call in calls]
     return any(w.active or (w.slide is not None and w.frame is FrameUnit.RANGE) for w in windows)
 

@@ -1,4 +1,7 @@
-"""Aggregates with OVER: by kernels, or by compiled routines if a user-defined aggregate is called."""
+"""Step of aggregates with OVER.
+
+Kernels evaluate built-ins. Compiled routines are used if a user-defined aggregate is called.
+"""
 
 from __future__ import annotations
 

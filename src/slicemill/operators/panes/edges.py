@@ -15,7 +15,7 @@ _BEFORE = -(2**63) + 1
 
 
 def cut(ts: Ints, edges: tuple[tuple[int, int], ...], not_before: int) -> tuple[Ints, Ints]:
-    """Return the panes of sorted timestamps: the start of each, and the position of its first timestamp.
+    """Return the pane starts of sorted timestamps, and each pane's first position.
 
     `not_before` is the start of the newest known pane. Panes never start earlier, even if a changed plan has
     a coarser grid.

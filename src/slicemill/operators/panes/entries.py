@@ -34,7 +34,9 @@ def entries_of(
     lifted: Mapping[str, Columns],
     partials: Partials,
 ) -> tuple[Columns, Ints]:
-    """Aggregate rows into entries. Return these without key and pattern, and the first row of each.
+    """Aggregate rows into entries.
+
+    Return these without key and pattern, and the first row of each.
 
     `cells` has a number per row for its combination of key and pattern, and how many combinations there
     are.
@@ -49,7 +51,10 @@ def entries_of(
 
 
 def cells_of(codes: Ints, n_codes: int, patterns: Ints, n_patterns: int) -> tuple[Ints, int]:
-    """Return a number per row for its combination of key and pattern, and an upper bound of these numbers."""
+    """Return a number per row for its key and pattern.
+
+    The second result is an upper bound of these numbers.
+    """
     if n_patterns == 1:
         return codes, n_codes
     both = codes * n_patterns + patterns
@@ -65,7 +70,7 @@ def _counted(slot: Ints, count: int) -> Ints:
 
 @kernel
 def _slots(cells: Ints, n_cells: int, borders: Ints) -> tuple[Ints, Ints, int]:
-    """Return the entry of each row, the pane of each entry, and the number of entries."""
+    """Return each row's entry, each entry's pane, and the entry count."""
     latest = np.full(n_cells, -1, np.int64)
     slot, pane = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
     count = 0
@@ -81,7 +86,10 @@ def _slots(cells: Ints, n_cells: int, borders: Ints) -> tuple[Ints, Ints, int]:
 
 
 def reduced(entries: Columns, group: Ints, count: int, partials: Partials) -> Columns:
-    """Combine entries of the same group. The result keeps `seq` of the group's first tuple."""
+    """Combine entries of the same group.
+
+    The result keeps `seq` of the group's first tuple.
+    """
     first = first_of_group(group, count)
     made: dict[str, Any] = {name: entries[name][first] for name in ("start", "key", "pattern", "seq")}
     made["rows"] = sum_by_group(entries["rows"], group, count)
@@ -91,7 +99,10 @@ def reduced(entries: Columns, group: Ints, count: int, partials: Partials) -> Co
 
 
 def joined(parts: Sequence[Columns], partials: Partials) -> Columns:
-    """Concatenate entries. Partials missing in some parts are filled in; unused partials are dropped."""
+    """Concatenate entries.
+
+    Partials missing in some parts are filled in; unused partials are dropped.
+    """
     made: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in _OWN}
     for name, partial in partials.items():
         own = [_own(part, name) or partial.missing(len(part["start"])) for part in parts]
@@ -108,7 +119,10 @@ def picked(entries: Columns, places: Ints) -> Columns:
 
 
 def merged(older: Columns, newer: Columns, partials: Partials) -> Columns:
-    """Merge two consecutive sets of entries that may share one pane, the last of `older`."""
+    """Merge two consecutive sets of entries.
+
+    The last pane of `older` may be the first of `newer`.
+    """
     border = newer["start"][0]
     head = int(np.searchsorted(older["start"], border))
     tail = int(np.searchsorted(newer["start"], border, side="right"))

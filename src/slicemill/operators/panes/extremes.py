@@ -1,4 +1,4 @@
-"""Minima and maxima of any span of entries, by a sparse table with two lookups per span (C17).
+"""Minima and maxima of any span of entries, by sparse tables (C17).
 
 Of equal values the first one is returned. This matters only for 0.0 and -0.0. If a column contains -0.0,
 entries also store their first zero (`zero`): twice its position in the log, plus 1 if it is -0.0.
@@ -39,7 +39,7 @@ _PLAIN = (
 
 
 def sortable(type_: Type) -> bool:
-    """Return True if minima and maxima of this type can be kept in panes."""
+    """Return True if panes support minima and maxima of this type."""
     return type_.kind in _PLAIN or type_.kind in _RANKED
 
 
@@ -107,7 +107,7 @@ class Extreme(Named):
         return Extremes(_levels(ranks, longest), values, zeros, self)
 
     def _ranks(self, column: pa.Array) -> tuple[Ints, pa.Array]:
-        """Return the rank of each value among the distinct values, and the distinct values by rank."""
+        """Return each value's rank among the distinct values, and these values."""
         encoded = column.dictionary_encode()
         order = pc.array_sort_indices(
             encoded.dictionary, order="descending" if self._greatest else "ascending"
@@ -124,7 +124,7 @@ class Extreme(Named):
         return np.where(valid, places[np.where(valid, codes, 0)], _NOTHING), values
 
     def signed(self, ranks: Ints, zeros: Ints) -> Ints:
-        """Return the ranks, with -0.0 replaced by the unused rank next to that of 0.0."""
+        """Replace ranks of -0.0 by the unused rank next to 0.0."""
         return np.where((ranks == self._rank_of_zero) & (zeros % 2 > 0), ~self._rank_of_zero, ranks)
 
     def shown(self, ranks: Ints, values: pa.Array | None, known: NDArray[np.bool_]) -> pa.Array:
@@ -154,8 +154,9 @@ def _rank(values: NDArray[Any]) -> Ints:
 
 
 class Extremes:
-    """Sparse table: row j has the minimum rank of each 2^j consecutive entries. Two of them cover any span
-    (C17).
+    """Sparse table: row j has the minimum rank of each 2^j consecutive entries.
+
+    Two of them cover any span (C17).
     """
 
     def __init__(self, levels: Ints, values: pa.Array | None, zeros: Ints | None, partial: Extreme) -> None:

@@ -1,4 +1,4 @@
-"""Built-in aggregates computed from partials: the partials that each needs, and its results for spans."""
+"""Built-in aggregates, computed from partial aggregates for spans of entries."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop":
 
 @dataclass(frozen=True)
 class Figure:
-    """An aggregate call that panes can answer: its partials, and the function that returns its column."""
+    """Evaluation of an aggregate call over panes: its partials, and its result column."""
 
     partials: tuple[Partial, ...]
     over: Callable[[PaneView, Spans], pa.Array]
 
 
 def figure_of(call: Call) -> Figure | None:
-    """Return the evaluation of a built-in over panes, or None if panes do not support the call."""
+    """Return the evaluation of a call over panes, or None if unsupported."""
     if call.distinct:
         return None
     if call.name == "count" and not call.arguments:

@@ -58,7 +58,9 @@ def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...
 
 
 def kept_for(calls: Sequence[Call]) -> set[tuple[str, Expr]]:
-    """Return the partials that panes store for some calls. The tuple count for `count(*)` is always stored.
+    """Return the partials that panes store for some calls.
+
+    The tuple count for `count(*)` is always stored.
 
     >>> from slicemill.esl.types.expression import ColumnRef
     >>> from slicemill.esl.types.schema import BIGINT, DOUBLE, Column

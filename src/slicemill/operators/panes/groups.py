@@ -1,4 +1,7 @@
-"""Kernels for aggregation by group. `group` has the group number of each row or entry."""
+"""Kernels for aggregation by group.
+
+`group` has the group number of each row or entry.
+"""
 
 from __future__ import annotations
 

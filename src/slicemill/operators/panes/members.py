@@ -1,4 +1,4 @@
-"""Evaluation of one query over panes: GROUP BY by partials or by values, and OVER with SLIDE."""
+"""Evaluation of one query over panes: GROUP BY, and OVER with SLIDE."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def first_end_after(ts: int, slide: int) -> int:
 
 @dataclass(frozen=True)
 class Groups:
-    """GROUP BY over `[RANGE length SLIDE slide]`: one row per key and non-empty window.
+    """`GROUP BY` over `[RANGE … SLIDE …]`: a row per key and non-empty window.
 
     If `grows` is set, windows begin at multiples of `length` and end at each slide (cumulative windows).
     """
@@ -55,11 +55,14 @@ class Groups:
         return (end - 1) // self.length * self.length if self.grows else end - self.length
 
     def holds(self, ts: Ints) -> Mask:
-        """Return which timestamps lie in a window. If slide > length, some lie in none."""
+        """Return which timestamps lie in a window.
+
+        If slide > length, some lie in none.
+        """
         return np.asarray((ts // self.slide + 1) * self.slide - ts <= self.length)
 
     def due(self, state: MemberState) -> int | None:
-        """Return the end of the next window that can be non-empty, or None until a tuple arrives."""
+        """Return the end of the next non-empty window, None without tuples."""
         if state.oldest is None or state.newest is None:
             return None
         end = first_end_after(max(state.closed, state.oldest), self.slide)
@@ -79,7 +82,7 @@ class Groups:
         return self._table(view, keys, spans, found)
 
     def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
-        """Return the windows that ended since the last run, by end, then by first tuple of the group."""
+        """Return new windows by end, then by first tuple of the group."""
         spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until, self.grows)
         seqs = view.columns["seq"][spans.lo]
         falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
@@ -139,7 +142,10 @@ class ValueGroups(Groups):
 
 @dataclass(frozen=True)
 class Yields:
-    """`OVER (PARTITION BY … RANGE … SLIDE slide)`: a row for the last tuple of each key in each slot."""
+    """`OVER (PARTITION BY … RANGE … SLIDE …)`, evaluated at the end of each slot.
+
+    The last tuple of each key in the slot gets the results.
+    """
 
     slide: int
     figures: Mapping[str, tuple[int, Figure]]  # by column: the length of the window, and the aggregate
@@ -159,14 +165,14 @@ class Yields:
         return [column.name for column in self.columns if column.name not in self.figures]
 
     def holds(self, ts: Ints) -> Mask:
-        """Return True for all timestamps: each tuple may be the last of its slot."""
+        """Return True for all timestamps, since any tuple may be emitted."""
         return np.ones(len(ts), np.bool_)
 
     def due(self, state: MemberState) -> int | None:
         return None if state.waiting is None else int(pc.min(state.waiting.column(_SLOT)).as_py())
 
     def held(self, state: MemberState) -> int | None:
-        """Return a lower bound of later output timestamps: that of the oldest waiting tuple."""
+        """Return the oldest waiting tuple's timestamp, which bounds later output."""
         return None if state.waiting is None else int(state.waiting.column("_ts")[0].as_py())
 
     def since(self, state: MemberState) -> int:
@@ -175,7 +181,10 @@ class Yields:
         return first_end_after(state.closed, self.slide) - self.length
 
     def take(self, state: MemberState, table: pa.Table, keys: Ints) -> None:
-        """Add new tuples. Each replaces the waiting tuple of its key and slot."""
+        """Add new tuples.
+
+        Each replaces the waiting tuple of its key and slot.
+        """
         chosen = table.select(["_ts", "_seq", *self.carried])
         ends = (chosen.column("_ts").to_numpy() // self.slide + 1) * self.slide
         chosen = chosen.append_column(_SLOT, pa.array(ends)).append_column(_KEY, pa.array(keys))
@@ -205,7 +214,10 @@ class Yields:
 
 @kernel
 def _last_of_slots(slots: Ints, keys: Ints, n_keys: int) -> Ints:
-    """Return the position of the last tuple of each key in each slot. Tuples are ordered by slot."""
+    """Return the position of the last tuple of each key in each slot.
+
+    Tuples are ordered by slot.
+    """
     slot_seen = np.full(n_keys, -(2**63), np.int64)
     kept = np.empty(len(slots), np.int64)
     count = 0

@@ -33,12 +33,15 @@ class Partial(Protocol):
     expr: Expr
 
     def lift(self, column: pa.Array, places: Ints) -> Columns:
-        """Return the columns of single rows. `places` are the rows' positions in the log."""
+        """Return the columns of single rows.
+
+        `places` are the rows' positions in the log.
+        """
 
     def reduce(self, columns: Columns, group: Ints, groups: int) -> Columns: ...
 
     def missing(self, count: int) -> Columns:
-        """Return neutral columns for entries that were made before any query used this partial."""
+        """Return neutral columns for entries older than this partial."""
 
     def joined(self, parts: Sequence[Columns]) -> Columns: ...
 
@@ -136,7 +139,10 @@ class Edges:
 
 
 class Values(Named):
-    """All values, for aggregates that need each of them. Entries hold single tuples and are not reduced."""
+    """All values, for aggregates that need each of them.
+
+    Entries hold single tuples and are not reduced.
+    """
 
     def __init__(self, expr: Expr) -> None:
         super().__init__("values", expr)

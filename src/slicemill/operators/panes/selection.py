@@ -1,4 +1,4 @@
-"""Tuple selection of each query: conditions, keys and arguments, each evaluated once for all queries.
+"""Evaluation of conditions, keys and arguments, once for all queries.
 
 A query fails if one of these expressions fails on a tuple in its windows. Errors on tuples that a query
 does not select are ignored.
@@ -34,7 +34,7 @@ class PaneInput:
 
 @dataclass(frozen=True)
 class Selected:
-    """Tuples that at least one query selects, the conditions that they satisfy as bits, and their keys."""
+    """Tuples that some query selects, with condition bits and keys."""
 
     table: pa.Table
     words: NDArray[np.uint64]
@@ -70,7 +70,7 @@ class Selection:
         self._keys = compile_many(given.keys, given.schema)
 
     def select(self, table: pa.Table, live: Collection[str]) -> tuple[Selected, dict[str, ExpressionError]]:
-        """Return the tuples that live queries select, with their keys, and the queries that fail."""
+        """Return the tuples that live queries select, and the failed queries."""
         masks = self._masks(table)
         failed = {n: masks.errors[p] for n in live if (p := self._place[n]) is not None and p in masks.errors}
         selected = Selected(table, masks.words)
@@ -102,7 +102,7 @@ class Selection:
         return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
 
     def patterns(self, selected: Selected, live: Collection[str]) -> tuple[Ints, list[frozenset[str]]]:
-        """Return the pattern number of each tuple, and the set of queries of each pattern."""
+        """Return each tuple's pattern number, and each pattern's queries."""
         found = distinct_keys([pa.array(word) for word in selected.words], selected.table.num_rows)
         names = []
         for value in found.values:
@@ -115,7 +115,10 @@ class Selection:
     def arguments(
         self, selected: Selected, users: Mapping[Expr, Collection[str]]
     ) -> tuple[dict[Expr, pa.Array], dict[str, ExpressionError]]:
-        """Return the column of each expression, NULL where no query needs it, and the queries that fail."""
+        """Return the column of each expression, and the failed queries.
+
+        Rows that no query needs may be NULL.
+        """
         found: dict[Expr, pa.Array] = {}
         failed: dict[str, ExpressionError] = {}
         evaluate = compile_many(list(users), self._given.schema)

@@ -1,4 +1,4 @@
-"""Spans: the range of entries of each window, in a view ordered by key and time."""
+"""Spans: the entries of each window, in a view ordered by key and time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENDS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Windows as ranges: entries lo to hi of the key with this rank, for the window that ends at `end`."""
+    """Windows as ranges of entries: `lo` to `hi` of the key with this rank."""
 
     end: Ints
     rank: Places
@@ -35,7 +35,7 @@ class Spans:
 def spans_of(
     begin: Ints, start: Ints, length: int, slide: int, after: int, until: int, grows: bool = False
 ) -> Spans:
-    """Return the non-empty windows with after < end <= until, by end, then by key.
+    """Return non-empty windows with after < end <= until, by end, then key.
 
     If `grows` is set, windows begin at multiples of `length`.
 
@@ -124,7 +124,10 @@ def _fill(
 
 
 def spans_at(begin: Ints, start: Ints, length: int, rank: Ints, end: Ints) -> Spans:
-    """Return the window that ends at `end` of each key rank; -1 stands for a key without entries."""
+    """Return one window per key rank, with the given ends.
+
+    Rank -1 stands for a key without entries, whose window is empty.
+    """
     lo, hi = _search(begin, start, length, rank, end)
     return Spans(end, np.maximum(rank, 0).astype(np.int32), lo, hi)
 

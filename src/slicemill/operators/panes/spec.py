@@ -51,7 +51,7 @@ class WindowMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows(SharedOperator):
-    """Aggregates over sliding time windows with the same input and keys, run as one operator."""
+    """Aggregates over sliding windows with common input and keys, in one operator."""
 
     keys: tuple[Expr, ...]
     members: tuple[WindowMember, ...]
@@ -113,7 +113,10 @@ def _holds(kept: WindowMember, member: WindowMember) -> bool:
 
 
 def _passed(member: WindowMember) -> list[Column]:
-    """Return the input columns in the member's output. Waiting tuples are stored with these columns."""
+    """Return the input columns in the member's output.
+
+    Waiting tuples are stored with these columns.
+    """
     returned = {column.name for call in member.operator.calls for column in call.columns}
     return [column for column in member.columns if column.name not in returned]
 

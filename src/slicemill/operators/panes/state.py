@@ -1,4 +1,4 @@
-"""State of shared windows: entries and keys in slices, and the progress of each query.
+"""State of shared windows: slices of entries and keys, progress of queries.
 
 Slices are merged as in a log-structured merge tree: each slice is more than twice as long as the next. So
 there are few slices and each row is rewritten only a few times. A pane that is still open may have entries
@@ -36,7 +36,10 @@ def _unbalanced(slices: Sequence[Slice]) -> bool:
 @stored_as("panes.entries", version=1)
 @dataclass
 class Store:
-    """Entries in slices, ordered by pane. If `single`, each entry holds one tuple and is never merged."""
+    """Entries in slices, ordered by pane.
+
+    If `single`, each entry holds one tuple and is never merged.
+    """
 
     single: bool = False
     slices: list[Slice] = field(default_factory=list)
@@ -52,7 +55,10 @@ class Store:
         return joined([no_entries(), *(from_table(part.table) for part in self.slices)], partials)
 
     def keep(self, needed: Callable[[Ints, Ints], NDArray[np.bool_]]) -> None:
-        """Evict entries that are not needed. A large slice is rewritten only if half of it is evicted."""
+        """Evict entries that are not needed.
+
+        A large slice is rewritten only if half of it is evicted.
+        """
         kept = []
         for part in self.slices:
             alive = needed(*(part.table.column(name).to_numpy() for name in ("start", "pattern")))
@@ -64,7 +70,7 @@ class Store:
         self.slices = kept
 
     def used(self, column: str, count: int) -> NDArray[np.bool_]:
-        """Return for each key or pattern number below `count` if an entry uses it."""
+        """Return which key or pattern numbers below `count` are in use."""
         alive = np.zeros(count, np.bool_)
         for part in self.slices:
             alive[part.table.column(column).to_numpy()] = True
@@ -177,7 +183,10 @@ class PaneState:
             self.patterns = [frozenset(taken.get(name, name) for name in p) for p in self.patterns]
 
     def adopt(self, definitions: Mapping[str, object]) -> None:
-        """Restore state for these queries. New ones start empty; state of removed ones is dropped."""
+        """Restore state for these queries.
+
+        New ones start empty; state of removed ones is dropped.
+        """
         known = {
             name: member
             for name, member in self.members.items()

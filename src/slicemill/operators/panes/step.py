@@ -83,7 +83,7 @@ def shared_windows(operator: SharedWindows, context: StepContext) -> SharedWindo
 def _as_kept(
     members: Sequence[WindowMember], state: PaneState, successors: Mapping[str, str]
 ) -> dict[str, WindowMember]:
-    """Return the queries by name, in the form in which their state is stored.
+    """Return the queries in the form in which their state is stored.
 
     Earlier versions stored the values of all tuples for means of decimals; this version stores sums.
     """

@@ -1,4 +1,4 @@
-"""Exact sums of values and of their squares, in the cheapest representation that is exact.
+"""Exact sums of values and squares, in the cheapest exact representation.
 
 | values | usual form | fallback |
 |---|---|---|
@@ -153,7 +153,7 @@ def _fits(values: Ints) -> bool:
 
 @dataclass(frozen=True)
 class Sums:
-    """Prefix sums: integers over all entries, or pairs of doubles that restart at each key."""
+    """Prefix sums: integers over all entries, or pairs of doubles per key."""
 
     partial: Sum
     before: NDArray[Any] | None = None

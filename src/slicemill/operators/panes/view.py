@@ -1,4 +1,4 @@
-"""View: the entries of selected patterns, ordered by key and time, with indexes for spans."""
+"""View: entries of selected patterns by key and time, with span indexes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from slicemill.operators.panes.partials import Columns, Counts
 
 @dataclass
 class PaneView:
-    """Entries ordered by key and time. Those of `keys[r]` are at positions begin[r] to begin[r + 1].
+    """Entries ordered by key and time.
+
+    Those of `keys[r]` are at positions begin[r] to begin[r + 1].
 
     There is one entry per key and pane, unless entries are single tuples.
     """
@@ -71,7 +73,10 @@ def by_key(entries: Columns, n_keys: int) -> Columns:
 def view_of(
     ordered: Columns, selected: NDArray[np.bool_], since: int, partials: Partials, single: bool = False
 ) -> PaneView:
-    """Return the view of entries with a selected pattern, in panes that begin at `since` or later.
+    """Return the view of entries with a selected pattern.
+
+    Panes that begin before `since` are excluded. `ordered` is sorted by key once and shared by several
+    views.
 
     `ordered` is sorted by key once and shared by several views.
     """

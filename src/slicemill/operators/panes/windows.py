@@ -1,4 +1,4 @@
-"""Shared windows: aggregates of many queries over one stream, computed from one set of panes.
+"""Shared windows: aggregates of many queries, computed from common panes.
 
 Each run adds new tuples to panes, emits the windows that have ended, and evicts entries that no window
 will read. An error in one query does not stop the others. A new query aggregates only tuples that arrive
@@ -116,7 +116,10 @@ class PaneWindows:
         seqs: Ints,
         lifted: Mapping[str, Columns],
     ) -> tuple[Ints, Ints]:
-        """Add rows to their panes. Return the key number and pattern number of each row."""
+        """Add rows to their panes.
+
+        Return the key number and pattern number of each row.
+        """
         state = self.state
         distinct = distinct_keys(selected.keys, selected.table.num_rows)
         numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
@@ -186,7 +189,10 @@ class PaneWindows:
     # -- answering -------------------------------------------------------------------------------------
 
     def _answered(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
-        """Return the output of these queries. Queries with the same patterns share a view."""
+        """Return the output of these queries.
+
+        Queries with the same patterns share a view.
+        """
         alike: dict[tuple[bool, tuple[bool, ...]], list[str]] = {}
         for name in ready:
             by_value = isinstance(self._members[name], ValueGroups)
