@@ -34,7 +34,7 @@ def first_end_after(ts: int, slide: int) -> int:
 
 @dataclass(frozen=True)
 class Groups:
-    """`GROUP BY` over `[RANGE … SLIDE …]`: a row per key and non-empty window.
+    """`GROUP BY` over `[RANGE … SLIDE …]`: one row per non-empty window.
 
     If `grows` is set, windows begin at multiples of `length` and end at each slide (cumulative windows).
     """
@@ -142,7 +142,7 @@ class ValueGroups(Groups):
 
 @dataclass(frozen=True)
 class Yields:
-    """`OVER (PARTITION BY … RANGE … SLIDE …)`, evaluated at the end of each slot.
+    """`OVER (… RANGE … SLIDE …)`, evaluated at the end of each slot.
 
     The last tuple of each key in the slot gets the results.
     """

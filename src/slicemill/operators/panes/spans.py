@@ -1,4 +1,4 @@
-"""Spans: the entries of each window, in a view ordered by key and time."""
+"""Spans: the entries of each window, in a view by key and time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _ENDS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Windows as ranges of entries: `lo` to `hi` of the key with this rank."""
+    """Windows as ranges `lo` to `hi` of the entries of a key.
+
+    `rank` is the position of the key in the view, and `end` the end of the window.
+    """
 
     end: Ints
     rank: Places

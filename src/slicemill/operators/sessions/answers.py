@@ -1,8 +1,8 @@
-"""What sessions that have ended come to, for all queries at once.
+"""Aggregate values of ended sessions, for all queries at once.
 
-Sessions of all members stand one after the other, by member, end and first tuple. What members have in common
-is made once for all of them: times, keys and bounds, and the values of equal calls, each over the sessions of
-those who call. A member's table is made of pieces of these columns.
+The sessions of all queries are listed by query, end and first tuple. Common parts are computed once:
+times, keys and bounds, and the values of equal calls over the sessions of all queries with these calls.
+The output of a query consists of slices of these columns.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Outcome: TypeAlias = pa.Table | SlicemillError
 
 @dataclass(frozen=True)
 class StoredRows:
-    """All stored rows: places sorted by key, and the key of each row."""
+    """All stored rows: positions sorted by key, and the key of each row."""
 
     table: pa.Table
     order: Integers
@@ -72,7 +72,10 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class PassedSessions:
-    """What one pass has found: `places` are the sorted rows that its members take, by gap."""
+    """Sessions found in one pass.
+
+    `places` are the sorted rows that its queries read. `members` has the queries by gap.
+    """
 
     places: Integers
     ended: Ended
@@ -80,7 +83,7 @@ class PassedSessions:
 
 
 class _Listed:
-    """The sessions of each member, one member after the other: by end, then by first tuple."""
+    """Sessions of each query, by query, then by end and first tuple."""
 
     def __init__(self, rows: StoredRows, found: PassedSessions) -> None:
         self.rows, self.places, ended = rows, found.places, found.ended
@@ -89,7 +92,7 @@ class _Listed:
         borders = np.searchsorted(ended.gaps[order], np.arange(len(found.members) + 1)).tolist()
         self.starts, self.stops, self.until = ended.starts[order], ended.stops[order], ended.until[order]
         self.heads = heads[order]
-        # Members of one gap have the same sessions.
+        # Queries with the same gap have the same sessions.
         self.of_member = {
             name: (first, last)
             for (first, last), names in zip(pairwise(borders), found.members, strict=True)
@@ -99,7 +102,10 @@ class _Listed:
 
 
 def _in_order(ended: Ended, seqs: Integers) -> Integers:
-    """By gap, end and first tuple. Ends are rarely equal: so one sort is mostly enough."""
+    """Return the order by gap, end and first tuple.
+
+    Ends are rarely equal, so that a single sort by gap and end is usually enough.
+    """
     since = ended.until - ended.until.min()
     if int(since.max()) < 2**62 // (int(ended.gaps.max()) + 1):
         both = ended.gaps * (since.max() + 1) + since
@@ -111,7 +117,7 @@ def _in_order(ended: Ended, seqs: Integers) -> Integers:
 
 
 class _SideBySide:
-    """The rows of sessions of some members, session after session."""
+    """Rows of the sessions of some queries, session after session."""
 
     def __init__(self, listed: _Listed, names: Sequence[str]) -> None:
         parts = [slice(*listed.of_member[name]) for name in names]
@@ -135,7 +141,7 @@ class _SideBySide:
 def _stretched(
     places: Integers, starts: Integers, stops: Integers, rows: int
 ) -> tuple[Integers, NDArray[np.int32]]:
-    """The places of the rows of sessions, and the number of each row's session."""
+    """Return the row positions of sessions, and each row's session number."""
     out, owners = np.empty(rows, np.int64), np.empty(rows, np.int32)
     position = 0
     for i in range(len(starts)):
@@ -146,7 +152,10 @@ def _stretched(
 
 
 class SessionAnswers:
-    """`columns` are the names of stored columns by what they hold, `keys` those of the keys' columns."""
+    """Evaluator of the aggregates of all queries.
+
+    `columns` has the names of stored columns by expression, and `keys` the names of the key columns.
+    """
 
     def __init__(
         self,
@@ -173,7 +182,7 @@ class SessionAnswers:
             self._members[member.name] = own
 
     def of(self, rows: StoredRows, found: Sequence[PassedSessions]) -> dict[str, Outcome]:
-        """The rows of each member, by the ends of sessions, then by their first tuples; or why it fails."""
+        """Return the rows of each query by end and first tuple, or its error."""
         out: dict[str, Outcome] = {}
         for passed in found:
             out |= {name: self._members[name].nothing for names in passed.members for name in names}
@@ -198,7 +207,7 @@ class SessionAnswers:
         return out
 
     def _values(self, listed: _Listed) -> list[dict[str, CallValues | SlicemillError]]:
-        """What each evaluation gives for each member that asks for it."""
+        """Return the values of each evaluation, by query."""
         users: list[list[str]] = [[] for _ in self._evaluates]
         for name in listed.of_member:
             for number in self._members[name].evaluations:
@@ -220,7 +229,7 @@ class SessionAnswers:
         return {
             TS: pa.array(listed.until),
             SEQ: pa.array(rows.integers(SEQ)[heads]),
-            # Time releases them, when their sessions end.
+            # The watermark triggers these rows, so they have no arrival time of a tuple.
             ARRIVAL: pa.array(np.zeros(len(heads), np.int64)),
             **{name: shown(_taken(rows.column(name), heads)) for name in self._keys},
             "window_start": fixed_width(rows.integers(TS)[heads], None, _INSTANT),
@@ -229,7 +238,7 @@ class SessionAnswers:
 
 
 class _Member:
-    """What a member's table is made of: common columns, and values of calls that others may have as well."""
+    """Builder of a query's output from common columns and shared call values."""
 
     def __init__(self, member: SessionMember, context: StepContext) -> None:
         operator = member.operator
@@ -238,7 +247,7 @@ class _Member:
         self._keys = {item.name: f"key {place}" for place, item in enumerate(operator.group_by)}
         self._renamed: list[
             dict[str, str]
-        ] = []  # by set of calls: its columns, and what they are called here
+        ] = []  # by set of calls: its columns, and their names in this query
         self.calls: list[Calls] = []
         self.evaluations: list[int] = []  # the numbers of the sets of calls
         apart = []
@@ -265,7 +274,7 @@ class _Member:
         if self._one_each:
             for names, values in zip(self._renamed, answers, strict=True):
                 columns |= {names[name]: array for name, array in values.columns.items()}
-            # No two sessions of a member begin with one tuple, so that each is the first row of its cause.
+            # Sessions of a query have different first tuples, so each row has fan-out number 0.
             columns[SEQ] = pa.array(numbers(columns[SEQ]) << fan_bits)
             return self._made(columns)
         named = [
@@ -283,7 +292,7 @@ class _Member:
 
 
 def _evaluated(evaluates: Sequence[Evaluate], sessions: _SideBySide) -> list[CallValues]:
-    """The rows of each member, with its own sessions counted from 0."""
+    """Return the values of each query, with its sessions numbered from 0."""
     windows = sessions.windows
     made = [evaluate(sessions.tuples, windows) for evaluate in evaluates]
     values = made[0] if len(made) == 1 else aligned(made, len(windows))
@@ -299,7 +308,7 @@ def _evaluated(evaluates: Sequence[Evaluate], sessions: _SideBySide) -> list[Cal
 
 
 def _alone(evaluates: Sequence[Evaluate], listed: _Listed, name: str) -> CallValues | SlicemillError:
-    """What goes wrong in the sessions of others does not concern a member."""
+    """Evaluate a query alone, so that errors in other queries' sessions do not affect it."""
     try:
         return _evaluated(evaluates, _SideBySide(listed, [name]))[0]
     except SlicemillError as problem:
@@ -307,7 +316,10 @@ def _alone(evaluates: Sequence[Evaluate], listed: _Listed, name: str) -> CallVal
 
 
 def _taken(array: pa.Array, places: Integers) -> pa.Array:
-    """The values in these places; NumPy takes plain numbers in half the time."""
+    """Return the values at these positions.
+
+    NumPy is twice as fast as Arrow for plain numbers.
+    """
     if array.null_count or not (pa.types.is_int64(array.type) or pa.types.is_float64(array.type)):
         return array.take(pa.array(places))
     return fixed_width(numbers(array)[places], None, array.type)

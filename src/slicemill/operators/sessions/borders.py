@@ -1,17 +1,18 @@
-"""Where sessions begin and end, in one pass over rows that are sorted by key and time.
+"""Session borders, found in one pass over rows sorted by key and time.
 
-A tuple holds its session open up to its own end: its time and the gap, or what a column says. The next tuple
-of the key belongs to the session if it comes up to then; a tuple that closes the session is its last one.
+A tuple keeps its session open until its own end: its time plus the gap, or the time in a column. The next
+tuple of the key belongs to the session if it is not later. A tuple that closes the session is the
+session's last one.
 
     gap 3      0  1  2  3  4  5  6  7  8  9  10
     tuples     a     b        c              d
-               [a----------)                        a to 3
-                     [b----------)                  b to 5: the session holds until 5
-                              [c---------)          c comes in time: until 8
-                                             [d     d begins another
+               [a----------)                        a: open until 3
+                     [b----------)                  b: open until 5
+                              [c---------)          c is in time: open until 8
+                                             [d     d starts another session
 
-Sessions of a smaller gap are pieces of those of a larger one. So one pass finds those of all gaps: a distance
-between two tuples ends the sessions of the gaps that are below it, and leaves the others alone.
+A session with a smaller gap lies within one with a larger gap. So one pass finds the sessions of all gaps:
+a distance between two tuples ends the sessions of all gaps below the distance.
 
     distances     2   1   9   3   2
     gap 4       [ .   .   . ) [ .   .   . )
@@ -31,13 +32,13 @@ from slicemill.machine_code.kernel import kernel
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-FOREVER = 2**62  # an end that time never reaches
+FOREVER = 2**62  # an end that is never reached
 _NONE = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Sessions that have ended, as stretches [start, stop) of sorted rows, when, and of which gap."""
+    """Ended sessions: gap index, row range [start, stop), and end time."""
 
     gaps: Integers
     starts: Integers
@@ -47,7 +48,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Segmented:
-    """Sessions that have ended, by gap the earliest end of an open one, and the rows of open ones."""
+    """Ended sessions, the earliest end of an open session per gap, and rows of open ones."""
 
     ended: Ended
     held: tuple[int | None, ...]
@@ -57,7 +58,9 @@ class Segmented:
 def sessions_of_gaps(
     keys: Integers, times: Integers, closes: Mask, gaps: Integers, now: int, closed: int
 ) -> Segmented:
-    """Sessions of several gaps, which ascend; those that ended before `closed` are left out.
+    """Return the sessions for several ascending gaps.
+
+    Sessions that ended before `closed` are omitted.
 
     >>> found = sessions_of_gaps(
     ...     np.zeros(3, np.int64), np.array([0, 2, 5]), np.zeros(3, np.bool_), np.array([1, 2, 9]), 6, 0
@@ -78,9 +81,9 @@ def sessions_of_gaps(
 def _nested(
     keys: Integers, times: Integers, closes: Mask, gaps: Integers, now: int, closed: int
 ) -> tuple[Integers, Integers, Integers, Integers, Integers, Mask]:
-    """Ended sessions of all gaps, in the order in which they ended."""
+    """Return ended sessions of all gaps, in the order of their ends."""
     rows, many = len(keys), len(gaps)
-    most = many  # of sessions that may end
+    most = many  # upper bound of the number of sessions
     for i in range(1, rows):
         if closes[i - 1] or keys[i] != keys[i - 1] or times[i] - times[i - 1] > gaps[0]:
             most += many
@@ -122,7 +125,7 @@ def _nested(
 def sessions_until(
     keys: Integers, times: Integers, ends: Integers, closes: Mask, now: int, closed: int
 ) -> Segmented:
-    """Sessions whose tuples say themselves up to when they hold them open."""
+    """Return the sessions whose tuples have an explicit end (`ends`)."""
     starts, until = session_borders(keys, times, ends, closes)
     stops = np.append(starts[1:], len(keys))[: len(starts)]
     opened = (until >= now) | (until >= FOREVER)
@@ -134,9 +137,10 @@ def sessions_until(
 
 @kernel
 def to_the_end(order: Integers, keys: Integers, needed: Mask) -> Mask:
-    """Rows that are needed, and all of their keys behind them.
+    """Return the needed rows and all later rows of their keys.
 
-    So what stays of a session that is over for somebody is always its end, which still says when it was over.
+    So the stored rows of a session that has ended for one of the queries always include its last row, from
+    which its end is known.
     """
     out = np.zeros(len(order), np.bool_)
     stays = False
@@ -151,7 +155,7 @@ def to_the_end(order: Integers, keys: Integers, needed: Mask) -> Mask:
 def session_borders(
     keys: Integers, times: Integers, ends: Integers, closes: Mask
 ) -> tuple[Integers, Integers]:
-    """The first row of each session, and when the session ends."""
+    """Return the first row and the end of each session."""
     starts, until = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     count = 0
     closed = True

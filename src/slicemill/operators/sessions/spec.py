@@ -1,4 +1,4 @@
-"""Aggregates over sessions, and those of several queries that share their rows."""
+"""Operators: aggregates over session windows, for one query or shared by several."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class SessionAggregate(Operator):
-    """Base aggregates over the sessions of each group: a row when one has ended, at the time of its end."""
+    """Base aggregates over the sessions of each group.
+
+    A row is emitted when a session has ended, with the end as timestamp.
+    """
 
     group_by: tuple[SelectItem, ...]
     calls: tuple[AggregateCall, ...]
@@ -30,16 +33,16 @@ class SessionAggregate(Operator):
 
     @property
     def exprs(self) -> tuple[Expr, ...]:
-        """What it reads of a tuple beside its keys."""
+        """Return the expressions that are read of a tuple, without the keys."""
         arguments = [argument for call in self.calls for argument in call.arguments]
         return tuple(dict.fromkeys([*arguments, *self.session.exprs]))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMember:
-    """One of the aggregates that share rows: what selects its tuples, and what it computes of them.
+    """One of the session aggregates that share rows.
 
-    `name` is the same as long as its query lives.
+    `conditions` select its tuples. `name` is stable for the lifetime of the query.
     """
 
     name: str
@@ -50,7 +53,7 @@ class SessionMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedSessions(SharedOperator):
-    """Aggregates over sessions, all of one input and by the same keys: rows are kept once for all."""
+    """Session aggregates of several queries with the same input and keys, over shared rows."""
 
     keys: Keys
     members: tuple[SessionMember, ...]
@@ -81,7 +84,7 @@ def _member_words(member: SessionMember) -> Description:
 
 
 def _holds(kept: SessionMember, member: SessionMember) -> bool:
-    """Return True if the rows that are kept for one member have all that another member reads of them."""
+    """Return True if the rows stored for `kept` are sufficient for `member`."""
     same = replace(kept.operator, calls=()) == replace(member.operator, calls=())
     return (
         same
@@ -108,7 +111,7 @@ KINDS = (
         unit=UnitOf.KEYS,
         keys=lambda operator: (operator.keys,),
         history_us=lambda *_: None,
-        # A user's aggregate may return several rows for a session.
+        # A user-defined aggregate may return several rows for a session.
         seq_bits=lambda _, bits, *__: fanned_bits(bits),
         stored={"plan.session_aggregate": SessionAggregate, "plan.session": SessionWindow},
         step="slicemill.operators.sessions.step:sessions",

@@ -1,4 +1,4 @@
-"""What sessions keep from run to run: the rows of those that are open, once for all who read them."""
+"""State of session windows: rows of open sessions, stored once for all queries."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from slicemill.time import BEGINNING
 @stored_as("sessions.member", version=1)
 @dataclass(slots=True)
 class SessionMemberState:
-    """`first` is the number of the first row that it counts. Sessions that ended before `closed` are
-    answered; `held` is the earliest end of a session that is open.
+    """Progress of one query.
+
+    `first` is the number of its first row. Sessions that ended before `closed` have been emitted. `held`
+    is the earliest end of an open session.
     """
 
     definition: object
@@ -29,20 +31,26 @@ class SessionMemberState:
 @stored_as("sessions", version=1)
 @dataclass(slots=True)
 class SessionState:
-    """Rows in order of arrival; `taken` have come so far."""
+    """Rows of open sessions in order of arrival.
+
+    `taken` counts all rows so far.
+    """
 
     pieces: list[Slice] = field(default_factory=list)
     taken: int = 0
     members: dict[str, SessionMemberState] = field(default_factory=dict)
 
     def hand_over(self, definitions: Mapping[str, object], successors: Mapping[str, str]) -> None:
-        """Give members the state of those that they succeed, by name."""
+        """Rename the state of replaced queries to the names of their successors."""
         for name, before in successors.items():
             if name in definitions and before in self.members:
                 self.members[name] = replace(self.members.pop(before), definition=definitions[name])
 
     def adopt(self, definitions: Mapping[str, object]) -> None:
-        """Go on with these members: others are forgotten, and nothing that is here belongs to new ones."""
+        """Restore state for these queries.
+
+        New ones start empty; state of removed ones is dropped.
+        """
         known = {
             name: member
             for name, member in self.members.items()
@@ -54,7 +62,11 @@ class SessionState:
         }
 
     def fit(self, schema: pa.Schema) -> None:
-        """Give stored rows these columns: nobody reads others any more, nor old rows in new ones."""
+        """Convert stored rows to these columns.
+
+        New columns are NULL in old rows, which no query reads there. Columns that no query reads are
+        dropped.
+        """
         if all(piece.table.schema.equals(schema) for piece in self.pieces):
             return
         self.pieces = [Slice(_fitted(piece.table, schema)) for piece in self.pieces]

@@ -1,8 +1,8 @@
-"""Aggregates over sessions, for all queries of one stream and key at once.
+"""Step of session aggregates for all queries of one stream and key.
 
-Rows of open sessions lie in one store, sorted once a run by key. Members that take the same rows find their
-sessions in one pass, whatever their gaps (`borders`); those that have ended are stretches of neighbouring
-rows, which the kernels of windows answer for all members together (`answers`).
+Rows of open sessions are stored once and sorted by key in each run. Queries that read the same rows find
+their sessions in one pass, for any gaps (`borders`). Ended sessions are ranges of neighbouring rows, over
+which window kernels compute the aggregates of all queries (`answers`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NUMBER = "_number"  # of a row, in the order of arrival
 
 @dataclass(frozen=True, slots=True)
 class _Together:
-    """What members have in common whose sessions are found in one pass: their rows, and all but the gap."""
+    """Properties common to queries whose sessions are found in one pass: all but the gap."""
 
     where: Expr | None
     first: int
@@ -52,7 +52,11 @@ class _Together:
 
 
 class SharedSessionsStep:
-    """Members that are new in the plan count what comes from now on; what those that left had is released."""
+    """Evaluate the sessions of all queries.
+
+    A query that is new in the plan aggregates only tuples that arrive from now on. State that only removed
+    queries used is dropped.
+    """
 
     def __init__(
         self,
@@ -63,7 +67,7 @@ class SharedSessionsStep:
     ) -> None:
         newcomers = context.newcomers.keys()
         state.hand_over({member.name: member for member in members}, context.successors)
-        # Twice, since a newcomer is new also if there was one of the same name and form before.
+        # Twice, because a query that is dropped and created again must start empty.
         state.adopt({member.name: member for member in members if member.name not in newcomers})
         state.adopt({member.name: member for member in members})
         self.state = state
@@ -90,7 +94,7 @@ class SharedSessionsStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
         table, until = tables[0], complete[0]
-        # Rows come in order: what is over for the last one is over for all to come.
+        # Rows arrive in order, so the last row's time is a watermark.
         now = max(until, int(table.column(TS)[-1].as_py())) if table.num_rows else until
         new = self._taken(table) if table.num_rows else self._schema.empty_table()
         rows = self._sorted(pa.concat_tables([*(piece.table for piece in self.state.pieces), new]))
@@ -116,13 +120,13 @@ class SharedSessionsStep:
         return min(held) + 1 if held else None
 
     def _sessions(self, rows: StoredRows, needed: Mask, now: int) -> list[PassedSessions]:
-        """The sessions that have ended, pass by pass; marks the rows that are still needed."""
+        """Return the ended sessions of each pass, and mark the rows that are still needed."""
         together: dict[_Together, list[str]] = {}
         oldest = int(rows.integers(_NUMBER)[0]) if len(rows.order) else self.state.taken
         for name, where in self._where.items():
             state = self.state.members[name]
             if state.failure is None:
-                # Who has come before the oldest row takes all rows, whenever that was.
+                # A query older than the oldest row reads all rows, whenever it started.
                 first = state.first if state.first > oldest else 0
                 common = _Together(where, first, state.closed, self._apart_from_gaps[name])
                 together.setdefault(common, []).append(name)
@@ -146,7 +150,7 @@ class SharedSessionsStep:
         return FOREVER if gap is None else gap
 
     def _places(self, rows: StoredRows, common: _Together) -> Integers:
-        """The sorted rows that members take."""
+        """Return the positions of the sorted rows that these queries read."""
         if not common.first and common.where is None:
             return rows.order
         taken = rows.integers(_NUMBER) >= common.first
@@ -170,7 +174,7 @@ class SharedSessionsStep:
         return sessions_until(keys, times, ends, closes, now, common.closed)
 
     def _taken(self, table: pa.Table) -> pa.Table:
-        """New tuples that somebody takes, as they are stored."""
+        """Return the new tuples that some query selects, in stored form."""
         live = [name for name in self._where if self.state.members[name].failure is None]
         selected, failed = self._selection.select(table, live)
         users = {expr: [n for n in names if n in live] for expr, names in self._users.items()}
@@ -204,7 +208,7 @@ class SharedSessionsStep:
 
 
 class SessionsStep:
-    """The sessions of one aggregate that shares with none."""
+    """Sessions of one aggregate that shares rows with no other."""
 
     def __init__(self, operator: SessionAggregate, state: SessionState, context: StepContext) -> None:
         member = SessionMember("", (), operator, context.node.schema.columns)

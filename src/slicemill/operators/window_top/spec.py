@@ -1,4 +1,4 @@
-"""First rows among those of one timestamp: ORDER BY and LIMIT for each result of a window, and ranks."""
+"""Operator: ORDER BY, LIMIT and ranks among the rows of one timestamp."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from slicemill.operators.topn.spec import order_of
 
 @dataclass(frozen=True, slots=True)
 class WindowTop(Operator):
-    """Rows of one timestamp, in order within each partition; none whose rank is above the limit.
+    """Top rows per timestamp and partition, in order.
 
-    Ranks are known when the watermark has passed the timestamp: rows are told once, and nothing is kept of
-    them. `shown` is the column with the rank, if it is asked for.
+    Rows with a rank above `limit` are dropped. Ranks are final when the watermark has passed the
+    timestamp, so each row is emitted once and no state is kept afterwards. `shown` names the output column
+    with the rank, if any.
     """
 
     by: RankedBy

@@ -1,4 +1,4 @@
-"""ORDER BY and LIMIT for each result of a window."""
+"""Step of ORDER BY and LIMIT for each result of a window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Places = NDArray[np.int64]
 @stored_as("window_top", version=1)
 @dataclass(slots=True)
 class WindowTopState:
-    """Rows of windows that may get more of them, and the next number."""
+    """Rows of timestamps that are still open, and the next sequence number."""
 
     waiting: pa.Table | None = None
     next_seq: int = 0
@@ -81,7 +81,7 @@ class WindowTopStep:
 
 
 def _begins(codes: Sequence[Places], order: Places) -> NDArray[np.bool_]:
-    """Where in an order the first of rows with equal codes are."""
+    """Return which rows, in this order, start a run of equal codes."""
     begins = np.zeros(len(order), np.bool_)
     begins[:1] = True
     for code in codes:
@@ -90,7 +90,10 @@ def _begins(codes: Sequence[Places], order: Places) -> NDArray[np.bool_]:
 
 
 def _ranks(function: str, first: NDArray[np.bool_], other: NDArray[np.bool_]) -> Places:
-    """The ranks of rows in order: `first` ones of a partition, and those `other` than the one before."""
+    """Return the ranks of sorted rows.
+
+    `first` marks the first row of each partition, and `other` the rows that differ from their predecessor.
+    """
     places = np.arange(len(first))
     starts = np.maximum.accumulate(np.where(first, places, 0))
     if function == "row_number":

@@ -1,1 +1,1 @@
-"""GROUP BY over windows of FROM that panes do not answer."""
+"""GROUP BY over windows of FROM that panes do not support."""

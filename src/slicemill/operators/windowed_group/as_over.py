@@ -1,7 +1,8 @@
-"""GROUP BY over windows of FROM that answers each tuple, in the words of OVER.
+"""Translation of GROUP BY over the last rows into calls with OVER.
 
-GROUP BY runs the base version of an aggregate, OVER its window version. So aggregates where these differ stay
-as they are: a user's own with both versions, and those that go by what has left a window.
+GROUP BY runs the base version of an aggregate, and OVER its window version. Aggregates for which the two
+differ are not translated: user-defined ones with both versions, and built-ins whose result depends on
+expired rows.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from slicemill.esl.types.relation import AggregateCall, SelectItem
 from slicemill.esl.types.schema import DOUBLE, Column, Kind
 from slicemill.operators.windowed_group.spec import RelationAggregate
 
-# In a window they know how many tuples came before it, or left it.
+# Their result depends on the number of tuples that arrived before the window or left it.
 _KNOWS_THE_PAST = ("approx_count_if", "priority_sample")
 
 
 def same_over(call: AggregateCall, catalog: Catalog) -> bool:
-    """Does a call give the same over what a window of FROM holds as it does with OVER?"""
+    """Return True if a call has the same result over a window of FROM and with OVER."""
     base, own = catalog.aggregates(call.name)
     if base is None and own is None:
         return call.name.lower() not in _KNOWS_THE_PAST
@@ -26,13 +27,13 @@ def same_over(call: AggregateCall, catalog: Catalog) -> bool:
 
 
 def calls_that_run(operator: RelationAggregate, catalog: Catalog) -> tuple[AggregateCall | WindowCall, ...]:
-    """The calls of an aggregate over windows of FROM as they are evaluated: as they stand, or with OVER."""
+    """Return the calls as they are evaluated, possibly translated to OVER."""
     window = counting_window(operator, catalog)
     return operator.calls if window is None else over_calls(operator, window)
 
 
 def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | None:
-    """The window of OVER, by numbers of tuples, that says the same as the last rows; None if none does."""
+    """Return an equivalent OVER window by tuple numbers, or None."""
     _, rows = operator.windows[0]
     if operator.slide is not None or rows.frame is not FrameUnit.ROWS:
         return None
@@ -42,7 +43,10 @@ def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | N
 
 
 def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall, ...]:
-    """The calls with OVER; their columns have names that no column of a tuple has."""
+    """Return the calls with OVER.
+
+    Their columns have names that no column of a tuple has.
+    """
     keys = tuple(item.expr for item in operator.group_by)
     return tuple(
         WindowCall(
@@ -58,7 +62,7 @@ def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall,
 
 
 def shown_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
-    """What is shown of a tuple with the answers of its calls: its group, which has one zero, and these."""
+    """Return the select list: group keys with -0.0 as 0.0, and call results."""
     groups = tuple(SelectItem(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
     columns = (column for call in operator.calls for column in call.columns)
     return (

@@ -1,11 +1,12 @@
-"""GROUP BY over the last rows of a stream, `FROM s [ROWS n] WHERE … GROUP BY k`: a row for each tuple.
+"""GROUP BY over the last n rows of a stream: one output row per tuple.
 
-The window holds rows of all groups, and WHERE selects from it. So the rows of a group that count are those
-whose number in the stream is high enough: a window of OVER with numbers in place of timestamps.
+In `FROM s [ROWS n] WHERE … GROUP BY k` the window contains rows of all groups, and WHERE filters the
+window. So a row counts while its number in the stream is high enough. This is an OVER window with row
+numbers in place of timestamps.
 
     number    1  2  3  4  5  6                ROWS 3
     group     a  b  a  a  b  a
-    of a               [a     a)              the tuple 6 sees the rows of a from 4 on
+    of a               [a     a)              tuple 6 aggregates the rows of a from number 4 on
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from slicemill.storage.codec import stored_as
 @stored_as("count_window", version=1)
 @dataclass(slots=True)
 class CountWindowState:
-    """How many tuples have come, how many rows were given, and what the calls with OVER keep."""
+    """Number of tuples read and rows emitted, and the state of the OVER calls."""
 
     arrived: int = 0
     given: int = 0
@@ -42,7 +43,7 @@ class CountWindowState:
 
 
 class CountWindowStep:
-    """`calls` are those with OVER, by the numbers of tuples."""
+    """Step that evaluates the aggregate by OVER calls over tuple numbers."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class CountWindowStep:
 
 
 def count_windows(operator: RelationAggregate, context: StepContext) -> CountWindowStep | None:
-    """The step of an aggregate over the last rows, if calls with OVER say the same."""
+    """Return the step of an aggregate over the last rows, if OVER can replace it."""
     window = counting_window(operator, context.catalog)
     if window is None:
         return None

@@ -1,15 +1,15 @@
-"""Aggregates over rows that leave a window in any order: those of a join, or of a count of rows that slides.
+"""Aggregates over rows that expire in any order, such as rows of a join.
 
-A row has a life: it counts from its `time` on, and no more from its `end` on. A joined tuple ends when the
-first of its members leaves its window, which may be long before tuples that came earlier do:
+A row has a lifetime: it counts from its `time` until before its `end`. A joined tuple ends when the first
+of its components leaves its window, which may be long before earlier tuples expire:
 
     time     0  1  2  3  4  5  6  7
     a        [-----------------)            window at 3: a b c
     b           [--------)                  window at 5: a c
     c              [--------------)
 
-So windows are no stretches of neighbouring rows. The rows of each are looked for, and put side by side: work
-grows with the number of rows in all windows, but no faster.
+So a window is not a range of neighbouring rows. The rows of each window are copied to a contiguous range.
+The work is proportional to the number of rows in all windows.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from slicemill.storage.slice import Slice
 
 TIME, END = "time", "end"
 _BEGINNING, NEVER = -(2**63), 2**63 - 1
-_AT_ONCE = 1 << 20  # rows of windows that are put side by side
+_AT_ONCE = 1 << 20  # maximum number of rows in copied windows at a time
 
 
 @stored_as("lives", version=1)
 @dataclass(slots=True)
 class LivesState:
-    """Rows that are alive, in order of arrival, and how far time has passed."""
+    """Unexpired rows in order of arrival, and the watermark."""
 
     slices: list[Slice] = field(default_factory=list)
     now: int = _BEGINNING
@@ -47,7 +47,7 @@ class LivesState:
 
 @dataclass(frozen=True, slots=True)
 class LivingRows:
-    """The results of windows: when each ended, the row that it goes by, and what its calls have returned."""
+    """Results of windows: the end of each, its representative row, and the call values."""
 
     moments: Places
     rows: pa.Table
@@ -55,9 +55,10 @@ class LivingRows:
 
 
 class Lives:
-    """Calls over the rows of each group that are alive: asked by every row, or for all groups at each slide.
+    """Calls over the unexpired rows of each group.
 
-    `keys` name the columns of rows that make their group.
+    They are evaluated for each new row, or at each slide for all groups. `keys` name the columns with the
+    group keys.
     """
 
     def __init__(
@@ -69,7 +70,10 @@ class Lives:
         self._slide = slide
 
     def run(self, new: pa.Table, now: int) -> LivingRows:
-        """New rows in order; no row to come has an earlier time than `now`."""
+        """Process new rows in order.
+
+        No later row has a time before `now`.
+        """
         state = self.state
         now = max([state.now, now, *numbers(new.column(TIME).combine_chunks())[-1:].tolist()])
         old = [piece.table for piece in state.slices]
@@ -82,7 +86,7 @@ class Lives:
         return found
 
     def due(self) -> int | None:
-        """The next end of a window that holds something."""
+        """Return the end of the next non-empty window."""
         now = self.state.now
         if self._slide is None or now == NEVER:
             return None
@@ -91,7 +95,7 @@ class Lives:
         return end if alive else None
 
     def _each(self, rows: pa.Table, fresh: Mask) -> LivingRows:
-        """What new rows see of their groups, themselves included."""
+        """Return results for each new row over its group, including the row."""
         order, _, head = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
         asked = np.flatnonzero(fresh[order])
@@ -100,13 +104,13 @@ class Lives:
             some = asked[first:last]
             places, sizes = _alive(head, times, ends, some)
             parts.append(self._values(rows, order[places], sizes))
-        # By arrival again.
+        # Restore the order of arrival.
         found = self._together(rows, parts)
         shown = order[asked][found.windows]
         return self._results(rows, _numpy(rows, TIME)[shown], shown, np.argsort(shown, kind="stable"), found)
 
     def _sliding(self, rows: pa.Table, slide: int, now: int) -> LivingRows:
-        """What each group has in windows that have ended since, by end, then by the group's first row."""
+        """Return results of windows that ended, by end, then by first row."""
         order, groups, _ = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, END))
         first = _next(np.maximum(times, self.state.now), slide)
@@ -114,7 +118,7 @@ class Lives:
         moments, firsts, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
         for low, high in _periods(first, last, slide):
             places, at = _expanded(np.maximum(first, low), np.minimum(last, high), slide)
-            # By end; those of one end stay in the order of groups, and of rows in these.
+            # Sort by end. Rows with one end stay sorted by group.
             by_end, _, _ = by_partition(((at - low) // slide).astype(np.int32), (high - low) // slide + 1)
             places, at = places[by_end], at[by_end]
             begins = np.ones(len(places), np.bool_)
@@ -134,13 +138,16 @@ class Lives:
         return LivingRows(moments[order], rows.take(pa.array(shown[order])), values)
 
     def _sorted(self, rows: pa.Table) -> tuple[Places, Places, Places]:
-        """The places of rows by group, in order of arrival within each; these groups, and their heads."""
+        """Return row positions by group and arrival, their groups, and group starts."""
         keys = distinct_keys([whole(rows.column(name)) for name in self._keys], len(rows))
         order, groups, head = by_partition(keys.codes.astype(np.int32), max(len(keys.values), 1))
         return order, groups.astype(np.int64), head
 
     def _values(self, rows: pa.Table, places: Places, sizes: Places) -> tuple[int, CallValues]:
-        """What all calls return over windows of so many rows, one after the other; how many windows."""
+        """Evaluate all calls over consecutive windows of these sizes.
+
+        Return the number of windows and the values.
+        """
         ends = np.cumsum(sizes)
         windows = Windows(ends - sizes, ends)
         taken: dict[str, pa.Array] = {}
@@ -155,7 +162,7 @@ class Lives:
         return len(sizes), aligned(found, len(sizes))
 
     def _together(self, rows: pa.Table, parts: Sequence[tuple[int, CallValues]]) -> CallValues:
-        """Windows of all parts, counted on."""
+        """Concatenate the values of all parts, with consecutive window numbers."""
         none = np.zeros(0, np.int64)
         parts = parts or [self._values(rows, none, none)]
         before = np.cumsum([0, *(windows for windows, _ in parts)])
@@ -166,12 +173,12 @@ class Lives:
 
 
 def _next(time: Any, slide: int) -> Any:
-    """The first end behind a time."""
+    """Return the first window end after a time."""
     return (time // slide + 1) * slide
 
 
 def _blocks(counts: Places) -> Iterator[tuple[int, int]]:
-    """Ranges with a bounded total, or of one."""
+    """Yield index ranges with a bounded total, or with one element."""
     total = np.cumsum(counts)
     start = 0
     while start < len(counts):
@@ -182,7 +189,10 @@ def _blocks(counts: Places) -> Iterator[tuple[int, int]]:
 
 
 def _periods(first: Places, last: Places, slide: int) -> Iterator[tuple[int, int]]:
-    """Stretches of ends, both included, with a bounded number of rows in their windows; or single ends."""
+    """Yield ranges of window ends with a bounded number of rows.
+
+    Both bounds are inclusive. A single end may exceed the limit.
+    """
     alive = last >= first
     if not alive.any():
         return
@@ -202,7 +212,7 @@ def _entries(first: Places, last: Places, low: int, high: int, slide: int) -> in
 
 
 def _expanded(first: Places, last: Places, slide: int) -> tuple[Places, Places]:
-    """Each row once for every end at which it is alive, and these ends."""
+    """Repeat each row for every end at which it is alive, and return these ends."""
     counts = np.maximum((last - first) // slide + 1, 0)
     places = np.repeat(np.arange(len(counts)), counts)
     within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -211,7 +221,10 @@ def _expanded(first: Places, last: Places, slide: int) -> tuple[Places, Places]:
 
 @kernel
 def _alive(head: Places, times: Places, ends: Places, asked: Places) -> tuple[Places, Places]:
-    """For each row that asks, those of its group up to itself that are alive then, and how many these are."""
+    """Return the rows of each asked row's group that are alive at its time.
+
+    The second result is the number of these rows for each asked row.
+    """
     most = 0
     for i in asked:
         most += i - head[i] + 1

@@ -1,7 +1,8 @@
-"""GROUP BY over windows that tuples leave in any order (operators.over.lives).
+"""GROUP BY over windows whose tuples expire in any order (operators.over.lives).
 
-Streams of a join have windows of their own: `FROM a [RANGE 9], b [RANGE 5] WHERE … GROUP BY k`. The last rows
-of a stream may be looked at now and then: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY k`.
+This applies to joins, where each input has its own window: `FROM a [RANGE 9], b [RANGE 5] WHERE … GROUP BY
+k`. It also applies to the last rows of a stream at intervals: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY
+k`.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _START, _END = "window_start", "window_end"
 @stored_as("living_windows", version=1)
 @dataclass(slots=True)
 class LivingState:
-    """Rows that are alive, and how many results were given.
+    """Unexpired rows, and the number of emitted rows.
 
-    Of a window that counts rows also how many tuples have come, and when the last of them did; of these the
-    first `passed` are in no window any more.
+    A window by rows also keeps the number of tuples that arrived, and the times of the last ones. The
+    first `passed` of these are in no window any more.
     """
 
     lives: LivesState = field(default_factory=LivesState)
@@ -52,12 +53,12 @@ class LivingState:
 
 
 def key_column(place: int) -> str:
-    """The column of rows that has a key of their group."""
+    """Return the column name of a group key."""
     return f"key {place}"
 
 
 class _Windows:
-    """What both kinds have in common: rows for the kernel, and results from its answers."""
+    """Common part of both steps: input of the kernel, and output rows."""
 
     def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
         schema = context.schemas[0]
@@ -102,7 +103,11 @@ class _Windows:
 
 
 class TimedWindowsStep(_Windows):
-    """A tuple counts while it is in its window; a joined one while each of its members is in its own."""
+    """Windows by time.
+
+    A tuple counts while it is in its window. A joined tuple counts while all its components are in their
+    windows.
+    """
 
     def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
         super().__init__(operator, context)
@@ -126,7 +131,7 @@ class TimedWindowsStep(_Windows):
             out = self._table(found, found.moments, found.rows.column(ARRIVAL), ())
         else:
             starts = found.moments - max(length for _, length in self._members)
-            # Time releases them, when their windows end.
+            # The watermark triggers these rows, so they have no arrival time of a tuple.
             due = pa.chunked_array([np.zeros(len(starts), np.int64)])
             out = self._table(found, found.moments, due, (starts, found.moments))
         held = self.due()
@@ -137,9 +142,9 @@ class TimedWindowsStep(_Windows):
         return out, until if held is None else min(until, held)
 
     def _placed(self, out: pa.Table, found: LivingRows) -> pa.Table:
-        """Numbered by their places among the groups of a window, which come by their first rows.
+        """Number rows by the positions of groups in their window, ordered by first row.
 
-        Numbers of joined rows do not grow with time, so those of the first rows do not say which comes first.
+        Sequence numbers of joined rows do not increase with time, so they cannot define this order.
         """
         out = with_seqs(out, np.zeros(out.num_rows, np.int64))
         if self._cells == 1:
@@ -153,8 +158,11 @@ class TimedWindowsStep(_Windows):
 
 
 class CountedWindowsStep(_Windows):
-    """The last rows of the stream: every so many tuples, a row for each group among them, or a row for each
-    tuple. Time is counted in tuples."""
+    """Windows over the last rows, with the tuple number as time.
+
+    With a slide of n, each n-th tuple causes a row per group in the window. Otherwise each tuple causes a
+    row.
+    """
 
     def __init__(self, operator: RelationAggregate, context: StepContext, rows: int) -> None:
         super().__init__(operator, context)
@@ -166,7 +174,7 @@ class CountedWindowsStep(_Windows):
         first, state.arrived = state.arrived, state.arrived + table.num_rows
         clock = pa.table({TIME: table.column(TS), ARRIVAL: table.column(ARRIVAL)}).combine_chunks()
         known = pa.concat_tables([*(piece.table for piece in state.times), clock]).slice(state.passed)
-        before = state.arrived - known.num_rows  # tuples that came earlier than these
+        before = state.arrived - known.num_rows  # tuples before the first of `known`
         place = table.schema.get_field_index(TS)
         numbered = table.set_column(place, TS, pa.array(np.arange(first, state.arrived)))
         if self._where is not None:
@@ -190,7 +198,7 @@ class CountedWindowsStep(_Windows):
 def living_windows(
     operator: RelationAggregate, context: StepContext
 ) -> TimedWindowsStep | CountedWindowsStep:
-    """The step of an aggregate over such windows."""
+    """Return the step of an aggregate over such windows."""
     _, window = operator.windows[0]
     if window.frame is FrameUnit.ROWS:
         assert window.extent is not None, "the binder asks for a window with a beginning"

@@ -1,7 +1,7 @@
-"""The state of GROUP BY over windows in a cell of a new placement, from those of all cells before (S41).
+"""Rescale of GROUP BY over windows: the state of a new cell from all old cells (S41).
 
-What it keeps are rows that are alive, each with the keys of its group: the rows of groups that are the new
-cell's go there, in the order in which one cell would have them.
+The state consists of unexpired rows with their group keys. A new cell gets the rows of its groups, in the
+order in which a single cell would have them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from slicemill.storage.slice import Slice
 def redistributed(
     operator: RelationAggregate, states: Sequence[LivingState | None], change: Redistribution
 ) -> LivingState:
-    """The state of one of the new cells; there is one of before at least."""
+    """Return the state of a new cell.
+
+    At least one old cell has state.
+    """
     found = [state for state in states if state is not None]
     now = max(state.lives.now for state in found)
     keys = [item.expr for item in operator.group_by]

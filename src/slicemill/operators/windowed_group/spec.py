@@ -1,4 +1,4 @@
-"""GROUP BY over windows of FROM."""
+"""Operator: GROUP BY over windows of FROM."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from slicemill.operators.kind import ColumnsRead, Keys, OperatorKind, Role, Unit
 from slicemill.operators.operator import Operator
 from slicemill.time import format_us
 
-GROUP_BITS = 32  # of numbers that are places among the groups of a window
+GROUP_BITS = 32  # bits for the position of a group in its window
 
 
 @dataclass(frozen=True, slots=True)
 class RelationAggregate(Operator):
-    """Base aggregates over the windows of FROM: a row per group at each slide, or per arrival without one.
+    """Base aggregates over windows of FROM: rows per slide, or per arrival.
 
-    `windows` belong to the inputs of the join below, in order, with the column of each member's timestamp;
-    a single stream's own timestamp has no column. `where` selects from the content of a ROWS window: before
-    it, a condition would change which rows are the last ones.
+    `windows` belong to the inputs of the join below, in order, with the column of each input's timestamp.
+    The column is None for a single stream. `where` filters the content of a ROWS window. It must not be
+    applied before the window, because that would change which rows are the last ones.
     """
 
     group_by: tuple[SelectItem, ...]
@@ -48,14 +48,20 @@ def words_of_windows(aggregate: RelationAggregate) -> Description:
 
 
 def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
-    """Its groups; windows that count rows count those of all groups."""
+    """Return the group keys as partition keys.
+
+    ROWS windows have none, because they count the rows of all groups.
+    """
     if aggregate.windows[0][1].frame is not FrameUnit.RANGE or not aggregate.group_by:
         return None
     return (tuple(item.expr for item in aggregate.group_by),)
 
 
 def numbered_by_place(aggregate: RelationAggregate) -> bool:
-    """Are results of a window numbered from 0 on? Those of joined rows are, where they are split by keys."""
+    """Return True if results of a window are numbered from 0.
+
+    This applies to windows over joins that are partitioned by key.
+    """
     joined = any(column is not None for column, _ in aggregate.windows)
     return joined and aggregate.slide is not None and keys_of_windows(aggregate) is not None
 

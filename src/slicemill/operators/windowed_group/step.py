@@ -1,4 +1,4 @@
-"""GROUP BY over windows of FROM: by calls with OVER, or by the rows that each window holds."""
+"""Step of GROUP BY over windows of FROM: by OVER calls, or over the rows of each window."""
 
 from __future__ import annotations
 
