@@ -1,1 +1,1 @@
-"""Tools for columns and tables that several operators use: keys, order, slices, rows."""
+"""Utilities for columns and tables: keys, order, slices, rows."""

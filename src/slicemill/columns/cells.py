@@ -1,8 +1,9 @@
-"""The cell of a key, or of a row: the same in every process, run and version.
+"""Hash partitioning: the cell (partition) of a key or row.
 
-Columns that hold equal keys have the same cell. Equal means what GROUP BY means (`columns.keys`): NULL equals
-NULL, NaN equals NaN, -0.0 equals 0.0. Integers of any width, dates and times are hashed as 64-bit integers,
-so that both sides of a join agree. Everything else is hashed once per distinct value.
+The result is the same in every process, run and version. Columns with equal keys have the same cell.
+Equality is that of GROUP BY (`columns.keys`): NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Integers
+of any width, dates and times are hashed as 64-bit integers, so that both sides of a join agree. Values of
+other types are hashed once per distinct value.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
-    """The cell, of `count`, of the key that each row has in the columns together."""
+    """Return each row's cell, from 0 to count - 1, by its key."""
     hashes = np.zeros(rows, np.uint64)
     for column in columns:
         for part in comparable(column):
             hashes = _mixed((_words(part) ^ hashes) + _STEP)
-    # By the low bits: the directories of joins go by the high bits of a hash that is much the same.
+    # Use the low bits, because the directories of joins use the high bits of a very similar hash.
     return np.asarray(((hashes & _LOW) * np.uint64(count)) >> np.uint64(32), np.uint16)
 
 
 def stripes_of(seqs: NDArray[np.int64], count: int) -> Cells:
-    """The cell, of `count`, of rows with these numbers, whatever their keys are (S33, S39).
+    """Return the cells of rows with these numbers, independent of keys (S33, S39).
 
-    Stripes are one row wide, so that the slices of a window, however short it is, are even. Multiples of the
-    golden ratio lie evenly wherever they begin, also those of numbers with steps between them.
+    Stripes are one row wide, so that even a short window is distributed evenly. Multiples of the golden
+    ratio are evenly distributed for any start, and also for numbers with constant steps.
     """
     turns = seqs.view(np.uint64) * _STEP
     return np.asarray(((turns >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32), np.uint16)
 
 
 def _words(column: pa.Array) -> Words:
-    """A word for each value, equal for equal values."""
+    """Return a word for each value. Equal values have equal words."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         filled = column.fill_null(False if pa.types.is_boolean(kind) else 0) if column.null_count else column
@@ -64,7 +65,7 @@ def _checksum(value: object) -> int:
 
 
 def _mixed(words: Words) -> Words:
-    """The finaliser of splitmix64: a bijection of 64-bit words."""
+    """Apply the finaliser of splitmix64, a bijection of 64-bit words."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

@@ -1,14 +1,14 @@
-"""Rows of changelogs: changes of a table, in the order in which they happen.
+"""Changelogs: rows with an operation, in the order of changes.
 
-A change is an insert, a delete, or an update. An update is two neighbouring rows of one timestamp and number,
-what was before and what is after. To those who only count rows, `update_before` is a delete and
-`update_after` an insert:
+A change is an insert, a delete, or an update. An update is a pair of neighbouring rows with the same
+timestamp and number: the values before, and the values after. For counting rows, `update_before` acts as a
+delete and `update_after` as an insert:
 
     _op             a table of sums by item
     insert          (clock, 10)      the item's first bid
     update_before   (clock, 10)      its second bid is 5
     update_after    (clock, 15)
-    delete          (clock, 15)      somebody asked for HAVING sum(price) < 20, and the third was 9
+    delete          (clock, 15)      with HAVING sum(price) < 20, and a third bid of 9
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def ops_of(table: pa.Table) -> Ops:
 
 
 def adds(ops: Ops) -> Mask:
-    """Which rows come into the table; the others leave it."""
+    """Return which rows are added to the table. The others are removed."""
     return np.asarray((ops == INSERT) | (ops == UPDATE_AFTER))
 
 
 def with_ops(table: pa.Table, ops: Ops, place: int = 3) -> pa.Table:
-    """A table of changes, from rows behind their system columns."""
+    """Insert the `_op` column behind the system columns."""
     return table.add_column(place, pa.field(OP, pa.int8()), pa.array(ops))
 
 
@@ -50,9 +50,9 @@ def replaced_ops(table: pa.Table, ops: Ops) -> pa.Table:
 
 
 def changes(before: pa.Table, after: pa.Table, was: Mask, is_: Mask) -> pa.Table:
-    """What it takes from the rows of one table to those in the same places of another, row by row.
+    """Return the changes from rows of one table to rows of another.
 
-    `was` and `is_` say which rows there were and are.
+    `was` and `is_` say in which positions there is a row before and after.
     """
     count = len(was)
     places = np.arange(2 * count).reshape(2, count).T.reshape(-1)
@@ -65,7 +65,10 @@ def changes(before: pa.Table, after: pa.Table, was: Mask, is_: Mask) -> pa.Table
 
 
 def selected(table: pa.Table, holds: Mask) -> pa.Table:
-    """The changes of the rows on which a condition holds: half of an update may be left, a change alone."""
+    """Filter a changelog.
+
+    If the condition holds for only one half of an update, that half becomes a delete or an insert.
+    """
     ops = ops_of(table)
     other = np.zeros(len(ops), np.bool_)
     before = np.flatnonzero(ops == UPDATE_BEFORE)
@@ -75,7 +78,10 @@ def selected(table: pa.Table, holds: Mask) -> pa.Table:
 
 
 def without_unchanged(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The changes without updates after which these columns, all there are, are what they were before."""
+    """Drop updates that do not change these columns.
+
+    `columns` must be all columns of the stream.
+    """
     before = np.flatnonzero(ops_of(table) == UPDATE_BEFORE)
     if not len(before):
         return table
@@ -90,7 +96,7 @@ def without_unchanged(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def same_values(column: Column, left: Places, right: Places) -> Mask:
-    """Where the values in two places of a column are the same, as GROUP BY compares them."""
+    """Return where two positions have equal values, as in GROUP BY."""
     same = np.ones(len(left), np.bool_)
     for part in comparable(column):
         a, b = part.take(pa.array(left)), part.take(pa.array(right))
@@ -101,9 +107,10 @@ def same_values(column: Column, left: Places, right: Places) -> Mask:
 
 
 def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
-    """The rows that a changelog comes to, without `_op`: by its key, or without one each as often as it is.
+    """Return the current rows of a changelog, without `_op`.
 
-    They come in the order in which the rows that are there now came last.
+    With a key these are the last rows of each key. Without a key each row appears as often as it was
+    inserted and not deleted. Rows are ordered by their last insertion.
     """
     stored = table.column(OP)
     in_words = pa.types.is_string(stored.type)
@@ -121,14 +128,14 @@ def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def inserts_of(table: pa.Table, schema: Schema) -> pa.Table:
-    """The shortest changelog that comes to the same, with what rows do in words, as users see it."""
+    """Return the shortest equivalent changelog, with operations as strings for users."""
     now = table_of_now(table, schema)
     words = pa.repeat(pa.scalar(OPS[0]), now.num_rows)
     return now.add_column(1, table.schema.field(OP), words)
 
 
 def _left(numbered: NDArray[np.int32], comes: Mask) -> Places:
-    """Of equal rows, as many of those that came last as are left."""
+    """Return the positions of the remaining rows, the latest of equal ones."""
     sign = np.where(comes, 1, -1)
     counts = np.bincount(numbered, sign, minlength=int(numbered.max(initial=-1)) + 1).astype(np.int64)
     places = np.flatnonzero(comes)[::-1]

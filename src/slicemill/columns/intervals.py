@@ -1,4 +1,4 @@
-"""Rows in the order of their partitions, and the stretches of them that windows cover."""
+"""Row ranges: rows sorted by partition, and the ranges that windows cover."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.int32]
 
-# Far beyond any timestamp, and far enough from the ends of 64 bits to be added to one.
+# Far beyond any timestamp, but small enough to be added to one without overflow.
 FOREVER = 2**62
 
 
 @kernel
 def by_partition(partitions: Numbers, count: int) -> tuple[Places, Numbers, Places]:
-    """Rows sorted by partition, in order of arrival within each: a counting sort.
+    """Sort rows by partition, in order of arrival within each, by counting sort.
 
-    Gives the place each sorted row comes from, its partition, and where its partition begins.
+    Return the position that each sorted row has in the input, its partition, and the start of its
+    partition.
     """
     following = np.zeros(count + 1, np.int64)
     for partition in partitions:
@@ -42,7 +43,10 @@ def by_partition(partitions: Numbers, count: int) -> tuple[Places, Numbers, Plac
 
 @kernel
 def starts_from(head: Places, ts: Places, lower: Places) -> Places:
-    """The first row of each row's partition at or after its `lower`; the next row where there is none."""
+    """Return the first row of each row's partition with ts >= `lower`.
+
+    If there is none up to the row itself, this is the row's position plus 1.
+    """
     out = np.empty(len(ts), np.int64)
     start = 0
     for i in range(len(ts)):
@@ -55,7 +59,12 @@ def starts_from(head: Places, ts: Places, lower: Places) -> Places:
 
 @kernel
 def ends_until(head: Places, ts: Places, upper: Places) -> Places:
-    """One past the last row of each row's partition at or before its `upper`, which is no earlier than it."""
+    """Return the end of each row's partition range with ts <= `upper`.
+
+    `upper` is not before the row's own time. The end is exclusive.
+
+    `upper` is not before the row's own time.
+    """
     out = np.empty(len(ts), np.int64)
     end = 0
     for i in range(len(ts)):
@@ -68,7 +77,7 @@ def ends_until(head: Places, ts: Places, upper: Places) -> Places:
 
 @kernel
 def running(partitions: Numbers, counted: Any, before: Places) -> Places:
-    """How many rows of its partition up to each row count, those of earlier runs (`before`) included."""
+    """Return a running sum of `counted` per partition, continued from `before`."""
     out = np.empty(len(partitions), np.int64)
     total = 0
     for i in range(len(partitions)):
@@ -80,7 +89,7 @@ def running(partitions: Numbers, counted: Any, before: Places) -> Places:
 
 
 def last_of_each(partitions: Numbers) -> Mask:
-    """The rows that are the last of their partition."""
+    """Return which rows are the last of their partition."""
     out = np.ones(len(partitions), np.bool_)
     out[:-1] = partitions[1:] != partitions[:-1]
     return out

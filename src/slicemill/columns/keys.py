@@ -1,7 +1,7 @@
-"""Keys of groups and partitions as dense numbers.
+"""Group and partition keys as dense numbers (dictionary encoding).
 
-Equal means what GROUP BY means: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Work is done per distinct
-key of a table, not per row: rows only carry the place of their key in the list of distinct ones.
+Equality is that of GROUP BY: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Python code runs per
+distinct key of a table, not per row. Rows have the position of their key among the distinct keys.
 """
 
 from __future__ import annotations
@@ -31,21 +31,24 @@ _LARGEST_PRODUCT = 2**62
 
 @dataclass(frozen=True, slots=True)
 class DistinctKeys:
-    """The keys of a table: `codes[row]` is the place of the row's key in `values`; `rows` has them first."""
+    """Distinct keys of a table.
+
+    `values[codes[row]]` is the key of a row. `rows` has the first row of each key.
+    """
 
     codes: NDArray[np.int64]
     values: list[Any]
     rows: NDArray[np.int64]
 
 
-# By the memory that key columns lie in; the columns are held, so that no others come to lie there.
+# Keyed by the buffer addresses of columns. The columns are referenced, so that no others reuse the memory.
 _Memo: TypeAlias = dict[tuple[Any, ...], tuple[Sequence[Column], DistinctKeys]]
 _memo: ContextVar[_Memo | None] = ContextVar("keys found in this run", default=None)
 
 
 @contextmanager
 def keys_found_once() -> Iterator[None]:
-    """Within, the keys of the same columns are found once, whoever asks: many windows read one table."""
+    """Cache distinct keys per column, because many windows read one table."""
     token = _memo.set({})
     try:
         yield
@@ -54,7 +57,10 @@ def keys_found_once() -> Iterator[None]:
 
 
 def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
-    """The keys that the columns form together; without columns all rows have the same one."""
+    """Return the distinct keys of rows.
+
+    Without columns all rows have the same key.
+    """
     memo = _memo.get()
     if memo is None or not columns or any(_in_parts(column.type) for column in columns):
         return _distinct(columns, rows)
@@ -65,12 +71,12 @@ def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
 
 
 def _in_parts(kind: pa.DataType) -> bool:
-    """Does a column lie in more memory than its own buffers?"""
+    """Return True if a column refers to more memory than its own buffers."""
     return bool(pa.types.is_nested(kind) or pa.types.is_dictionary(kind))
 
 
 def _place(column: Column) -> tuple[Any, ...]:
-    """Where a column lies in memory: two that lie in the same place have the same values."""
+    """Return an identifier of a column's memory. Equal identifiers imply equal values."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return tuple(
         (chunk.type, chunk.offset, len(chunk), *(None if b is None else b.address for b in chunk.buffers()))
@@ -79,7 +85,7 @@ def _place(column: Column) -> tuple[Any, ...]:
 
 
 def whole(column: Column) -> pa.Array:
-    """A column as one array, where it lies if it is one already."""
+    """Return a column as one array, copying only if necessary."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -106,13 +112,13 @@ def _distinct(columns: Sequence[Column], rows: int) -> DistinctKeys:
 
 
 def first_rows(integers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct ones of some integers in the order in which they come, and where each is first."""
+    """Return the distinct integers in order of appearance, and each one's first position."""
     codes, distinct = _encoded(pa.array(integers))
     return distinct.to_numpy(), _first_rows(codes, len(distinct))
 
 
 def _encoded(column: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
-    """By row the place of its value among the distinct ones, and these, as they come."""
+    """Return dictionary codes and the dictionary, in order of appearance."""
     encoded = pc.dictionary_encode(column, null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
 
@@ -124,7 +130,10 @@ def _first_rows(codes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def comparable(column: Column) -> list[pa.Array]:
-    """The column in a form whose values are equal if and only if the keys are: floats as bits, for one."""
+    """Return the column in a form where equal keys have equal values.
+
+    For example, floats are represented by their bits.
+    """
     array = whole(column)
     kind = array.type
     if pa.types.is_floating(kind):
@@ -149,29 +158,35 @@ def comparable(column: Column) -> list[pa.Array]:
 
 
 def _offsets(array: pa.ListArray) -> pa.Array:
-    """Where lists begin among the values that they have; NULL has none."""
+    """Return the offsets of lists among their values. NULL has no values."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
 class Keys:
-    """The keys met so far, numbered by first appearance: a key keeps its number from run to run."""
+    """Dictionary of keys, numbered by first appearance.
+
+    A key keeps its number in later runs.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
-        self._rows = GrowingRows()  # of key columns, none where there are no columns
+        self._rows = GrowingRows()  # of key columns; empty if there are no columns
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def numbers_alike(self, other: Keys) -> bool:
-        """Have both met the same keys, in the same order?"""
+        """Return True if both have the same keys in the same order."""
         return self is other or self._numbers == other._numbers
 
     def number(self, keys: DistinctKeys, columns: Sequence[Column]) -> Numbers:
-        """The number of each row's key; `columns` are those that `keys` was made of."""
+        """Return the number of each row's key, and add new keys.
+
+        `columns` are the columns that `keys` was made from.
+        """
         numbers = self._numbers
-        # Most are known: they are looked up without a step of Python for each.
+        # Look up known keys without a Python step per key.
         known_or_none = list(map(numbers.get, keys.values))
         if None in known_or_none:
             for value, number in zip(keys.values, known_or_none, strict=True):
@@ -186,13 +201,16 @@ class Keys:
         return found[keys.codes] if len(found) else np.zeros(len(keys.codes), np.int32)
 
     def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
-        """The key columns for these numbers."""
+        """Return the key columns of these numbers."""
         if not self._rows.pieces:
             return []
         return [whole(column) for column in self._rows.at(numbers).columns]
 
     def plain(self) -> dict[str, Any]:
-        """Return what is stored of keys: their rows. Without columns there is one key, once a row was met."""
+        """Return the stored form of keys: their rows.
+
+        Without columns there is one key once a row was seen.
+        """
         return {"pieces": list(self._rows.pieces), "count": len(self._numbers)}
 
     def in_columns(self) -> dict[str, Any]:
@@ -204,7 +222,7 @@ class Keys:
 
     @staticmethod
     def of_pieces(pieces: list[Slice], count: int) -> Keys:
-        """Return the keys whose rows lie in these pieces, in the order of their numbers."""
+        """Return the keys with these rows, numbered in this order."""
         columns = list(together([piece.table for piece in pieces]).columns) if pieces else []
         keys = Keys.restored(columns if pieces or count else None, count)
         if pieces:
@@ -213,7 +231,7 @@ class Keys:
 
     @staticmethod
     def restored(columns: Sequence[Column] | None, count: int = 0) -> Keys:
-        """Keys that were numbered before, from their columns in the order of the numbers."""
+        """Return the keys in these columns, numbered in this order."""
         keys = Keys()
         if columns is not None:
             rows = len(columns[0]) if columns else count
@@ -221,7 +239,10 @@ class Keys:
         return keys
 
     def keep(self, alive: NDArray[np.bool_]) -> Numbers:
-        """Forget keys that nobody needs; the new number of each old one, -1 for a forgotten one."""
+        """Evict keys.
+
+        Return the new number of each old key, -1 for evicted ones.
+        """
         renumbered = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int32)
         self._numbers = {key: int(renumbered[n]) for key, n in self._numbers.items() if alive[n]}
         self._rows = self._rows.only(np.flatnonzero(alive))
@@ -229,7 +250,10 @@ class Keys:
 
 
 def _with_rows(old: dict[str, Any]) -> dict[str, Any]:
-    """Return the second version of stored keys. The first one had their columns, as one table each time."""
+    """Return version 2 of stored keys.
+
+    Version 1 stored the columns as one table.
+    """
     return Keys.restored(old["columns"], old["count"]).plain()
 
 
@@ -241,5 +265,5 @@ def _chunked(column: Column) -> pa.ChunkedArray:
 
 
 def shown(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A key that is zero is shown as 0.0, whichever zero came first."""
+    """Replace -0.0 by 0.0, for output independent of the order of arrival."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column

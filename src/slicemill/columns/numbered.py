@@ -1,7 +1,8 @@
-"""Figures and rows of keys, by the numbers that the keys have (`keys`), for runs that touch few of many.
+"""Values and rows by key number, for runs with few of many keys.
 
-What a run costs depends on its rows, and not on how many keys there are: it reads and writes what stands
-under its own numbers, and nothing is copied but to make room, which happens as often as it has doubled.
+`keys` numbers the keys. The cost of a run depends on its number of rows and not on the number of keys. A run
+reads and writes only the entries of its own keys. Arrays are copied only to grow, which is amortised by
+doubling.
 """
 
 from __future__ import annotations
@@ -22,23 +23,25 @@ Numbers: TypeAlias = NDArray[np.int32]
 Figure = TypeVar("Figure", bound=np.generic)
 
 _LEAST_ROOM = 64
-# A piece is put together with the next while it is less than so many times as long, or both are small.
+# A piece is merged with the next one while it is less than _STEP times as long, or both are small.
 _STEP, _SMALL = 8, 4_096
-# Rows that are not used any more go when they are more than those that are, and not before they are so many.
+# Unused rows are dropped when they outnumber the used ones and this number.
 _MANY_GONE = 1_024
 
 
 def touched(numbered: NDArray[np.integer[Any]]) -> tuple[Places, Numbers]:
-    """The numbers of a run in their order, and by row which of them it has."""
+    """Return sorted distinct numbers, and each row's index among them."""
     distinct, local = np.unique(numbered, return_inverse=True)
     return distinct.astype(np.int64), local.astype(np.int32)
 
 
 def grown(figures: NDArray[Figure], count: int, first: int = 0) -> NDArray[Figure]:
-    """Figures of so many keys, to be written to; those of new keys begin with the same.
+    """Return `figures` extended to `count` keys, for writing.
 
-    They are the first of an array with room behind them, which the next call may find and use: who has
-    figures of this kind has all of that array, and keeps no part of it for others.
+    New keys start with `first`.
+
+    The result is the start of a larger array, which the next call reuses. So the caller must own the
+    array, and must not share parts of it.
     """
     known = len(figures)
     if known >= count:
@@ -52,7 +55,7 @@ def grown(figures: NDArray[Figure], count: int, first: int = 0) -> NDArray[Figur
 
 
 def _room_of(figures: NDArray[Figure]) -> NDArray[Figure] | None:
-    """The array that figures are the first of, where it is theirs."""
+    """Return the larger array that `figures` is the start of, or None."""
     room = figures.base
     if not isinstance(room, np.ndarray) or room.base is not None or room.ndim != 1:
         return None
@@ -67,9 +70,9 @@ def _no_places() -> Places:
 @stored_as("rows.growing", version=1)
 @dataclass(slots=True)
 class GrowingRows:
-    """Rows one behind the other, in pieces that never change.
+    """Append-only rows in immutable pieces.
 
-    Two neighbouring pieces become one piece, so that they stay few, and every row stays in its place.
+    Neighbouring pieces are merged, so that there are few. Rows keep their positions.
     """
 
     pieces: list[Slice] = field(default_factory=list)
@@ -85,7 +88,10 @@ class GrowingRows:
             self.pieces[-1] = Slice(together([self.pieces[-1].table, last]).combine_chunks())
 
     def at(self, places: NDArray[np.integer[Any]]) -> pa.Table:
-        """The rows in these places. Arrow's own `take` would join the pieces each time."""
+        """Return the rows at these positions.
+
+        Arrow's own `take` would concatenate the pieces each time.
+        """
         tables = [piece.table for piece in self.pieces]
         if len(tables) == 1:
             return tables[0].take(pa.array(places))
@@ -102,11 +108,11 @@ class GrowingRows:
         return together(found).combine_chunks().take(pa.array(back))
 
     def behind(self, places: NDArray[np.integer[Any]], new: pa.Table) -> pa.Table:
-        """The rows in these places, and new ones behind them."""
+        """Return the rows at these positions, followed by new ones."""
         return together([self.at(places), new]) if len(places) else new
 
     def only(self, places: NDArray[np.integer[Any]]) -> GrowingRows:
-        """These rows alone, in new places."""
+        """Return only these rows, at new positions."""
         found = GrowingRows()
         if self.pieces:
             found.add(self.at(places))
@@ -114,17 +120,19 @@ class GrowingRows:
 
 
 def mostly_gone(rows: int, used: int) -> bool:
-    """Is it time to forget rows that were added and are not used any more?"""
+    """Return True if so many rows are unused that compaction pays off."""
     return rows - used > max(used, _MANY_GONE)
 
 
 @stored_as("rows.by_number", version=1)
 @dataclass(slots=True)
 class RowsByNumber:
-    """A row for each number, which a later one replaces; `places` has where it lies, -1 for none.
+    """One row for each number. `replace` supersedes it.
 
-    added   a1 b1 c1      places   a  b  c  d      `replace` b and d by b2 and d1: behind all others,
-            b2 d1                  0  3  2  4      b1 goes when many have gone
+    `places` has the position of the row, -1 for none:
+
+        added   a1 b1 c1      places   a  b  c  d      `replace` b and d by b2 and d1: they are appended,
+                b2 d1                  0  3  2  4      and b1 is dropped when many rows are unused
     """
 
     added: GrowingRows = field(default_factory=GrowingRows)
@@ -133,7 +141,7 @@ class RowsByNumber:
 
     @staticmethod
     def of_all(table: pa.Table | None) -> RowsByNumber:
-        """Rows whose numbers are their places."""
+        """Return rows numbered by their positions."""
         found = RowsByNumber()
         if table is not None:
             found.reach(table.num_rows)
@@ -141,11 +149,11 @@ class RowsByNumber:
         return found
 
     def reach(self, count: int) -> None:
-        """There are so many numbers."""
+        """Make room for `count` numbers."""
         self.places = grown(self.places, count, -1)
 
     def replace(self, numbers: Places, rows: pa.Table) -> None:
-        """Let each number stand for another row."""
+        """Replace the rows of these numbers."""
         self.used += int(np.count_nonzero(self.places[numbers] < 0))
         self.places[numbers] = self.added.rows + np.arange(len(numbers))
         self.added.add(rows)
@@ -153,12 +161,12 @@ class RowsByNumber:
             self._tidy()
 
     def keep(self, alive: NDArray[np.bool_]) -> None:
-        """Forget all numbers but these, which are counted anew."""
+        """Drop all numbers but these, and renumber them."""
         self.places = self.places[alive]
         self._tidy()
 
     def _tidy(self) -> None:
-        """Forget rows that no number stands for."""
+        """Drop unused rows."""
         numbers = np.flatnonzero(self.places >= 0)
         in_order = np.sort(self.places[numbers])
         self.added = self.added.only(in_order)

@@ -1,38 +1,40 @@
-"""The order of rows: by (`_ts`, `_seq`), whatever the number of cells.
+"""Row order: by (`_ts`, `_seq`), for any number of cells.
 
-Every row that an operator gives has the number of what caused it, so that the rows of any number of cells,
-put together by (`_ts`, `_seq`), come in the order in which one cell gives them:
+Each output row of an operator has the number of the row that caused it. So if the rows of several cells
+(partitions) are merged by (`_ts`, `_seq`), they are in the order that one cell would produce:
 
     rows                                      `_seq`
-    of a declared stream                      the tuple's number, given by the intake
+    of a declared stream                      the tuple's number, assigned by the intake
     selection, projection                     that of the tuple
     look-up                                   that of the tuple, then that of the match
-    aggregate with OVER, or of all history    that of the tuple; of a tuple that leaves its window, and of a
-                                              group's last words (its first tuple's), *behind* the others
+    aggregate with OVER, or of all history    that of the tuple; *behind* the others: rows of a tuple that
+                                              expires, and the final row of a group (its first tuple's)
     changes of groups, first rows, DISTINCT   that of the tuple, for both halves of an update; EMIT EVERY:
-                                              that of a key's first change; what reads changes counts anew
+                                              that of a key's first change; readers of changes renumber
     window of FROM at its end                 that of the group's first tuple in the window
-    runs of a partition at a slide            that of the first tuple that is shown of the partition
+    runs of a partition at a slide            that of the first tuple of the partition that is shown
     join                                      that of the later tuple, *behind* if it is of the second input;
                                               then by the other tuple, oldest first
     union of declared streams that is joined  that of the tuple, behind those of the inputs before its own
-    other unions, classifier, all without     counted anew, in the order of their rows
+    other unions, classifier, all without     renumbered in the order of their rows
     keys
 
-Of two inputs, the first comes first at equal timestamps; a union's rows come by (timestamp, input, `_seq`).
+At equal timestamps, rows of the first input precede rows of the second. Rows of a union are ordered by
+(timestamp, input, `_seq`).
 
-Numbers of different streams do not compare, and a tuple may cause many rows. So numbers grow to both ends:
+Numbers of different streams cannot be compared, and a tuple may cause many rows. So numbers get bits at
+both ends:
 
     63        bits                     0
-    [ 0 … | behind | number | row of it ]       *behind* sets a bit that no number of the inputs has;
-                                                rows of one cause are numbered in bits of their own
+    [ 0 … | behind | number | row of it ]       *behind* sets a bit above all input numbers;
+                                                rows with one cause are numbered in the low bits
 
-A stream's own numbers have `SEQ_BITS` bits; from the query graph follows how many they have behind operators.
-Where an operator finds no room on the right, rows of one cause share a number: they come from one cell, and
-stay together in its order, until an operator splits them by another key. Where there is none on the left,
+Numbers of a stream have `SEQ_BITS` bits. The query graph determines how many bits they have after each
+operator. If there is no room on the right, rows with one cause share a number. They come from one cell and
+keep its order, until an operator repartitions them by another key. If there is no room on the left,
 numbers lose bits on the right.
 
-Where the rows of one cause come from several cells, they are numbered by whoever reads them (`storage.ties`).
+If rows with one cause come from several cells, their reader numbers them (`storage.ties`).
 """
 
 from __future__ import annotations
@@ -51,21 +53,30 @@ Integers = NDArray[np.int64]
 
 
 def ranked(seqs: Integers, rank: Integers | int, bits: int, ranks: int = 1) -> Integers:
-    """Numbers of so many bits that come by their rank first; `ranks` is how many bits ranks have."""
+    """Return numbers ordered by rank, then by number.
+
+    Numbers have `bits` bits and ranks `ranks` bits.
+    """
     lost = max(0, bits + ranks - MOST_BITS)
     return np.asarray((seqs >> lost) + (np.asarray(rank, np.int64) << (bits - lost)))
 
 
 def fanned_out(table: pa.Table, bits: int) -> pa.Table:
-    """Rows in order, those of one cause numbered: no two have the same (`_ts`, `_seq`), if there is room."""
+    """Number the rows with one cause.
+
+    If there is room for the bits, all (`_ts`, `_seq`) become distinct.
+    """
     return fanned(table, fanned_bits(bits) - bits)
 
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """How an operator numbers rows whose causes' numbers have so many `bits`.
+    """Numbering of an operator's output rows.
 
-    It `ranks` rows if some come behind others of their timestamp, and `fans` out if a cause has several rows.
+    Numbers of the causes have `bits` bits.
+
+    `ranks` is set if some rows follow others of their timestamp, and `fans` if a cause may have several
+    rows.
     """
 
     bits: int = SEQ_BITS
@@ -82,7 +93,10 @@ class Numbering:
 
 
 def put_together(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of all cells in order; those of one cause stay as they are, unless ties say how they come."""
+    """Merge the rows of all cells in order.
+
+    Rows with equal numbers keep their order, unless ties define it.
+    """
     filled = [table for table in tables if table.num_rows] or tables[:1]
     if ties_of(filled[0]):
         return untied(filled)
@@ -93,5 +107,5 @@ def put_together(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def renumbered(table: pa.Table, first: int) -> pa.Table:
-    """Rows in order, numbered from `first` on."""
+    """Number rows consecutively from `first`."""
     return with_seqs(table, np.arange(first, first + table.num_rows, dtype=np.int64))

@@ -1,7 +1,7 @@
-"""Rows that are kept from run to run, in few pieces that are written once.
+"""Rows kept between runs, in few immutable pieces.
 
-A piece goes when none of its rows is needed any more, and is written anew when most of them are not. Small
-pieces are put together, so that a row is written a few times at most, however often there is a run.
+A piece is dropped when none of its rows is needed, and rewritten when most of them are not. Small pieces
+are merged, so that a row is written only a few times, for any number of runs.
 """
 
 from __future__ import annotations
@@ -14,22 +14,26 @@ from numpy.typing import NDArray
 
 from slicemill.storage.slice import Slice
 
-# Pieces of this size are left as they are: they go as a whole when their time has passed.
+# Pieces of this size are not merged. They are dropped as a whole when they have expired.
 _LARGE = 100_000
 
 
 def together(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows one behind the other. Those that were kept before their stream got a column have NULL in it: it is
-    never looked at, as who keeps them was there before the column."""
+    """Concatenate tables. Missing columns are filled with NULL.
+
+    A column is missing if rows were stored before their stream got it. Queries that keep such rows are
+    older than the column and do not read it.
+    """
     return pa.concat_tables(tables, promote_options="default")
 
 
 def kept(
     pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_], exactly: bool = False
 ) -> list[Slice]:
-    """`needed` says it of the rows of all pieces and then of the new ones.
+    """Return the pieces with the needed rows of old pieces and new rows.
 
-    Others may stay for a while, unless `exactly` those are wanted.
+    `needed` covers the rows of all pieces, then the new ones. Unless `exactly` is set, unneeded rows may
+    stay for a while.
     """
     tidy: list[Slice] = []
     start = 0
@@ -45,7 +49,10 @@ def kept(
 
 
 def kept_from(pieces: Sequence[Slice], new: pa.Table, passed: int) -> tuple[list[Slice], int]:
-    """The same where exactly the first rows are not needed: also how many of these are still there."""
+    """Return the pieces without the first `passed` rows.
+
+    The second result is the number of these rows that are still in the pieces.
+    """
     left = [piece for piece in (*pieces, Slice(new)) if len(piece.table)]
     while left and passed >= len(left[0].table):
         passed -= len(left.pop(0).table)

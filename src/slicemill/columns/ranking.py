@@ -1,4 +1,7 @@
-"""ORDER BY over columns: NULL is the smallest value and NaN the greatest, as everywhere in ESL."""
+"""ORDER BY over columns.
+
+NULL is the smallest value and NaN the greatest, as everywhere in ESL.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ Places = NDArray[np.int64]
 
 
 def order_codes(column: pa.Array | pa.ChunkedArray, descending: bool) -> Places:
-    """Numbers that are in the order of a column's values: equal for equal values."""
+    """Return integers that sort like the values of a column."""
     array = whole(column)
     kind = array.type
     valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
@@ -39,12 +42,15 @@ def order_codes(column: pa.Array | pa.ChunkedArray, descending: bool) -> Places:
 
 
 def ordered_by(codes: Sequence[Places], last: Places) -> Places:
-    """The places of rows in order, by the first codes first; `last` decides where all are equal."""
+    """Return the positions of rows in order of the codes.
+
+    `last` breaks ties.
+    """
     return np.lexsort((last, *reversed(codes)))
 
 
 class _Reversed:
-    """A value that comes before those that it is greater than."""
+    """Wrapper that reverses the order of a value."""
 
     __slots__ = ("value",)
 
@@ -61,7 +67,7 @@ class _Reversed:
 
 
 def sort_key(values: Sequence[Any], descending: Sequence[bool]) -> tuple[Any, ...]:
-    """The same of the values of one row, to compare with others."""
+    """Return a comparable sort key for the values of one row."""
     return tuple(
         _Reversed(_in_order(value)) if falls else _in_order(value)
         for value, falls in zip(values, descending, strict=True)

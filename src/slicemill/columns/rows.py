@@ -1,6 +1,6 @@
-"""Arrow tables to rows of the reference engine and back.
+"""Conversion between Arrow tables and rows of the reference engine.
 
-Inside rows, timestamps and intervals are microseconds, dates are days and periods are pairs, as in
+In rows, timestamps and intervals are microseconds, dates are days and periods are pairs, as in
 `esl/types/expression.py`.
 """
 
@@ -21,7 +21,7 @@ _AS_INT64 = (Kind.TIMESTAMP, Kind.INTERVAL)
 
 
 def column_values(column: pa.ChunkedArray, type_: Type) -> list[object]:
-    """A column's values as the reference engine has them."""
+    """Return the values of a column as used by the reference engine."""
     kind = type_.kind
     if kind is Kind.LIST:
         return list_values(column)
@@ -50,9 +50,10 @@ def timed_rows(table: pa.Table, schema: Schema) -> list[Timed]:
 def to_table(
     rows: Sequence[Timed], schema: Schema, arrivals: Sequence[int], seqs: Sequence[int] | None = None
 ) -> pa.Table:
-    """Rows as a stored table; `arrivals` are those of the tuples that caused them, `seqs` their numbers.
+    """Return rows as a stored table.
 
-    Without `seqs`, rows are numbered as they are.
+    `arrivals` are the arrival times of the tuples that caused the rows, and `seqs` the row numbers. By
+    default rows are numbered consecutively.
     """
     arrow = to_arrow(schema)
     system = [
@@ -63,7 +64,7 @@ def to_table(
 
 
 def plain_table(rows: Sequence[Row], schema: Schema) -> pa.Table:
-    """Rows without a time, as a table of the schema's columns."""
+    """Return rows without a timestamp as a table."""
     arrow = to_arrow(schema)
     return pa.table(_columns(rows, arrow), schema=arrow)
 

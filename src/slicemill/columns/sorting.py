@@ -1,4 +1,7 @@
-"""A stable sort for compiled loops: the order of `np.argsort`, which takes seven times as long to compile."""
+"""Stable sort for compiled loops.
+
+The order is that of `np.argsort`, which takes seven times as long to compile.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _RUN = 16  # rows up to which insertion is faster than merging
 
 @kernel
 def sort_by(order: Any, keys: Any, start: int, end: int) -> None:
-    """Sort order[start:end] by keys[order[…]]; of equal keys the first stays first, and NaN comes last."""
+    """Sort order[start:end] by keys[order[…]], stable and with NaN last."""
     for low in range(start, end, _RUN):
         for place in range(low + 1, min(low + _RUN, end)):
             row = order[place]
@@ -45,5 +48,8 @@ def sort_by(order: Any, keys: Any, start: int, end: int) -> None:
 
 @kernel(inline="always")
 def _after(a: Any, b: Any) -> Any:
-    """Does a come after b? What is not equal to itself comes last."""
+    """Return True if a sorts after b.
+
+    NaN, which does not equal itself, sorts last.
+    """
     return a > b or (a != a and b == b)

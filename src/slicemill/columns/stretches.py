@@ -1,4 +1,7 @@
-"""Some rows for each number, such as the last rows of each partition. A run touches few of many numbers."""
+"""Ranges of rows by number, such as the last rows of each partition.
+
+A run touches few of many numbers.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ def _no_places() -> Places:
 @stored_as("rows.stretches", version=1)
 @dataclass(slots=True)
 class RowStretches:
-    """Stretches of neighbouring rows, one for each number. A later stretch replaces an earlier one.
+    """Ranges of neighbouring rows, one for each number. `replace` supersedes a range.
 
-    added   a1 a2 b1      starts    a  b      `replace` a by a2 a3: the stretch lies behind all others,
-            a2 a3                   3  2      and a1 a2 go when many rows have gone
+    added   a1 a2 b1      starts    a  b      `replace` a by a2 a3: the range is appended,
+            a2 a3                   3  2      and a1 a2 are dropped when many rows are unused
                           lengths   2  1
     """
 
@@ -37,11 +40,14 @@ class RowStretches:
     used: int = 0
 
     def reach(self, count: int) -> None:
-        """Make room for so many numbers."""
+        """Make room for `count` numbers."""
         self.starts, self.lengths = grown(self.starts, count), grown(self.lengths, count)
 
     def of(self, numbers: Places) -> tuple[pa.Table | None, Numbers]:
-        """Return the rows of these numbers, and the number of each row. None stands for no rows."""
+        """Return the rows of these numbers, and the number of each row.
+
+        None stands for no rows.
+        """
         lengths = self.lengths[numbers]
         if not lengths.any():
             return None, np.zeros(0, np.int32)
@@ -49,7 +55,7 @@ class RowStretches:
         return rows, np.repeat(numbers, lengths).astype(np.int32)
 
     def replace(self, numbers: Places, lengths: Places, rows: pa.Table) -> None:
-        """Replace the rows of these numbers. The rows lie in the order of the numbers."""
+        """Replace the rows of these numbers. Rows are ordered as the numbers."""
         self.used += len(rows) - int(self.lengths[numbers].sum())
         self.starts[numbers] = self.added.rows + np.cumsum(lengths) - lengths
         self.lengths[numbers] = lengths
@@ -58,18 +64,18 @@ class RowStretches:
             self._tidy()
 
     def keep(self, alive: NDArray[np.bool_]) -> None:
-        """Forget all numbers but these, which are counted anew."""
+        """Drop all numbers but these, and renumber them."""
         self.starts, self.lengths = self.starts[alive], self.lengths[alive]
         self.used = int(self.lengths.sum())
         self._tidy()
 
     def changed(self, change: Callable[[pa.Table], pa.Table]) -> RowStretches:
-        """Return the same stretches with other columns."""
+        """Return the same ranges with other columns."""
         pieces = [Slice(change(piece.table)) for piece in self.added.pieces]
         return RowStretches(GrowingRows(pieces, self.added.rows), self.starts, self.lengths, self.used)
 
     def _tidy(self) -> None:
-        """Forget rows of no stretch."""
+        """Drop unused rows."""
         numbers = np.flatnonzero(self.lengths)
         numbers = numbers[np.argsort(self.starts[numbers])]
         lengths = self.lengths[numbers]
@@ -78,7 +84,7 @@ class RowStretches:
 
 
 def by_number(numbered: Numbers, count: int) -> tuple[Places, Numbers, Places]:
-    """Like `by_partition`, at the cost of the rows where most of `count` numbers have none."""
+    """Like `by_partition`, faster if most of the `count` numbers have no rows."""
     if count <= _SPARSE * len(numbered):
         return by_partition(numbered, count)
     distinct, local = touched(numbered)
@@ -87,7 +93,7 @@ def by_number(numbered: Numbers, count: int) -> tuple[Places, Numbers, Places]:
 
 
 def _places(starts: Places, lengths: Places) -> Places:
-    """Return the places of stretches, one behind the other."""
+    """Return the row positions of consecutive ranges."""
     before = np.cumsum(lengths) - lengths
     places: Places = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
     return places

@@ -182,7 +182,7 @@ class SessionAnswers:
             self._members[member.name] = own
 
     def of(self, rows: StoredRows, found: Sequence[PassedSessions]) -> dict[str, Outcome]:
-        """Return the rows of each query by end and first tuple, or its error."""
+        """Return each query's rows by end and first tuple, or its error."""
         out: dict[str, Outcome] = {}
         for passed in found:
             out |= {name: self._members[name].nothing for names in passed.members for name in names}
@@ -308,7 +308,7 @@ def _evaluated(evaluates: Sequence[Evaluate], sessions: _SideBySide) -> list[Cal
 
 
 def _alone(evaluates: Sequence[Evaluate], listed: _Listed, name: str) -> CallValues | SlicemillError:
-    """Evaluate a query alone, so that errors in other queries' sessions do not affect it."""
+    """Evaluate a query alone, so that other queries' errors do not matter."""
     try:
         return _evaluated(evaluates, _SideBySide(listed, [name]))[0]
     except SlicemillError as problem:

@@ -48,7 +48,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Segmented:
-    """Ended sessions, the earliest end of an open session per gap, and rows of open ones."""
+    """Ended sessions, and for open ones the earliest ends and the rows.
+
+    `held` has the earliest end per gap, None if no session is open.
+    """
 
     ended: Ended
     held: tuple[int | None, ...]

@@ -53,7 +53,10 @@ class SessionMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedSessions(SharedOperator):
-    """Session aggregates of several queries with the same input and keys, over shared rows."""
+    """Session aggregates of several queries, over shared rows.
+
+    All queries have the same input and keys.
+    """
 
     keys: Keys
     members: tuple[SessionMember, ...]

@@ -43,7 +43,7 @@ _NUMBER = "_number"  # of a row, in the order of arrival
 
 @dataclass(frozen=True, slots=True)
 class _Together:
-    """Properties common to queries whose sessions are found in one pass: all but the gap."""
+    """Properties common to queries whose sessions are found in one pass."""
 
     where: Expr | None
     first: int
@@ -120,7 +120,7 @@ class SharedSessionsStep:
         return min(held) + 1 if held else None
 
     def _sessions(self, rows: StoredRows, needed: Mask, now: int) -> list[PassedSessions]:
-        """Return the ended sessions of each pass, and mark the rows that are still needed."""
+        """Return the ended sessions of each pass, and mark needed rows."""
         together: dict[_Together, list[str]] = {}
         oldest = int(rows.integers(_NUMBER)[0]) if len(rows.order) else self.state.taken
         for name, where in self._where.items():

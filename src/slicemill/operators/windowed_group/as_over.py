@@ -19,7 +19,7 @@ _KNOWS_THE_PAST = ("approx_count_if", "priority_sample")
 
 
 def same_over(call: AggregateCall, catalog: Catalog) -> bool:
-    """Return True if a call has the same result over a window of FROM and with OVER."""
+    """Return True if a call has the same result with OVER."""
     base, own = catalog.aggregates(call.name)
     if base is None and own is None:
         return call.name.lower() not in _KNOWS_THE_PAST

@@ -1,4 +1,4 @@
-"""GROUP BY over the last n rows of a stream: one output row per tuple.
+"""GROUP BY over the last n rows of a stream, per tuple.
 
 In `FROM s [ROWS n] WHERE … GROUP BY k` the window contains rows of all groups, and WHERE filters the
 window. So a row counts while its number in the stream is high enough. This is an OVER window with row
@@ -35,7 +35,7 @@ from slicemill.storage.codec import stored_as
 @stored_as("count_window", version=1)
 @dataclass(slots=True)
 class CountWindowState:
-    """Number of tuples read and rows emitted, and the state of the OVER calls."""
+    """Counts of tuples read and rows emitted; state of OVER calls."""
 
     arrived: int = 0
     given: int = 0
@@ -80,7 +80,7 @@ class CountWindowStep:
 
 
 def count_windows(operator: RelationAggregate, context: StepContext) -> CountWindowStep | None:
-    """Return the step of an aggregate over the last rows, if OVER can replace it."""
+    """Return a step based on OVER, or None if results would differ."""
     window = counting_window(operator, context.catalog)
     if window is None:
         return None

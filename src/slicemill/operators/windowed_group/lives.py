@@ -1,4 +1,4 @@
-"""Aggregates over rows that expire in any order, such as rows of a join.
+"""Aggregates over rows that expire in any order, for example joined rows.
 
 A row has a lifetime: it counts from its `time` until before its `end`. A joined tuple ends when the first
 of its components leaves its window, which may be long before earlier tuples expire:
@@ -47,7 +47,7 @@ class LivesState:
 
 @dataclass(frozen=True, slots=True)
 class LivingRows:
-    """Results of windows: the end of each, its representative row, and the call values."""
+    """Results of windows: ends, representative rows, and call values."""
 
     moments: Places
     rows: pa.Table
@@ -212,7 +212,10 @@ def _entries(first: Places, last: Places, low: int, high: int, slide: int) -> in
 
 
 def _expanded(first: Places, last: Places, slide: int) -> tuple[Places, Places]:
-    """Repeat each row for every end at which it is alive, and return these ends."""
+    """Repeat each row for every end at which it is alive.
+
+    Return the row positions and the ends.
+    """
     counts = np.maximum((last - first) // slide + 1, 0)
     places = np.repeat(np.arange(len(counts)), counts)
     within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -221,7 +224,7 @@ def _expanded(first: Places, last: Places, slide: int) -> tuple[Places, Places]:
 
 @kernel
 def _alive(head: Places, times: Places, ends: Places, asked: Places) -> tuple[Places, Places]:
-    """Return the rows of each asked row's group that are alive at its time.
+    """Return the rows of each asked row's group alive at its time.
 
     The second result is the number of these rows for each asked row.
     """

@@ -142,7 +142,10 @@ class TimedWindowsStep(_Windows):
         return out, until if held is None else min(until, held)
 
     def _placed(self, out: pa.Table, found: LivingRows) -> pa.Table:
-        """Number rows by the positions of groups in their window, ordered by first row.
+        """Number rows by their group's position in the window.
+
+        Groups are ordered by their first row. Sequence numbers of joined rows do not increase with time,
+        so they cannot define this order.
 
         Sequence numbers of joined rows do not increase with time, so they cannot define this order.
         """

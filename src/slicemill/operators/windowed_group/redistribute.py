@@ -1,4 +1,4 @@
-"""Rescale of GROUP BY over windows: the state of a new cell from all old cells (S41).
+"""Rescale of GROUP BY over windows (S41).
 
 The state consists of unexpired rows with their group keys. A new cell gets the rows of its groups, in the
 order in which a single cell would have them.

@@ -1,4 +1,4 @@
-"""Step of GROUP BY over windows of FROM: by OVER calls, or over the rows of each window."""
+"""Step of GROUP BY over windows of FROM."""
 
 from __future__ import annotations
 
