@@ -1,10 +1,11 @@
-"""Loops over rows, as Python first and as machine code once that is worth its price.
+"""Kernels: loops over rows, run as Python or compiled with Numba.
 
     @kernel
     def running(values, out): ...
 
-A kernel answers at once: it runs as Python, the same operations in the same order, so that its results are
-the same to the last bit. When it has taken as long as compiling would, or has more rows before it than that,
-a thread compiles it with Numba, and later calls run machine code (`kernel`). What is compiled is stored under
-the digest of all that it depends on (`content`, `store`), so that a machine compiles it once.
+A new kernel runs as Python at once. Its Python and machine code versions perform the same operations in
+the same order, so that results are bit-identical. A thread compiles the kernel with Numba when it has run
+as Python for as long as compilation takes, or when a call has enough rows to take that long (`kernel`).
+Compiled code is stored under a digest of everything that it depends on (`content`, `store`), so that a
+machine compiles it once.
 """

@@ -1,7 +1,8 @@
-"""What the machine code of a function depends on, as a digest: the same text gives the same one anywhere.
+"""Digest of everything that a function's machine code depends on.
 
-A function's digest is that of its byte code and constants, of the constants of its module that it names, and
-of all kernels that it calls. Files, line numbers and comments are no part of it: so code may move.
+The digest covers the byte code and constants, the module's constants that the function uses, and all
+kernels that it calls. It is the same on all machines. File names, line numbers and comments are not
+included, so that code may move.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _PLAIN = (int, float, complex, bool, str, bytes, type(None), np.generic, np.dtyp
 
 
 def digest_of(function: FunctionType, options: dict[str, Any]) -> str:
-    """The digest of a function and of all that it calls."""
+    """Return the digest of a function and of all functions that it calls."""
     found = hashlib.sha256(repr(sorted(options.items())).encode())
     for part in _parts(function, set()):
         found.update(part.encode() + b"\0")
@@ -50,7 +51,10 @@ def _code_parts(code: CodeType, names: set[str]) -> Iterator[str]:
 
 
 def _value_parts(name: str, value: Any, names: set[str], seen: set[CodeType]) -> Iterator[str]:
-    """What a name of a module stands for; of a module of ours, what is named of it."""
+    """Yield the parts of a global's value.
+
+    For a slicemill module these are the members that the code uses.
+    """
     python = getattr(value, "py_func", value)
     if isinstance(python, FunctionType):
         yield f"{name}:"

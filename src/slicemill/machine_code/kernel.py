@@ -1,20 +1,21 @@
-"""A function that runs as Python until its machine code is there.
+"""Kernel: a function that runs as Python until its machine code is available.
 
-Whoever calls a kernel gets its answer at once. By the types of the arguments it is one of three:
+Calls never wait long for compilation. For each combination of argument types, a kernel is in one of three
+states:
 
-| | runs as | until |
+| state | runs as | until |
 |---|---|---|
-| new | Python | it has taken LOAD_AFTER_S and the code is stored, or as long as compiling takes |
-| asked for | Python | a thread of this process has read or compiled the code |
+| new | Python | LOAD_AFTER_S have passed and the code is stored, or as long as compiling takes |
+| requested | Python | a thread of this process has read or compiled the code |
 | ready | machine code | |
 
-A call that would itself take longer as Python than compiling takes waits for the code: it is there sooner.
-Code that is stored is waited for as long as the call would take as Python: reading takes milliseconds. So
-nothing costs more than about twice what the better way would have cost. SLICEMILL_COMPILE=always compiles at
-the first call, as tests want it; never leaves all as Python.
+A call that would take longer as Python than compilation takes waits for the code. If the code is stored, a
+call waits for at most its own duration as Python, because reading takes milliseconds. So the total cost is
+at most about twice that of the better alternative. SLICEMILL_COMPILE=always compiles at the first call,
+for tests; never runs everything as Python.
 
-Python does what machine code does: arithmetic of 64 bits that wraps around, divisions by zero that are no
-errors, records as attributes.
+Python mode imitates machine code: 64-bit arithmetic wraps around, division by zero is no error, and fields
+of records are attributes.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from slicemill.machine_code.records import with_attributes
 from slicemill.machine_code.types import Signature, names_of, signature_of
 
 LOAD_AFTER_S = 0.005
-# A kernel runs as Python for so many times what compiling takes, by the length of its byte code.
+# A kernel runs as Python for this multiple of its compile time, which is estimated from its bytecode length.
 PATIENCE = 1.0
 _COMPILE_S, _COMPILE_BYTE_S = 0.05, 5e-4
-_GUESS_S = 2e-6  # what a row takes as Python, until that is known
-_MANY = 100  # so many rows tell what one takes
+_GUESS_S = 2e-6  # time per row as Python, until it is measured
+_MANY = 100  # minimum number of rows for a measurement
 _LOOK_EVERY_S = 1.0
 _PIECE_S = 0.05
 _NICENESS = 5
@@ -52,7 +53,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Calls(Enum):
-    """How the kernels run that a thread calls."""
+    """Execution mode of the kernels that a thread calls."""
 
     AS_READY = "as machine code, if that is ready"
     INTERPRETED = "as Python"
@@ -69,20 +70,23 @@ _AS_READY = _Calls.AS_READY
 
 
 def python_seconds() -> float:
-    """The processor seconds that kernels which this thread called have taken as Python, so far."""
+    """Return the CPU seconds of kernels that this thread ran as Python."""
     return _THREAD.python_s
 
 
 @contextmanager
 def interpreted() -> Iterator[None]:
-    """Kernels that this thread calls run as Python, whatever is ready."""
+    """Run the kernels that this thread calls as Python, within this context."""
     with _calling(_Calls.INTERPRETED):
         yield
 
 
 @contextmanager
 def inside_python() -> Iterator[None]:
-    """For Python that stands in for a kernel: what it calls runs as Python, too."""
+    """Run nested kernels as Python, with NumPy's warnings disabled.
+
+    Used while the Python version of a kernel runs.
+    """
     with _calling(_Calls.INSIDE), np.errstate(all="ignore"):
         yield
 
@@ -97,19 +101,23 @@ def _calling(how: _Calls) -> Iterator[None]:
 
 
 class Trial:
-    """What is known of one kernel for arguments of given types, while it runs as Python."""
+    """Measurements of one kernel for given argument types, while it runs as Python."""
 
     def __init__(self) -> None:
         self.spent_s = 0.0
         self.row_s = _GUESS_S
         self.looked_s = 0.0
         self.asked = False
-        self.stored = False  # when it was asked for
-        self.ended = threading.Event()  # the code is there, or it cannot be made
+        self.stored = False  # True if the code was stored when it was requested
+        self.ended = threading.Event()  # set when the code is ready, or cannot be compiled
 
 
 class KernelFunction:
-    """`rows` is the place of the argument that says how many rows there are; else the longest array does."""
+    """A kernel.
+
+    `rows` is the index of the argument whose length is the number of rows. By default it is the longest
+    array.
+    """
 
     def __init__(self, function: FunctionType, options: dict[str, Any], rows: int | None) -> None:
         update_wrapper(self, function)
@@ -119,7 +127,7 @@ class KernelFunction:
         self._rows = rows
         self._code: dict[Signature, Callable[..., Any]] = {}
         self._trials: dict[Signature, Trial] = {}
-        self._row_s: float | None = None  # what a row has taken as Python, the last time
+        self._row_s: float | None = None  # latest measured time per row as Python
 
     def __call__(self, *arguments: Any) -> Any:
         calls = _THREAD.calls
@@ -136,7 +144,7 @@ class KernelFunction:
         return signature_of(arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Other processes have the same one, by its name."""
+        """Pickle the kernel by name."""
         return _named, (self.py_func.__module__, self.py_func.__qualname__)
 
     @cached_property
@@ -145,18 +153,18 @@ class KernelFunction:
 
     @cached_property
     def dispatcher(self) -> Any:
-        """Numba's own form of the function."""
+        """Return Numba's form of the function."""
         from slicemill.machine_code.numba_kernels import dispatcher_of
 
         return dispatcher_of(self, self._options)
 
     @property
     def targetoptions(self) -> dict[str, Any]:
-        """What Numba asks to know whether to write the function into those that call it."""
+        """Return the options. Numba reads them to decide on inlining."""
         return self._options
 
     def compile(self, signature: Signature) -> None:
-        """Read the code, or compile it."""
+        """Read the code from the store, or compile it."""
         from slicemill.machine_code.numba_kernels import compiled
 
         if signature not in self._code:
@@ -170,10 +178,11 @@ class KernelFunction:
         return PATIENCE * (_COMPILE_S + _COMPILE_BYTE_S * len(self.py_func.__code__.co_code))
 
     def piece(self, rows: int) -> int:
-        """How many of so many rows to take in one call, if calls can be cut anywhere.
+        """Return how many of these rows to process in one call.
 
-        All, if there is code or it is worth waiting for; else as many as do not take long. What one takes is
-        known after a few, and may grow.
+        For callers that can split their rows anywhere. The result is all rows if there is code, or if it
+        is worth waiting for. Otherwise it is a number of rows that takes a short time. The first call has
+        few rows, to measure the time per row.
         """
         if self._code or _mode() == "always":
             return rows
@@ -243,7 +252,10 @@ def _named(module: str, name: str) -> Any:
 
 
 def _given_back(value: Any, dtypes: Mapping[Any, Any]) -> Any:
-    """What machine code would give: numbers of Python, and records without attributes.
+    """Convert a result of Python to the types of machine code.
+
+    Numbers become Python numbers, and records lose their attributes. A dtype with attributes equals the
+    one without.
 
     A dtype with attributes equals the one without.
     """
@@ -271,7 +283,7 @@ def kernel(*, rows: int | None = None, **options: Any) -> _Decorated: ...
 
 
 def kernel(function: Any = None, *, rows: int | None = None, **options: Any) -> Any:
-    """Make a function a kernel; options are those of Numba."""
+    """Decorate a function as a kernel. Options are passed to Numba."""
 
     def made(python: Any) -> Any:
         return KernelFunction(python, options, rows)
@@ -280,27 +292,30 @@ def kernel(function: Any = None, *, rows: int | None = None, **options: Any) -> 
 
 
 class HelperFunction(KernelFunction):
-    """For what only kernels call: without the wrappers that Python or C need, which take time to compile."""
+    """Function that only kernels call.
+
+    It has no wrappers for Python and C, which saves compile time.
+    """
 
     def __call__(self, *arguments: Any) -> Any:
         return self.py_func(*arguments)
 
 
 def helper(function: Function) -> Function:
-    """Make a function one that kernels call."""
+    """Decorate a function that only kernels call."""
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return cast(Function, HelperFunction(cast(FunctionType, function), options, None))
 
 
 class _Compiler:
-    """The thread of this process that compiles, one kernel after the other."""
+    """Thread of this process that compiles kernels one by one."""
 
     def __init__(self) -> None:
         self._process = 0
         self._asked: queue.SimpleQueue[tuple[KernelFunction, Signature, Trial]] = queue.SimpleQueue()
 
     def ask(self, wanted: KernelFunction, signature: Signature, trial: Trial) -> None:
-        if self._process != os.getpid():  # a forked process has no thread but its own
+        if self._process != os.getpid():  # a forked process has only the thread that forked
             self._process, self._asked = os.getpid(), queue.SimpleQueue()
             threading.Thread(target=self._work, name="slicemill compiler", daemon=True).start()
         self._asked.put((wanted, signature, trial))
@@ -310,7 +325,7 @@ class _Compiler:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while True:
             wanted, signature, trial = self._asked.get()
-            # What cannot be compiled stays as it is: its results are the same.
+            # A kernel that cannot be compiled stays in Python, with the same results.
             with suppress(Exception):
                 wanted.compile(signature)
             trial.ended.set()

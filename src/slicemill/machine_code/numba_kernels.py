@@ -1,4 +1,7 @@
-"""Kernels to Numba: dispatchers whose code is kept in the store. Imported when there is a need to compile."""
+"""Compilation of kernels by Numba, with code from the store.
+
+Imported only when a kernel is compiled.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from slicemill.machine_code import store
 from slicemill.machine_code.kernel import KernelFunction
 from slicemill.machine_code.types import WRITEABLE, Signature, array_name, dtype_name, layout_of
 
-# Numba's own types are not complete.
+# Numba's own annotations are incomplete.
 types: Any = numba_own
 _compiler: Any = compiler
 _passes: Any = typed_passes
@@ -38,19 +41,22 @@ def dispatcher_of(wanted: KernelFunction, options: dict[str, Any]) -> Any:
 
 @typeof_impl.register(KernelFunction)
 def _as_dispatcher(value: KernelFunction, context: object) -> Any:
-    """A kernel that another one calls."""
+    """Return Numba's type of a kernel that another kernel calls."""
     del context
     return types.Dispatcher(value.dispatcher)
 
 
 def get_ready() -> None:
-    """Do what Numba does before it first reads or compiles code: 0.2 s of processor time in a process."""
+    """Initialise Numba, which takes 0.2 s of CPU time per process."""
     cpu_target.target_context.refresh()
     cpu_target.typing_context.refresh()
 
 
 def return_type(function: Any, arguments: tuple[Any, ...]) -> Any:
-    """What Numba finds that a function returns; an error of its own if it does not take the function."""
+    """Return the result type that Numba infers.
+
+    Raises Numba's error if the function is not supported.
+    """
     typing, target = cpu_target.typing_context, cpu_target.target_context
     with global_compiler_lock:
         typing.refresh()
@@ -81,7 +87,7 @@ def _names(args: Any) -> str:
 
 
 def _name(kind: Any) -> str:
-    """The same that `types.names_of` makes of arguments."""
+    """Return the same name as `types.names_of`."""
     if isinstance(kind, types.Array):
         return array_name(as_dtype(kind.dtype), kind.ndim, kind.layout, kind.mutable)
     if isinstance(kind, types.Literal):
@@ -97,7 +103,7 @@ def _name(kind: Any) -> str:
 
 @dataclass(slots=True)
 class _Begun:
-    """A compilation that is under way; kernels that it calls are compiled inside it."""
+    """A compilation in progress. Kernels that it calls are compiled within it."""
 
     names: str
     lock: store.Lock | None
@@ -105,11 +111,11 @@ class _Begun:
     inside_s: float = 0.0
 
 
-_BEGUN: list[_Begun] = []  # of the thread that has Numba's lock
+_BEGUN: list[_Begun] = []  # compilations of the thread that has Numba's lock
 
 
 def compiled(wanted: KernelFunction, signature: Signature) -> Callable[..., Any]:
-    """The machine code of a kernel for arguments of given types."""
+    """Return the machine code of a kernel for these argument types."""
     return compiled_for(wanted, numba_types(signature))
 
 
@@ -122,13 +128,13 @@ def compiled_for(wanted: KernelFunction, arguments: Any) -> Callable[..., Any]:
         try:
             code: Callable[..., Any] = wanted.dispatcher.compile(arguments)
         finally:
-            while _BEGUN:  # what has failed
+            while _BEGUN:  # failed compilations
                 _end(_BEGUN.pop())
     return code
 
 
 def _end(begun: _Begun) -> float:
-    """The processor seconds that it took by itself."""
+    """End a compilation, and return its CPU seconds without nested ones."""
     took_s = time.thread_time() - begun.began_s
     if _BEGUN:
         _BEGUN[-1].inside_s += took_s
@@ -138,7 +144,10 @@ def _end(begun: _Begun) -> float:
 
 
 class _Stored(caching._Cache):
-    """Numba asks for the code before it compiles, and gives it back after: the lock is held in between."""
+    """Numba's cache interface.
+
+    Numba loads code before it compiles, and saves it afterwards. The lock is held in between.
+    """
 
     cache_path = None
 
@@ -179,7 +188,7 @@ class _Stored(caching._Cache):
             return None
         try:
             return _compiler.CompileResult._rebuild(target_context, *_serialize.loads(content[1]))
-        except Exception:  # this Numba does not read it, whatever it says of itself
+        except Exception:  # this version of Numba cannot read the file, in spite of its key
             return None
 
     def enable(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Records whose fields Python reads and writes as attributes, as machine code does."""
+"""Records with fields as attributes in Python, as in machine code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _get, _set = np.void.__getitem__, np.void.__setitem__
 
 
 class AttributeRecord(np.void):  # type: ignore[misc]
-    """A row of an array: every attribute is a field, whatever its name."""
+    """A row of a structured array. All attributes are fields."""
 
     __slots__ = ()
 
@@ -22,5 +22,5 @@ class AttributeRecord(np.void):  # type: ignore[misc]
 
 
 def with_attributes(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """A dtype, equal to the given one, whose rows are `AttributeRecord`s."""
+    """Return an equal dtype whose rows are `AttributeRecord`s."""
     return np.dtype((AttributeRecord, dtype))

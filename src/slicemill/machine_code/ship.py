@@ -1,8 +1,8 @@
-"""Machine code of kernels that comes with the package: `python -m slicemill.machine_code.ship FOLDER`.
+"""Machine code in the package: `python -m slicemill.machine_code.ship FOLDER`.
 
-`make wheel` compiles kernels for a processor of which nothing is known (NUMBA_CPU_NAME=generic), by running
-the corpus of tests, and takes what is of the package itself from the cache that this has filled. A process
-that finds no code for its own processor uses it, if versions are the same.
+`make wheel` compiles kernels for an unspecified processor (NUMBA_CPU_NAME=generic) by running the test
+corpus. Then this script copies the code of the package's own kernels from the cache. A process uses it if
+there is no code for its own processor and the versions are the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from slicemill.machine_code.store import SHIPPED, read
 
 
 def ship(folder: Path, target: Path = SHIPPED, package: str = "slicemill") -> int:
-    """Copy the code of a package's own kernels; how many files."""
+    """Copy the code of a package's own kernels.
+
+    Return the number of files.
+    """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     count = 0

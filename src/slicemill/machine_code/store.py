@@ -1,12 +1,13 @@
-"""Machine code on disk: a file for each function and types of arguments, named by all that it depends on.
+"""Store of machine code: a file per function and argument types.
 
-A file is found by a key: the function's digest, the types, and what the code was made by and for (versions of
-Python, NumPy, Numba, LLVM and slicemill, processor). It is written under another name first: whoever sees it
-sees all of it. While a process compiles, it holds a lock with the key's name; others wait for it and then
-read. A folder that cannot be written, or that others can write to, costs a compilation, never a query.
+The file name is a digest of the function's digest, the types, the versions of Python, NumPy, Numba, LLVM
+and slicemill, and the processor. A file is written under a temporary name and then renamed, so that
+readers see complete files. A process holds a lock with the key's name while it compiles; other processes
+wait for the lock and then read the file. A folder that is not writable, or writable by other users, only
+costs a compilation.
 
-There are two folders: that of the user, and one that comes with the package, whose code is for any processor
-of its kind (`ship` fills it before a wheel is built).
+There are two folders: the user's cache, and one in the package, whose code runs on any processor of its
+architecture (`ship` fills it before a wheel is built).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 SHIPPED = Path(__file__).parent / "shipped"
-ANY_PROCESSOR = "generic"  # what Numba and LLVM call a processor of which nothing else is known
+ANY_PROCESSOR = "generic"  # name that Numba and LLVM use for an unspecified processor
 
 _DIGEST = 32
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -35,7 +36,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What is told of a stored function: its name, its arguments, and what it took to compile it."""
+    """Metadata of a stored function: name, argument types, and compile time."""
 
     name: str
     types: str
@@ -44,7 +45,7 @@ class Compilation:
 
 
 def cache_folder() -> Path:
-    """SLICEMILL_CACHE, or the user's cache folder."""
+    """Return SLICEMILL_CACHE, or the user's cache folder."""
     chosen = os.environ.get("SLICEMILL_CACHE")
     if chosen:
         return Path(chosen) / "code"
@@ -53,13 +54,16 @@ def cache_folder() -> Path:
 
 
 def key_of(digest: str, types: str, processor: str | None = None) -> str:
-    """The name of a function's file."""
+    """Return the file name of a function's code."""
     made_for = processor or _processor()
     return hashlib.sha256("\0".join((digest, types, _made_by(), made_for)).encode()).hexdigest()[:40]
 
 
 def find(digest: str, types: str) -> Path | None:
-    """The file of a function's code, if there is one that this process may use."""
+    """Return the file of a function's code, or None.
+
+    Files in a cache folder that other users can write to are ignored.
+    """
     folder = cache_folder()
     for path in (folder / key_of(digest, types), SHIPPED / key_of(digest, types, ANY_PROCESSOR)):
         if path.exists() and (path.parent == SHIPPED or _is_ours(folder)):
@@ -68,7 +72,7 @@ def find(digest: str, types: str) -> Path | None:
 
 
 def read(path: Path) -> tuple[Compilation, bytes] | None:
-    """What a file holds; None if it is gone or damaged."""
+    """Return a file's content, or None if missing or damaged."""
     try:
         content = path.read_bytes()
         digest, rest = content[:_DIGEST], content[_DIGEST:]
@@ -81,7 +85,7 @@ def read(path: Path) -> tuple[Compilation, bytes] | None:
 
 
 def write(key: str, told: Compilation, code: bytes) -> None:
-    """Store a function's code; where that is not possible it is not stored."""
+    """Store a function's code. Errors are ignored."""
     rest = json.dumps(asdict(told)).encode() + b"\n" + code
     with contextlib.suppress(OSError):
         folder = cache_folder()
@@ -99,7 +103,7 @@ def write(key: str, told: Compilation, code: bytes) -> None:
 
 
 def stored(folder: Path) -> Iterator[Compilation]:
-    """All that a folder has."""
+    """Yield the metadata of all files in a folder."""
     for path in sorted(folder.iterdir()) if folder.exists() else ():
         found = None if path.suffix else read(path)
         if found is not None:
@@ -108,7 +112,7 @@ def stored(folder: Path) -> Iterator[Compilation]:
 
 @dataclass(slots=True)
 class Lock:
-    """Held by the process that compiles what a key stands for."""
+    """Lock of the process that compiles the function with a key."""
 
     path: Path
     handle: int
@@ -120,7 +124,10 @@ class Lock:
 
 
 def locked(key: str) -> Lock | None:
-    """Waits until no other process compiles this; None where there can be no lock."""
+    """Wait until no other process compiles this function.
+
+    Return None if locks are not possible.
+    """
     try:
         folder = cache_folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -131,13 +138,16 @@ def locked(key: str) -> Lock | None:
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_ino == os.fstat(handle).st_ino:
                     return Lock(path, handle)
-            os.close(handle)  # whoever had it has removed its file
+            os.close(handle)  # the previous owner has removed the file
     except OSError:
         return None
 
 
 def _is_ours(folder: Path) -> bool:
-    """Code of other users is not run."""
+    """Return True if no other user can write to the folder.
+
+    Code of other users must not run.
+    """
     found = folder.stat()
     return found.st_uid == os.getuid() and not found.st_mode & _OTHERS_WRITE
 
@@ -146,14 +156,14 @@ def _is_ours(folder: Path) -> bool:
 def _made_by() -> str:
     parts = [sys.implementation.cache_tag or "", platform.machine()]
     for name in ("slicemill", "numpy", "numba", "llvmlite"):
-        with contextlib.suppress(PackageNotFoundError):  # slicemill may run as it lies in a folder
+        with contextlib.suppress(PackageNotFoundError):  # slicemill may run from a source folder
             parts.append(f"{name} {version(name)}")
     return " ".join(parts)
 
 
 @cache
 def _processor() -> str:
-    """The processor that code is made for, as Numba is told or as the system tells."""
+    """Return an identifier of the processor: Numba's setting, or a digest of the system's description."""
     told = os.environ.get("NUMBA_CPU_NAME")
     if told:
         return told

@@ -1,4 +1,7 @@
-"""The types of arguments, as far as machine code depends on them, and their names; without Numba."""
+"""Argument types as far as machine code depends on them, and their names.
+
+Works without Numba.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-# Of an array its dtype, dimensions and flags; of another value its type; of a tuple also those of its parts.
+# For an array its dtype, dimensions and flags; for another value its type; for a tuple also its items' types.
 Signature: TypeAlias = tuple[Any, ...]
 
-C_ORDER, F_ORDER, WRITEABLE = 0x1, 0x2, 0x400  # NumPy's own bits
+C_ORDER, F_ORDER, WRITEABLE = 0x1, 0x2, 0x400  # NumPy's flag bits
 _FLAGS = C_ORDER | F_ORDER | WRITEABLE
 
 

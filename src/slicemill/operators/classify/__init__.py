@@ -1,1 +1,1 @@
-"""Classifiers that look at few of their features (M49-M57)."""
+"""Classifiers with a budget of observed features (M49-M57)."""

@@ -1,8 +1,8 @@
-"""Values that cost: what streams bring is kept as it is, and a function makes numbers of what is looked at.
+"""Observation functions: compute feature values from payloads only when needed.
 
-    observe(feature, keys, payloads)        # a name, and Arrow arrays of the tasks and of what came for them
+    observe(feature, keys, payloads)        # a name, and Arrow arrays of task keys and input values
 
-It is called once for each feature of a time unit, with the tasks of which that feature is looked at.
+The function is called once per feature and time unit, with the tasks for which the feature is observed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from slicemill.shedding.classify.classifier import Observe
 
 
 class Observer:
-    """Looks at what streams brought, by a user's function."""
+    """Calls a user's function on payloads."""
 
     def __init__(self, definition: Definition, schemas: Sequence[Schema], trained: Trained) -> None:
         assert definition.options.observe is not None, "the caller has looked"
@@ -39,7 +39,10 @@ class Observer:
         self._key_type = None if key is None else schemas[0].columns[key].type
 
     def of(self, payloads: Sequence[object], places: Floats) -> Observe:
-        """Sees the payloads of a time unit: `places` (n, k) are theirs, NaN where nothing came."""
+        """Return the observation function of a time unit.
+
+        `places` (n, k) are positions in `payloads`, NaN for missing values.
+        """
 
         def observe(chosen: Bools) -> Floats:
             seen = np.full(places.shape, np.nan)

@@ -1,4 +1,4 @@
-"""Classifiers."""
+"""Operator: classifiers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class Classify(Operator):
-    """Decides on every task in every time unit, and looks at few of its features (M49-M57).
+    """Classification of all tasks per time unit, from few observed features (M49-M57).
 
-    Its inputs are the streams of features, in order, and the table of examples.
+    The inputs are the feature streams, in order, and the table of training examples.
     """
 
     classifier: Classifier
@@ -46,7 +46,7 @@ KINDS = (
         words=lambda classify, *_: _words(classify.classifier),
         label=lambda _: "classify",
         waits_for_time=lambda *_: True,
-        # The examples, the last of its inputs, are known.
+        # The last input, the table of examples, is complete.
         fed_by=lambda _, node, __: node.inputs[:-1],
         looked_up=lambda classify, port: port == len(classify.classifier.inputs),
         columns_read=lambda classify, port, _: ColumnsRead([], classify.classifier.read(port)),

@@ -1,4 +1,4 @@
-"""Classifiers: values of a run go into time units all at once; each unit that is over is decided on."""
+"""Step of classifiers: collects values per time unit, and classifies complete units."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ from slicemill.time import END
 @stored_as("classify", version=2, upgrade={1: lambda plain: {**plain, "payloads": {}}})
 @dataclass(slots=True)
 class ClassifyState:
-    """What is learnt, the next time unit to decide on, and the values of units that are not over.
+    """Learnt parameters, the next time unit to classify, and values of open units.
 
-    Where a function looks at values, `payloads` are what came in a unit, and its values their places there.
+    With an observation function, `payloads` has the input values of a unit, and `units` their positions
+    there.
     """
 
     trained: Trained
@@ -42,7 +43,10 @@ class ClassifyState:
 
 
 class ClassifyStep:
-    """Decides on all tasks of a classifier: its capacity is theirs together, so there is one cell."""
+    """Classifier of all tasks.
+
+    The capacity is shared by all tasks, so there is one cell.
+    """
 
     def __init__(self, state: ClassifyState, definition: Definition, context: StepContext) -> None:
         self.state = state
@@ -55,7 +59,7 @@ class ClassifyStep:
         self._observer = Observer(definition, self._schemas, state.trained) if observes else None
 
     def set_load(self, node_id: str, dropping: Mapping[str, Dropping]) -> None:
-        """The share of its capacity that can be afforded in the next run."""
+        """Set the share of the capacity that is available in the next run."""
         self._share = dropping.get(node_id, NOTHING).share
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
@@ -66,7 +70,7 @@ class ClassifyStep:
         rows = self._decide(until)
         self.state.ended = until == END
         first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(rows)
-        # Time releases them, at the ends of units.
+        # The watermark triggers these rows, so they have no arrival time of a tuple.
         seqs = range(first, self.state.next_seq)
         return to_table(rows, self._output, [0] * len(rows), seqs), until
 
@@ -75,7 +79,10 @@ class ClassifyStep:
         return None if unit is None or self.state.ended else (unit + 1) * self._definition.every_us
 
     def _take(self, table: pa.Table, schema: Schema, places: Sequence[tuple[int, int]]) -> None:
-        """Put the values of new rows into their time units; later ones take the place of earlier ones."""
+        """Store values of new rows in their time units.
+
+        Later values overwrite earlier ones.
+        """
         state = self.state
         units: Ints = table.column(TS).to_numpy() // self._definition.every_us
         numbers, places_of_units = np.unique(units, return_inverse=True)
@@ -92,13 +99,16 @@ class ClassifyStep:
             else:
                 values = _numbers(table.column(schema.names[column]))
             good = np.isfinite(values) & (tasks >= 0)
-            # Of values for the same place, the last one stays.
+            # If several values have the same position, the last one is stored.
             grid[places_of_units[good], tasks[good], feature] = values[good]
         for unit, values in zip(numbers.tolist(), grid, strict=True):
             state.units[unit] = values
 
     def _kept(self, given: Sequence[object], units: Ints, tasks: Ints) -> Floats:
-        """Where payloads are kept until their time unit is over; NaN for none."""
+        """Store payloads until their time unit ends.
+
+        Return their positions, NaN for none.
+        """
         places = np.full(len(given), np.nan)
         for row, (payload, unit, task) in enumerate(zip(given, units.tolist(), tasks.tolist(), strict=True)):
             if payload is not None and task >= 0:
@@ -108,7 +118,7 @@ class ClassifyStep:
         return places
 
     def _tasks(self, table: pa.Table, schema: Schema) -> Ints:
-        """The number of each row's task; -1 where there is none of that key."""
+        """Return the task number of each row, -1 for unknown keys."""
         known, key = self.state.trained.tasks, self._definition.key
         if key is None:
             return np.zeros(table.num_rows, np.int64)
@@ -116,7 +126,7 @@ class ClassifyStep:
         assert column is not None, "the binder has checked it"
         encoded = table.column(column.name).combine_chunks().dictionary_encode()
         values = column_values(pa.chunked_array([encoded.dictionary]), column.type)
-        # The last is for rows without a key.
+        # The last entry is for rows without a key.
         numbers = np.array([*(known.get(value, -1) for value in values), -1])
         return np.asarray(numbers[encoded.indices.fill_null(len(values)).to_numpy()])
 
@@ -125,7 +135,7 @@ class ClassifyStep:
         return min(state.units, default=None) if state.next_unit is None else state.next_unit
 
     def _decide(self, until: int) -> list[Timed]:
-        """Decide on all units that are over, in order, also on those in which nothing arrived."""
+        """Classify all complete units in order, including units without tuples."""
         state, definition = self.state, self._definition
         rows: list[Timed] = []
         unit = self._first_unit()
@@ -142,7 +152,7 @@ class ClassifyStep:
         return rows
 
     def _is_over(self, unit: int, until: int) -> bool:
-        # When the streams have ended, the unit of the last tuple is the last.
+        # At the end of the input, the unit of the last tuple is the last one.
         if until == END:
             return any(waiting >= unit for waiting in self.state.units)
         return (unit + 1) * self._definition.every_us <= until

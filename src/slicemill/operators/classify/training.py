@@ -1,4 +1,4 @@
-"""What a classifier learns from the rows of a table, and how it decides on a time unit (M49, M53)."""
+"""Training of classifiers, and decisions per time unit (M49, M53)."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ from slicemill.storage.codec import stored_as
 @stored_as("classify.trained", version=1)
 @dataclass(slots=True)
 class Trained:
-    """The tasks' keys, the names of the classes, and what decides; without a key there is one task, ()."""
+    """Trained classifier, with task numbers by key and class names.
+
+    Without a key there is one task, ().
+    """
 
     tasks: dict[object, int]
     classes: list[object]
     classifier: TaskClassifier
 
     def nothing(self, features: int) -> Floats:
-        """The values of a time unit in which nothing has arrived."""
+        """Return the values of a time unit without tuples."""
         return np.full((len(self.tasks), features), np.nan)
 
     def decide(
         self, end: int, values: Floats, keyed: bool, observe: Observe | None = None, share: float = 1.0
     ) -> list[Timed]:
-        """The rows of a time unit that ends at `end`; `observe` gives the values that are looked at.
+        """Return the rows of the time unit that ends at `end`.
 
-        Of the capacity, `share` can be afforded.
+        `observe` returns observed values. `share` is the available share of the capacity.
         """
         found = self.classifier.step(values, observe, share)
         rows: list[Timed] = []
@@ -49,7 +52,7 @@ class Trained:
 
 
 def trained(definition: Definition, rows: Sequence[Row], schema: Schema) -> Trained:
-    """What is learnt from the rows of the table of examples; they are taken to be in order of time."""
+    """Train a classifier on rows in order of time."""
     key = None if definition.key is None else place_of(schema, definition.key)
     label, places = (
         place_of(schema, definition.label),
@@ -71,7 +74,7 @@ def trained(definition: Definition, rows: Sequence[Row], schema: Schema) -> Trai
 
 
 def placed(definition: Definition, schemas: Sequence[Schema]) -> list[list[tuple[int, int]]]:
-    """Per input, its columns and the numbers of the features that they are."""
+    """Return for each input the column indexes and feature numbers."""
     found: list[list[tuple[int, int]]] = []
     number = 0
     for entry, schema in zip(definition.inputs, schemas, strict=True):
@@ -81,7 +84,7 @@ def placed(definition: Definition, schemas: Sequence[Schema]) -> list[list[tuple
 
 
 def as_number(value: object) -> float:
-    """A feature's value; what is no number, or has no end, is as if it had not come."""
+    """Return a feature's value as a number, NaN if it is not finite."""
     number = math.nan if value is None else float(value)  # type: ignore[arg-type]
     return number if math.isfinite(number) else math.nan
 
@@ -92,5 +95,5 @@ def place_of(schema: Schema, name: str) -> int:
 
 
 def _order(value: object) -> tuple[str, object]:
-    """Values of one type, in their own order."""
+    """Return a sort key for values of one type."""
     return type(value).__name__, value

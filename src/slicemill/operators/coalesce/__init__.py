@@ -1,1 +1,1 @@
-"""Coalescing whole tables at a time: maximal runs of equal values, with the time for which they held."""
+"""Temporal coalescing: maximal runs of equal values, with the period of each."""

@@ -1,4 +1,4 @@
-"""Pieces of runs as columns, and the accuracy of what is left of them (L13)."""
+"""Accuracy of what remains of runs, as columns (L13)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.shedding.accuracy import AccuracySums
 
 
 class RunPieces(NamedTuple):
-    """Runs, or what is left of them."""
+    """Runs or their remainders, as columns."""
 
     runs: Places
     partitions: Places
@@ -24,7 +24,7 @@ class RunPieces(NamedTuple):
         return RunPieces(*(column[chosen] for column in self))
 
     def put_together(self) -> RunPieces:
-        """Neighbours of one run whose periods meet, as one; by partition and time."""
+        """Merge adjacent pieces of one run, ordered by partition and time."""
         here = self.take(np.lexsort((self.begins, self.partitions)))
         if not len(here.runs):
             return here
@@ -36,7 +36,7 @@ class RunPieces(NamedTuple):
 
 
 def sums(exact: RunPieces, left: RunPieces, wanted: Callable[[RunPieces], RunPieces]) -> AccuracySums:
-    """Of the runs and fragments that are wanted."""
+    """Return the accuracy sums over the wanted runs and fragments."""
     exact, left = wanted(exact), wanted(left)
     order = np.argsort(exact.runs)
     runs: Any = exact.runs[order]

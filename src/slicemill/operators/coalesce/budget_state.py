@@ -1,4 +1,4 @@
-"""What a temporal query with a budget keeps from run to run."""
+"""State of temporal queries with a budget."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FEW = 100
 
 @dataclass(slots=True)
 class BudgetState(CoalescingState):
-    """The memory at rest and its partitions; `values` are the columns of what codes stand for.
+    """Packed memory with its partitions. `values` has the columns of value codes.
 
-    While a run of the unit lasts, the memory is unpacked, and values have numbers by which they are found.
+    During a run the memory is unpacked, and values are looked up by number.
     """
 
     memory: m.Packed | None = None
@@ -37,7 +37,7 @@ class BudgetState(CoalescingState):
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def rest(self, memory: m.Packed, values: Keys) -> None:
-        """Keeps what a run leaves: the memory, and the partitions and values that something has."""
+        """Store the memory after a run. Drop unused partitions and values."""
         self.memory = memory
         alive = self.partitions[:, m.ALIVE] == 1
         if len(self.keys) > 2 * int(alive.sum()) + FEW:

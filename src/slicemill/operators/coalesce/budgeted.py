@@ -1,7 +1,7 @@
-"""Temporal queries over windows of time with a budget in tuples: `coalesce.rows`, compiled.
+"""Coalescing over time windows with a tuple budget: a compiled `coalesce.rows`.
 
-Tuples go one by one through the compiled memory, slide by slide; what is left at the end of a slide is put
-together, and its accuracy found, on whole columns.
+Tuples pass one by one through the compiled memory, slide by slide. At the end of a slide, the remaining
+tuples are merged into runs and the accuracy is computed, both on whole columns.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ALWAYS = -(2**62)
 
 
 class BudgetedByTime(Coalescing):
-    """Reports as `CoalescingByTime`, of what is left."""
+    """Like `CoalescingByTime`, for the tuples that were not shed."""
 
     state: BudgetState
 
@@ -58,15 +58,15 @@ class BudgetedByTime(Coalescing):
             method.blind, inner, method.lost, method.lookahead, threshold, method.seed, SEED, limit
         )
         self._wanted = None if operator.wanted is None else compile_vector(operator.wanted, output)
-        # What a run works with; between two runs, the state has it all.
+        # Working state of a run. Between runs, everything is in the state.
         self._memory = m.empty(0, 0)
         self._values = Keys()
-        self._now = 0  # of the report
+        self._now = 0  # end of the current slide
         if state.memory is None:
             state.report = MemoryReport(capacity=self._capacity)
 
     def _wake(self, coming: int) -> None:
-        """Unpacks the memory, with room for what it has and what is coming, as far as the budget goes."""
+        """Unpack the memory with room for new tuples, within the budget."""
         stored = self.state.memory or m.packed(self._memory)
         room = min(self._capacity, len(stored.tuples) + coming)
         self._memory = unpacked(stored, room, self.state.partitions, self._rule)
@@ -115,13 +115,13 @@ class BudgetedByTime(Coalescing):
         return _ALWAYS if self._extent is None else end - self._extent
 
     def _closed(self, end: int, last: bool) -> pa.Table:
-        """A slide has ended."""
+        """Emit the runs at the end of a slide."""
         state = self.state
         self._expire(end)
         out = self._shown(end)
         goes_on = bool(state.partitions[:, m.ALIVE].any()) and not (self._extent is None and last)
         state.next_end = end + self._slide if goes_on else None
-        # What no later window shows need not wait for its end to make room.
+        # Expire now what no later window shows, to make room before the next slide ends.
         self._expire(end + self._slide)
         return out
 
@@ -162,7 +162,7 @@ class BudgetedByTime(Coalescing):
         return table
 
     def _exact(self, left: RunPieces, tuples: RunPieces, kept: int, now: int) -> tuple[RunPieces, RunPieces]:
-        """The runs that there would be, and what is left of them, as far as they are sampled."""
+        """Return the exact runs and their remainders, for the sampled runs."""
         counts = self._memory.counts
         shadow = self._memory.shadow[: counts[m.SHADOW]]
         sampled = left.take(_samples(left.runs, int(counts[m.HALVINGS])))
@@ -200,14 +200,14 @@ class BudgetedByTime(Coalescing):
         values = self._values.values(pieces.codes)
         times = [pa.array(t).cast(pa.timestamp("us", tz="UTC")) for t in (pieces.begins, pieces.ends)]
         period = pa.StructArray.from_arrays(times, names=["begin", "end"])
-        # Time releases them, at the ends of slides.
+        # The watermark triggers these rows, so they have no arrival time of a tuple.
         system = [pa.array(np.full(len(pieces.runs), number, np.int64)) for number in (self._now, 0, 0)]
         flags = [pa.array(pieces.ends == self._now)] if self._tells_open else []
         columns = [*system, *(keys[place] for place in self._heads), *values, period, *flags]
         return pa.table(columns, names=[TS, SEQ, ARRIVAL, *self._names])
 
     def _in_window(self, now: int) -> int:
-        """Tuples that windows would hold now, to a slide."""
+        """Return the number of tuples in windows now, accurate to a slide."""
         arrived, until = self.state.report.arrived, self.state.until
         if self._extent is None:
             return arrived

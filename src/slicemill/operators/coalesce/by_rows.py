@@ -1,4 +1,4 @@
-"""Temporal queries over windows that count tuples: every so often, the last of them show their runs."""
+"""Coalescing over windows by rows: the last n tuples, at every m-th tuple."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from slicemill.scalar.vectors import numbers
 
 
 class CoalescingByRows(Coalescing):
-    """The tuple that completes a slide reports at its own time: it has not held for any yet."""
+    """Emits at the tuple that completes a slide, with this tuple's timestamp.
+
+    The tuple itself is not shown, because its period is still empty.
+    """
 
     def due(self) -> int | None:
         return None

@@ -1,4 +1,4 @@
-"""Temporal queries over windows of time: tuples wait until a slide ends, then all windows show their runs."""
+"""Coalescing over windows by time: tuples wait until the slide ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEW_KEYS = 1000
 
 
 class CoalescingByTime(Coalescing):
-    """A report at each multiple of the slide, while the window holds anything."""
+    """Emits at each multiple of the slide while the window is not empty."""
 
     def due(self) -> int | None:
         state = self.state
@@ -41,11 +41,11 @@ class CoalescingByTime(Coalescing):
         content = self._content(new)
         runs, first, last = content.runs, state.closed // slide + 1, state.now // slide
         if ended:
-            # Without a beginning a window never empties: after the end nothing in it changes any more.
+            # An unbounded window never becomes empty, but it does not change after the end of the input.
             last = last + 1 if self._extent is None else FOREVER // slide
         extent = FOREVER if self._extent is None else self._extent
         spans = RunSpans(*windows_of_time(runs.partitions, runs.begins, slide, extent, first, last))
-        # Partitions come by the first tuple that they show.
+        # Partitions are ordered by the first tuple that they show.
         numbered: Places = numbers(content.table.column(NUMBERED).combine_chunks())[content.order]
         seqs = numbered[runs.places[spans.starts]]
         order = np.lexsort((seqs, spans.ends))
@@ -59,7 +59,7 @@ class CoalescingByTime(Coalescing):
         return out
 
     def _forget_keys(self) -> None:
-        """Let go of partitions without tuples, when they are many."""
+        """Evict partitions without tuples if there are many."""
         state = self.state
         if len(state.keys) <= 2 * sum(len(piece.table) for piece in state.pieces) + _FEW_KEYS:
             return

@@ -1,7 +1,8 @@
-"""A temporal query's runs, table after table: what `reference.coalesce` gives, wherever the input is cut.
+"""Coalescing of whole tables, equivalent to `reference.coalesce`.
 
-All tuples that a window may show are sorted by partition, runs are found in one pass, and every window shows
-its part of them. Time goes with the tuples at hand and the rows that come out, whatever the slide.
+All tuples that a window may still show are sorted by partition. Runs are found in one pass, and each
+window emits its part of them. The time is proportional to the number of stored tuples and output rows, for
+any slide. Results do not depend on how the input is split into tables.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ BEGINNING, END = -(2**63), 2**63 - 1
 class CoalescingState:
     """Tuples that windows may still show, in order of arrival.
 
-    Windows of time have reported slides up to `closed`; where windows count tuples, `arrived` says how many
-    there were of each partition.
+    For windows by time, all slides up to `closed` have been emitted. For windows by rows, `arrived` has
+    the number of tuples of each partition.
     """
 
     keys: StoredKeys = field(default_factory=StoredKeys)
@@ -53,7 +54,10 @@ class CoalescingState:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """All tuples at hand, sorted by partition and arrival; `order` has their places in the table."""
+    """All stored and new tuples, sorted by partition and arrival.
+
+    `order` has their positions in the table.
+    """
 
     table: pa.Table
     order: Places
@@ -64,15 +68,15 @@ class Content:
     runs: Runs
 
     def in_table(self, sorted_: Mask) -> Mask:
-        """Something that is known of the sorted rows, of those of the table."""
+        """Return a mask of sorted rows in the order of the table."""
         out = np.empty(len(sorted_), np.bool_)
         out[self.order] = sorted_
         return out
 
     def changes(self) -> Mask:
-        """Rows that hold for some time and are not just what the one before them is.
+        """Return the rows with a period that differ from their predecessor.
 
-        They tell all that windows without a beginning show: there a run always begins with its first tuple.
+        Unbounded windows need only these rows, because there a run always begins with its first tuple.
         """
         places = np.flatnonzero(ends_of(self.partitions, self.ts) > self.ts)
         partitions, selected = self.partitions[places], self.selected[places]
@@ -86,7 +90,7 @@ class Content:
 
 
 class Coalescing(ABC):
-    """One operator's runs."""
+    """Coalescing operator, without the window logic of the subclasses."""
 
     def __init__(
         self,
@@ -95,14 +99,17 @@ class Coalescing(ABC):
         names: Sequence[str],
         state: CoalescingState,
     ) -> None:
-        """`names` are the output's: keys that are shown, attributes, the period, and whether it goes on."""
+        """Compile the expressions.
+
+        `names` are the output columns: keys, attributes, the period, and the flag for open runs.
+        """
         assert operator.window.slide is not None, "the grammar asks for SLIDES"
         self.state = state
         self._slide, self._extent = operator.window.slide, operator.window.extent
         self._names = list(names)
         self._tells_open, self._changes = operator.tells_open, operator.changes
         self._keys = [item.expr for item in operator.partition_by]
-        # A key that is an attribute as well is shown once, as the attribute.
+        # A key that is also an attribute appears once, as the attribute.
         self._heads = [
             place for place, item in enumerate(operator.partition_by) if item.name not in operator.attributes
         ]
@@ -116,9 +123,10 @@ class Coalescing(ABC):
     def run(
         self, table: pa.Table, complete: int, latest_elsewhere: int = BEGINNING
     ) -> tuple[pa.Table | None, int]:
-        """New rows in order, and a time below which no later one is; the same of the output.
+        """Process new rows in order.
 
-        At the end, time stands still at the last tuple, here or elsewhere.
+        `complete` and the returned number are lower bounds of later timestamps. At the end of the input,
+        time stops at the last tuple of all cells.
         """
         known = [ts.as_py() for ts in table.column(TS)[-1:]]
         known.append(latest_elsewhere if complete == END else complete)
@@ -130,14 +138,14 @@ class Coalescing(ABC):
 
     @abstractmethod
     def due(self) -> int | None:
-        """How far the input must be complete for something held back to come out."""
+        """Return the watermark at which the next output is due."""
 
     @abstractmethod
     def _report(self, new: pa.Table, arrivals: Places, ended: bool) -> pa.Table | None:
-        """What comes out with new rows and the time that has passed, and what is kept."""
+        """Update the state, and return the output that is due."""
 
     def _taken(self, table: pa.Table) -> tuple[pa.Table, Places]:
-        """What is kept of new rows, and when they arrived."""
+        """Return the columns of new rows that are stored, and the arrival times."""
         found = []
         for outcome in self._evaluate(table):
             if isinstance(outcome, ExpressionError):
@@ -167,19 +175,25 @@ class Coalescing(ABC):
         return Content(table, order, partitions, ts, selected, values, runs)
 
     def _sorted(self, keys: Numbers, times: Places) -> tuple[Places, Numbers]:  # noqa: ARG002
-        """The places of rows by partition and time, and their partitions: they come in order of time."""
+        """Return the row positions by partition and time, and their partitions.
+
+        The input is in order of time.
+        """
         order, partitions, _ = by_partition(keys, max(len(self.state.keys), 1))
         return order, partitions
 
     def _keep_recent(self, new: pa.Table, content: Content, recent: Mask) -> None:
-        """Of rows that are sorted, those that later windows may show; older ones may stay for a while."""
+        """Keep the rows that later windows may show.
+
+        Older rows may stay for a while.
+        """
         self.state.pieces = kept(self.state.pieces, new, content.in_table(recent))
 
     def _keep_changes(self, new: pa.Table, content: Content) -> None:
-        """What windows without a beginning show, and nothing else.
+        """Keep only the rows that unbounded windows show.
 
-        Were a row left that held for no time, without the one of the same time that came after it, it would
-        seem to hold until the next one.
+        A row with an empty period must not be kept without its successor, because it would seem to hold
+        until the next row.
         """
         self._keep(new, content, content.changes())
 
@@ -187,13 +201,13 @@ class Coalescing(ABC):
         self.state.pieces = kept(self.state.pieces, new, content.in_table(needed), exactly=True)
 
     def _is_change(self, begins: Places, ends: Places, now: Places | int) -> Mask:
-        """Runs that have begun or ended since the report before (L8)."""
+        """Return which runs began or ended since the previous slide (L8)."""
         before = now - self._slide
         changed: Mask = (begins >= before) | ((ends >= before) & (ends < now))
         return changed
 
     def _output(self, content: Content, spans: RunSpans, seqs: Places, arrivals: Places) -> pa.Table:
-        """The runs that windows show; `seqs` and `arrivals` are those of the windows' rows."""
+        """Return the runs that windows show. `seqs` and `arrivals` are per window."""
         found = shown(content.runs, spans)
         if self._changes:
             told = np.flatnonzero(self._is_change(found.begins, found.ends, spans.ends[found.windows]))

@@ -1,7 +1,8 @@
-"""Temporal queries that take in tuples which come late: these split and merge runs of reports to come (L5).
+"""Temporal queries with late tuples, which split and merge later runs (L5).
 
-The input has late tuples at the time of their arrival. A report shows those that arrived before it, each from
-its own time on; so what is reported depends on arrivals, and not on where the input is cut.
+Late tuples are in the input at the time of their arrival. The output of a slide shows the tuples that
+arrived before it, each from its own time on. So output depends on arrival, and not on how the input is
+split.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from slicemill.scalar.vectors import numbers
 
 
 class CoalescingWithLate(CoalescingByTime):
-    """Reports as `CoalescingByTime`, of tuples that are sorted by their own times."""
+    """Like `CoalescingByTime`, for tuples sorted by their own times."""
 
     def __init__(
         self, operator: Coalesce, schema: Schema, names: Sequence[str], state: CoalescingState
@@ -41,7 +42,7 @@ class CoalescingWithLate(CoalescingByTime):
             self.state.closed = int(arrived[0]) // self._slide * self._slide
         reports, start = [], 0
         for place in self._first_of_slides(arrived, begun):
-            # All reports up to its arrival are made without a late tuple.
+            # Output up to the tuple's arrival must not include it.
             before = int(arrived[place]) // self._slide * self._slide
             reports.append(super().run(table.slice(start, place - start), before)[0])
             start = place
@@ -53,7 +54,7 @@ class CoalescingWithLate(CoalescingByTime):
         return _integers(table.column(self._column).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()))
 
     def _first_of_slides(self, arrived: Places, begun: Places) -> list[int]:
-        """The first late tuple of each slide that has any."""
+        """Return the first late tuple of each slide that has any."""
         late = np.flatnonzero(begun < arrived)
         _, firsts = np.unique(arrived[late] // self._slide, return_index=True)
         return [int(place) for place in late[firsts]]
@@ -69,7 +70,7 @@ class CoalescingWithLate(CoalescingByTime):
         return order, keys[order]
 
     def _keep_changes(self, new: pa.Table, content: Content) -> None:
-        """Tuples after which a late one may still come do not become one with their run yet."""
+        """Keep tuples unmerged while a late tuple may arrive between them."""
         assert self.state.closed is not None, "something was reported"
         needed = content.changes() | (content.ts >= self.state.closed - self._within)
         self._keep(new, content, needed)

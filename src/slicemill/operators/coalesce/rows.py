@@ -1,8 +1,8 @@
-"""Temporal queries with less memory than their windows want (L14-L25).
+"""Coalescing row by row with a memory budget (L14-L25).
 
-As `coalesce`, but what the window holds lies in a memory that drops tuples when it is full. A tuple's period
-is fixed when the next one arrives: what is dropped leaves a gap. The newest tuple of each partition waits
-beside the memory until its end is known.
+Like `coalesce`, but the window's tuples are in a memory that drops tuples when it is full. The period of a
+tuple is known when its successor arrives, so a dropped tuple leaves a gap. The newest tuple of each
+partition is stored outside this memory until its end is known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _TIME_BYTES = 40
 
 
 class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
-    """Rows as of `Coalesce`. `wanted` says which of them the query goes on with: accuracy is about these."""
+    """Coalescing with load shedding. Returns rows as `Coalesce`.
+
+    `wanted` selects the rows that the query uses, for which accuracy is measured.
+    """
 
     def __init__(self, temporal: Temporal, budget: Budget, wanted: Callable[[Row], bool]) -> None:
         super().__init__(temporal)
@@ -43,7 +46,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
             self._shadow, temporal.extent, temporal.by_rows, wanted, temporal.tells_open
         )
         self._serial = 0
-        self._until: deque[tuple[int, int]] = deque()  # slides, and the tuples that had arrived by then
+        self._until: deque[tuple[int, int]] = deque()  # ends of slides, and tuples arrived by then
         self.report = MemoryReport(capacity=budget.capacity)
 
     def state(self) -> Any:
@@ -64,7 +67,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._serial, self._until, self.report = state["serial"], state["until"], state["report"]
 
     def bytes_kept(self) -> int:
-        """What the process has for it: the objects at work are larger than what is stored of them."""
+        """Return the memory that the process uses, which exceeds the stored size."""
         kept = self._memory.held * budget_bytes(self._budget) + len(self._shadow) * ORIGINAL_BYTES
         kept += self._memory.beside * _TIME_BYTES
         return kept + state_bytes({"beside": [self._partitions, self._until, self.report]})
@@ -95,7 +98,10 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self.report.sampled = self._shadow.share
 
     def _closed(self, partition: AccuracyPartition, now: int) -> Tuple | None:
-        """The tuple that has held until now, unless it makes no run or held for no time."""
+        """Return the tuple whose period ends now, or None.
+
+        The result is None for a tuple that forms no run, or whose period is empty.
+        """
         newest = partition.newest
         if newest is None or newest.values is None or newest.begin == now:
             return None
@@ -103,7 +109,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         return Tuple(newest.values, newest.begin, now, newest.number, newest.serial, newest.run)
 
     def _has_passed(self, closed: Tuple, partition: AccuracyPartition) -> bool:
-        """Will no window show the tuple any more?"""
+        """Return True if no later window shows the tuple."""
         if self._extent is None:
             return False
         if self._by_rows:
@@ -124,7 +130,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
     # -- windows ---------------------------------------------------------------------------------------
 
     def _reported(self, end: int) -> None:
-        # What no later window shows need not wait for its end to make room.
+        # Expire now what no later window shows, to make room before the next slide ends.
         self._expire_before(end + self._temporal.slide)
 
     def _expire_before(self, end: int) -> None:
@@ -140,7 +146,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._shadow.expire(lambda _, run: run.last_begin < horizon)
 
     def _forget_runs(self) -> None:
-        """Runs that windows of so many tuples have passed; looked for when they are many."""
+        """Drop runs that left windows by rows, once there are many."""
         if len(self._shadow) >= self._shadow.limit:
             inside = self._exactness.in_window
             self._shadow.expire(lambda key, run: not inside(self._partitions[key], run, 0))
@@ -158,7 +164,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         ]
 
     def _in_all_windows(self, now: int) -> int:
-        """Tuples that the windows of all partitions would hold now, to a slide."""
+        """Return the number of tuples in all windows, accurate to a slide."""
         if self._extent is None:
             return self.report.arrived
         if self._by_rows:
@@ -185,9 +191,9 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
 
 
 def temporal(operator: Coalesce, schema: Schema) -> Temporal:
-    """A temporal query as functions of rows."""
+    """Return a temporal query as functions of rows."""
     attributes = [schema.index(name) for name in operator.attributes]
-    # A partition column that is coalesced on as well is shown once, as the attribute.
+    # A partition column that is also an attribute appears once, as the attribute.
     head = [item for item in operator.partition_by if item.name not in operator.attributes]
     window = operator.window
     assert window.slide is not None, "the grammar asks for SLIDES"

@@ -1,4 +1,4 @@
-"""How accurate the reports of a temporal query are that has dropped tuples (L13, L25)."""
+"""Accuracy of temporal queries that shed tuples (L13, L25)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from slicemill.storage.codec import stored_as
 
 @stored_as("shed.newest", version=1)
 class Newest(NamedTuple):
-    """The newest tuple of a partition; `values` is None for one that makes no run."""
+    """Newest tuple of a partition.
+
+    `values` is None if the tuple forms no run.
+    """
 
     values: Row | None
     begin: int
@@ -28,7 +31,10 @@ class Newest(NamedTuple):
 @stored_as("shed.partition", version=1)
 @dataclass(slots=True)
 class AccuracyPartition:
-    """`run` is the number of the last run that is known, of `run_values`, ending at `run_end`."""
+    """State of a partition.
+
+    `run` is the number of the last known run, with values `run_values` and end `run_end`.
+    """
 
     head: Row
     arrivals: int = 0
@@ -39,23 +45,29 @@ class AccuracyPartition:
 
 
 class Fragment(NamedTuple):
-    """A run, or what is left of it in one piece."""
+    """A run, or a contiguous remainder of it."""
 
     run: int
     values: Values
     period: Interval
 
     def row(self, partition: AccuracyPartition, open_until: int | None = None) -> Row:
-        """As it is reported; with whether it goes on, if `open_until` is when that is asked."""
+        """Return the output row.
+
+        If `open_until` is given, the row has a flag for runs that reach this time.
+        """
         assert isinstance(self.values, tuple)
-        # NaN is not compared as such.
+        # Replace the comparable form of NaN.
         shown = (float("nan") if value is Special.NAN else value for value in self.values)
         flag = () if open_until is None else (self.period[1] == open_until,)
         return (*partition.head, *shown, self.period, *flag)
 
 
 class Exactness:
-    """Compares what is left of runs with what there would be; `wanted` says which rows of a report count."""
+    """Accuracy measurement: compares remaining runs with the exact runs.
+
+    `wanted` selects the output rows that count.
+    """
 
     def __init__(
         self,
@@ -77,7 +89,7 @@ class Exactness:
         left: Mapping[Hashable, Sequence[Fragment]],
         now: int,
     ) -> AccuracySums:
-        """Of one report, over the runs that are sampled."""
+        """Return the accuracy sums of one output, over the sampled runs."""
         exact: dict[int, Interval] = {}
         found: dict[int, list[Interval]] = {}
         asked = now if self._tells_open else None
@@ -96,7 +108,7 @@ class Exactness:
     def _runs(
         self, key: Hashable, partition: AccuracyPartition, firsts: Mapping[int, int], now: int
     ) -> list[Fragment]:
-        """The runs that there would be, had nothing been dropped."""
+        """Return the runs that would exist without shedding."""
         runs = {
             run: Fragment(run, one.values, (self._begin(partition, one, firsts.get(run), now), one.end))
             for run, one in self.shadow.runs(key).items()
@@ -117,7 +129,10 @@ class Exactness:
         return run.last_begin >= now - self._extent
 
     def _begin(self, partition: AccuracyPartition, run: Original, first: int | None, now: int) -> int:
-        """Where a run begins in the window: with its first tuple there, as far as that is known."""
+        """Return where a run begins in the window, as far as known.
+
+        It begins with its first tuple in the window.
+        """
         if self._extent is None:
             return run.begin
         if self._by_rows:

@@ -1,4 +1,4 @@
-"""When temporal queries report: windows of partitions that slide by time, or by the tuples of a partition."""
+"""Windows of row-wise temporal queries, sliding by time or by rows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from slicemill.rows import Row, Timed
 
 @dataclass(frozen=True, slots=True)
 class Temporal:
-    """A temporal query: what makes values, what rows of a partition begin with, its key, its window.
+    """A temporal query as functions: attributes, leading columns, partition key, and window.
 
-    With `by_rows`, `extent` and `slide` count the tuples of a partition: the last `extent` of them are in the
-    window, and every `slide`-th arrival reports. Only tuples on which `where` holds make runs; the others
-    still end the period of the tuple before them. With `tells_open` rows end in whether the run goes on (L3).
+    With `by_rows`, `extent` and `slide` count tuples of a partition. The window has the last `extent`
+    tuples, and every `slide`-th tuple triggers output. Only tuples for which `where` holds form runs; the
+    others still end the period of their predecessor. With `tells_open`, rows end with a flag for runs that
+    continue (L3).
     """
 
     values: Callable[[Row], Row]
@@ -31,7 +32,10 @@ class Temporal:
     changes: bool = False
 
     def tells(self, period: tuple[int, int], now: int) -> bool:
-        """Is a run part of the report? Of changes, if it has begun or ended since the one before (L8)."""
+        """Return True if a run is emitted.
+
+        With `changes` these are the runs that began or ended since the previous slide (L8).
+        """
         begin, end = period
         before = now - self.slide
         return not self.changes or begin >= before or before <= end < now
@@ -45,7 +49,7 @@ P = TypeVar("P", bound=WindowPartition)
 
 
 class SlidingPartitions(ABC, Generic[P]):
-    """The operator without what it keeps of a partition, which is the business of subclasses."""
+    """Sliding windows per partition. Subclasses define the state of a partition."""
 
     inputs = 1
 
@@ -59,17 +63,20 @@ class SlidingPartitions(ABC, Generic[P]):
 
     @abstractmethod
     def _arrive(self, key: Hashable, partition: P, tuple_: Timed) -> None:
-        """Take a tuple in, and count it."""
+        """Add a tuple to its partition, and count it."""
 
     @abstractmethod
     def _report(self, partitions: Mapping[Hashable, P], now: int) -> list[Timed]: ...
 
     @abstractmethod
     def _expire_before(self, end: int) -> None:
-        """Forget what a window that ends then does not show; partitions without a tuple in it, altogether."""
+        """Evict tuples older than the window that ends at `end`.
+
+        Empty partitions are dropped.
+        """
 
     def _reported(self, end: int) -> None:
-        """All partitions have reported at the end of a window by time."""
+        """Clean up after all partitions were emitted for a time window."""
 
     @property
     def waits_for_time(self) -> bool:
@@ -102,7 +109,7 @@ class SlidingPartitions(ABC, Generic[P]):
 
     @abstractmethod
     def state(self) -> Any:
-        """What is stored: plain values, no code."""
+        """Return the state as plain values."""
 
     @abstractmethod
     def restore(self, state: Any) -> None: ...
@@ -119,5 +126,8 @@ class SlidingPartitions(ABC, Generic[P]):
         return out
 
     def _goes_on(self, ts: int | None) -> bool:
-        """An unbounded window never empties: after the end of the input nothing in it changes any more."""
+        """Return True if there is another slide.
+
+        An unbounded window never becomes empty, but it does not change after the end of the input.
+        """
         return self._temporal.extent is not None or ts is not None

@@ -1,4 +1,4 @@
-"""Runs: neighbours of equal values whose periods meet, and the part of them that a window shows (L3, L4)."""
+"""Runs: adjacent periods of equal values, and their parts in windows (L3, L4)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from slicemill.operators.coalesce.spans import RunSpans
 
 
 class Runs(NamedTuple):
-    """Tuples that hold for some time: `places` are their rows, which are sorted, `numbers` their runs."""
+    """Tuples with a non-empty period, and their runs.
+
+    `places` are the rows, which are sorted. `numbers` are their run numbers.
+    """
 
     places: Places
     partitions: Numbers
     begins: Places
     numbers: Places
-    firsts: Places  # of each run, its first tuple
+    firsts: Places  # first tuple of each run
     ends: Places  # of each run
 
 
 class Shown(NamedTuple):
-    """What windows show of runs: the window, a row with the run's values, and its period there."""
+    """Runs shown by windows: window, representative row, and period there."""
 
     windows: Places
     places: Places
@@ -35,7 +38,7 @@ class Shown(NamedTuple):
 
 
 def runs_of(partitions: Numbers, ts: Places, selected: Mask, values: Sequence[pa.Array]) -> Runs:
-    """The runs of rows that are sorted by partition and arrival."""
+    """Return the runs of rows sorted by partition and arrival."""
     ends = ends_of(partitions, ts)
     places = np.flatnonzero(selected & (ends > ts))
     begins, ends, of = ts[places], ends[places], partitions[places]
@@ -51,7 +54,7 @@ def runs_of(partitions: Numbers, ts: Places, selected: Mask, values: Sequence[pa
 
 
 def ends_of(partitions: Numbers, ts: Places) -> Places:
-    """Until when each row holds: until the next of its partition; the last one is open."""
+    """Return the end of each row's period: the next row's time, or open."""
     ends = np.full(len(ts), FOREVER)
     follows = partitions[1:] == partitions[:-1]
     ends[:-1][follows] = ts[1:][follows]
@@ -59,7 +62,10 @@ def ends_of(partitions: Numbers, ts: Places) -> Places:
 
 
 def shown(runs: Runs, spans: RunSpans) -> Shown:
-    """Every run of every window: it begins with its first tuple there, and ends no later than the window."""
+    """Return the runs of each window.
+
+    A run begins with its first tuple in the window, and ends at the window's end at the latest.
+    """
     first = runs.numbers[spans.starts]
     counts = runs.numbers[spans.stops - 1] - first + 1
     windows = np.repeat(np.arange(len(counts)), counts)
@@ -71,7 +77,7 @@ def shown(runs: Runs, spans: RunSpans) -> Shown:
 
 
 def as_before(values: Sequence[pa.Array]) -> Mask:
-    """Of all rows but the first: do they have the values of the row before?"""
+    """Return for each row but the first if it equals its predecessor."""
     same = np.ones(max(len(values[0]) - 1, 0), np.bool_)
     for column in values:
         for plain in comparable(column):

@@ -1,6 +1,7 @@
-"""Which windows there are, as stretches of rows.
+"""Windows as row ranges.
 
-Rows are sorted by partition, then by time. A window is a stretch [start, stop) of them that ends at `end`.
+Rows are sorted by partition, then by time. A window is a range [start, stop) of rows with an end time
+`end`.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class RunSpans(NamedTuple):
 def windows_of_time(
     partitions: Numbers, begins: Places, slide: int, extent: int, first: int, last: int
 ) -> tuple[Places, Places, Places]:
-    """The windows that hold something and end at a multiple of `slide`, from `first` to `last` of these.
+    """Return the non-empty windows that end at multiples of `slide`.
 
-    A window that ends at e holds the rows of its partition that begin in [e - extent, e). Stretches of time
-    without rows cost nothing.
+    `first` and `last` limit these multiples. A window with end e contains the rows of its partition that
+    begin in [e - extent, e). Periods without rows are skipped.
     """
     starts, stops, ends = np.empty(16, np.int64), np.empty(16, np.int64), np.empty(16, np.int64)
     found, head = 0, 0

@@ -1,4 +1,4 @@
-"""Temporal queries: maximal runs of equal attributes."""
+"""Operator: temporal coalescing (maximal runs of equal attributes)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class Coalesce(Operator):
-    """Maximal runs of equal attributes with their valid period, reported at each slide (L4-L8).
+    """Maximal runs of equal attributes with their valid period, per slide (L4-L8).
 
-    `where` says which tuples make runs. It is no filter below: a tuple holds until the next one arrives (L3),
-    whether or not that one is selected. With a `budget` tuples may be dropped; `wanted` says of which runs
-    their accuracy is told. With `tells_open` a last column says whether a run goes on (L3). With `changes` a
-    run is reported when it begins and when it ends, and not in between (L8). With `late`, the input has
-    late tuples as well, at the time of their arrival: they correct runs from the next report on (L5).
+    `where` selects the tuples that form runs. It must not be applied as a filter below, because each tuple
+    ends the period of its predecessor even if it is not selected (L3). With a `budget`, tuples may be
+    shed; `wanted` selects the runs whose accuracy is measured. `tells_open` adds a column that is true
+    while a run continues (L3). With `changes`, a run is emitted only when it begins and when it ends (L8).
+    With `late`, the input also has late tuples, at the time of their arrival. Late tuples correct runs
+    from the next slide on (L5).
     """
 
     attributes: tuple[str, ...]
@@ -55,7 +56,10 @@ def _late_words(late: LateTuples) -> tuple[str, str]:
 
 
 def _keys(coalesce: Coalesce) -> tuple[Keys, ...] | None:
-    """Its partitions; those of one with a budget share one memory."""
+    """Return the partition keys.
+
+    There are none with a budget, because all partitions share one memory.
+    """
     return None if coalesce.budget else (tuple(item.expr for item in coalesce.partition_by),)
 
 
@@ -69,7 +73,7 @@ KINDS = (
         waits_for_time=lambda *_: True,
         unit=UnitOf.KEYS,
         keys=_keys,
-        # With a budget, what is dropped depends on all that came before.
+        # With a budget, shedding depends on all earlier tuples.
         history_us=lambda coalesce, *_: None if coalesce.budget else longest_us([coalesce.window]),
         seq_bits=lambda _, bits, *__: fanned_bits(bits),
         last_words=True,

@@ -1,6 +1,6 @@
-"""Temporal queries, by their kernels (`slicemill.operators.coalesce`).
+"""Step of temporal queries, by kernels (`slicemill.operators.coalesce`).
 
-Of those with a budget, some ways of shedding have no kernel: they run by rows.
+Some shedding methods have no kernel. Queries with these are evaluated row by row.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from slicemill.time import BEGINNING
 
 
 class CoalesceStep:
-    """One temporal query."""
+    """Coalescing of one temporal query."""
 
     def __init__(self, coalescing: Coalescing, output: pa.Schema, numbering: Numbering) -> None:
-        self.latest_elsewhere = BEGINNING  # the last tuple of any cell, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last tuple of all cells, set before each run
         self._coalescing = coalescing
         self._output = output
         self._numbering = numbering
@@ -50,7 +50,7 @@ class CoalesceStep:
         return self._coalescing.state.now
 
     def sheds(self, node_id: str) -> Mapping[str, Report]:
-        """What was dropped for lack of memory, if anything may be dropped."""
+        """Return the report of dropped tuples, if there is a budget."""
         state = self._coalescing.state
         return {node_id: state.report} if isinstance(state, BudgetState) else {}
 
@@ -76,5 +76,5 @@ def coalesce(operator: Coalesce, context: StepContext) -> CoalesceStep | RowStep
         return row_step(shedding_rows(operator, budget, context.schemas[0], output), context)
     known = context.state if isinstance(context.state, BudgetState) else BudgetState()
     budgeted = BudgetedByTime(operator, context.schemas[0], output.names, output, known)
-    # One memory for all partitions is one cell: its rows are counted anew.
+    # A memory shared by all partitions implies a single cell, so rows are renumbered.
     return CoalesceStep(budgeted, with_system_columns(to_arrow(output)), Numbering())

@@ -1,1 +1,1 @@
-"""Models with OVER of several queries, which share their cores (C14)."""
+"""Models with OVER of several queries that share cores (C14)."""

@@ -1,4 +1,4 @@
-"""Models with OVER that share cores."""
+"""Operator: models with OVER that share cores."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from slicemill.operators.over.spec import WindowAggregate, bits_of_calls, calls_
 
 @dataclass(frozen=True, slots=True)
 class ModelMember:
-    """One of the window aggregates that share cores; `asked` are the models of its calls.
+    """One of the window aggregates that share cores.
 
-    `name` is the same as long as its query lives; `query` is what people call that.
+    `asked` are the models of its calls.
+
+    `name` is stable for the lifetime of the query. `query` is the name that users see.
     """
 
     name: str
@@ -31,9 +33,12 @@ class ModelMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedModels(SharedOperator):
-    """Models with OVER of one input and by the same keys, run as one: equal cores are kept once (C14).
+    """Models with OVER of several queries, run as one operator (C14).
 
-    By `costs` it is chosen how the cores of those that begin now are computed (C18).
+    All queries have the same input and keys. Equal cores are kept once. `costs` determine how the cores of
+    new queries are computed (C18).
+
+    Equal cores are kept once. `costs` determine how the cores of new queries are computed (C18).
     """
 
     keys: tuple[Expr, ...]
@@ -47,7 +52,7 @@ class SharedModels(SharedOperator):
 
 @dataclass(frozen=True, slots=True)
 class SharedCore:
-    """`users` are the calls that need the core, each with its query."""
+    """A core and the calls that use it, each with its query."""
 
     window: Window
     core: str
@@ -56,7 +61,7 @@ class SharedCore:
 
 @dataclass(slots=True)
 class _Bundle:
-    """Calls of models that are run together."""
+    """Calls of models that are evaluated together."""
 
     window: Window
     asked: list[Asked]
@@ -64,7 +69,7 @@ class _Bundle:
 
 
 def cores_of(shared: SharedModels) -> list[SharedCore]:
-    """All that is kept, as long as all that models are given are numbers."""
+    """Return the shared cores, assuming that all arguments are numeric."""
     found = []
     for bundle in _bundles(shared):
         joint = jointly(bundle.asked)
@@ -90,7 +95,7 @@ def _bundles(shared: SharedModels) -> list[_Bundle]:
 
 
 def _words(shared: SharedModels) -> Description:
-    """What is kept of the windows, and for whom."""
+    """Describe for EXPLAIN which cores are kept, and for which queries."""
     cores = cores_of(shared)
     asked = sum(len(core.users) for core in cores)
     facts = [("kept", f"{many(len(cores), 'core')}, asked for {many(asked, 'time')}")]

@@ -1,1 +1,1 @@
-"""Memories that drop tuples, compiled: what `slicemill.shedding` chooses, for whole tables at a time."""
+"""Compiled memories with load shedding, equivalent to `slicemill.shedding`."""

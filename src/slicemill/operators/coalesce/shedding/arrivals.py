@@ -1,4 +1,4 @@
-"""Tuples that arrive at a compiled memory, the window that passes over them, and the shadow of their runs."""
+"""Arrivals, window expiry, and the shadow of runs in a compiled memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def samples(run: int, halvings: int, seed: int) -> bool:
 
 @kernel
 def _saw(a: Arrays, parts: Ints, rule: Rule, part: int, begin: int, end: int) -> int:
-    """Where the shadow has the run of a tuple that has got its end, or -1."""
+    """Return the shadow row of a tuple's run, or -1 if not sampled.
+
+    The tuple's period has just ended. Its run continues, or begins with it.
+    """
     shadow, counts = a.shadow, a.counts
     run, row = parts[part, LAST_RUN], parts[part, SEEN]
     if row != NONE and shadow[row, S_RUN] == run:
@@ -76,7 +79,7 @@ def _saw(a: Arrays, parts: Ints, rule: Rule, part: int, begin: int, end: int) ->
 
 @kernel
 def keep_runs(a: Arrays, parts: Ints, horizon: int, seed: int) -> None:
-    """Forget runs that are not sampled, or whose last tuple began before the horizon."""
+    """Drop runs that are not sampled or whose last tuple expired."""
     shadow, counts = a.shadow, a.counts
     moved = np.full(counts[SHADOW], NONE, np.int64)
     kept = 0
@@ -106,7 +109,10 @@ def take(
     codes: Ints,
     chosen: Ints,
 ) -> None:
-    """New tuples in order; those that began before the horizon are of no use once they have ended."""
+    """Add tuples in order.
+
+    Tuples that began before the horizon are not stored once their period has ended.
+    """
     counts = a.counts
     for i in range(len(ts)):
         part, now = keys[i], ts[i]
@@ -143,7 +149,10 @@ def take(
 
 @kernel
 def expire(a: Arrays, parts: Ints, rule: Rule, horizon: int) -> None:
-    """Forget what began before the horizon; a partition whose newest tuple did is gone."""
+    """Expire tuples that began before the horizon.
+
+    Partitions whose newest tuple expired are dropped.
+    """
     for part in range(len(parts)):
         p = parts[part]
         if p[ALIVE] == 0:

@@ -1,4 +1,7 @@
-"""A heap of offers, compiled: by cost, then by tie. Entries have numbers: old ones of a fragment are void."""
+"""Compiled heap of candidates, ordered by cost, then by tie.
+
+Each push has an entry number. Only the latest entry of a fragment is valid.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def sift_down(costs: Floats, heap: Ints, count: int, place: int) -> None:
 def push(
     costs: Floats, heap: Ints, count: int, cost: float, tie: int, entry: int, fragment: int, slot: int
 ) -> int:
-    """The new number of entries."""
+    """Add an entry. Return the new number of entries."""
     costs[count] = cost
     heap[count, TIE], heap[count, ENTRY], heap[count, FRAGMENT], heap[count, SLOT] = (
         tie,
@@ -64,7 +67,7 @@ def push(
 
 @kernel
 def pop(costs: Floats, heap: Ints, count: int) -> int:
-    """Forget the first entry; the new number of entries."""
+    """Remove the first entry. Return the new number of entries."""
     _swap(costs, heap, 0, count - 1)
     sift_down(costs, heap, count - 1, 0)
     return count - 1
@@ -72,7 +75,7 @@ def pop(costs: Floats, heap: Ints, count: int) -> int:
 
 @kernel
 def tidy(costs: Floats, heap: Ints, count: int, valid: Ints) -> int:
-    """Forget entries that are not the valid one of their fragment."""
+    """Remove entries that are not the latest of their fragment."""
     kept = 0
     for place in range(count):
         if valid[heap[place, FRAGMENT]] == heap[place, ENTRY]:

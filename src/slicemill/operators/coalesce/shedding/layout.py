@@ -1,4 +1,4 @@
-"""How a compiled memory is laid out: whole numbers in tables, a row for each thing."""
+"""Layout of a compiled memory: integer tables with a row per object."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ Records: TypeAlias = NDArray[Any]
 SLACK = 64
 NONE = -1
 
-# Columns of slots; a free one has no partition. Those after the first ones follow from them.
+# Columns of slots. A free slot has no partition. The columns after the first STORED ones are derived.
 BEGIN, END, CODE, RUN, TIES, PART, ROW, BEFORE, AFTER, OWNER = range(10)
 STORED = 7
-# Columns of partitions: their chain, their newest tuple, and the last run that is known of them.
+# Columns of partitions: linked list, newest tuple, and last known run.
 FIRST, LAST, ALIVE, CHOSEN, SINCE, NEW_CODE, NEW_RUN, SERIAL, LAST_RUN, RUN_CODE, RUN_END, SEEN = range(12)
-# Columns of fragments; the shortest tuple is known where any may be dropped.
+# Columns of fragments. SHORTEST is used if inner tuples may be dropped.
 HEAD, TAIL, SHORTEST = range(3)
 # Columns of the shadow.
 S_RUN, S_PART, S_CODE, S_BEGIN, S_END, S_LAST, S_LOST = range(7)
 # Counters.
 HELD, FRAGMENTS, ENTRIES, HEAP, SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED = range(10)
-DRAWN = ENTRIES  # where tuples are drawn, a heap has no entries
+DRAWN = ENTRIES  # the random method has no heap entries
 
 
 class Arrays(NamedTuple):
-    """All that a memory consists of."""
+    """All arrays of a memory."""
 
     slots: Ints
     free_slots: Ints
     fragments: Ints
     free_fragments: Ints
-    valid: Ints  # the entry of each fragment
+    valid: Ints  # the latest entry of each fragment
     costs: Floats
     heap: Ints
     shadow: Ints
@@ -44,10 +44,11 @@ class Arrays(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """The method, in numbers; `threshold` is -1 where there is none.
+    """The shedding method in numbers. `threshold` is -1 if there is none.
 
-    `drawn`: a tuple is drawn by its place, which is in the column of ties, and `valid` has slots by place.
-    `inner`: not only the ends of a fragment may be dropped, but its shortest tuple wherever it is.
+    If `drawn`, victims are chosen at random by position. The position is in the column of ties, and
+    `valid` has the slots by position. If `inner`, the shortest tuple of a fragment may be dropped,
+    wherever it is. Otherwise only the first or last one is.
     """
 
     drawn: bool
@@ -83,8 +84,8 @@ def new_partitions(count: int) -> Ints:
     return out
 
 
-# What is kept of a tuple, and of a run in the shadow, between two runs of the unit: times from a common one
-# on, in 32 bits where that is enough (71 minutes), and runs by how many began later.
+# Storage format of a tuple and of a run in the shadow between runs of the unit. Times are offsets from a
+# common base, in 32 bits if this is enough (71 minutes). Runs are numbered backwards from the latest.
 _SHORT, _LONG = (
     np.dtype([("begin", time), ("end", time), ("tie", "i8"), ("code", "i4"), ("later", "u4"), ("part", "i4")])
     for time in ("u4", "i8")
@@ -97,7 +98,10 @@ ORIGINAL = np.dtype(
 
 @stored_as("coalesce.packed", version=2)
 class Packed(NamedTuple):
-    """A memory at rest: its tuples by partition and time, and the shadow. All else follows from these."""
+    """Packed memory: tuples by partition and time, and the shadow.
+
+    Everything else is derived from these.
+    """
 
     tuples: Records
     shadow: Records
@@ -142,7 +146,7 @@ def unpacked_shadow(stored: Packed) -> Ints:
 
 
 def unpacked_tuples(stored: Packed, shadow: Ints) -> Ints:
-    """The first columns of slots."""
+    """Return the stored columns of slots."""
     out = np.empty((len(stored.tuples), STORED), np.int64)
     for name, column in (("begin", BEGIN), ("end", END), ("tie", TIES), ("code", CODE), ("part", PART)):
         out[:, column] = stored.tuples[name]

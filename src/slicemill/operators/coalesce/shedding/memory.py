@@ -1,8 +1,8 @@
-"""A memory of tuples that drops those that cost least, or drawn ones, compiled (L16-L18, L21-L23).
+"""Compiled memory that drops the cheapest tuple, or a random one (L16-L18, L21-L23).
 
-Chooses what `slicemill.shedding.fast` and `blind` choose; see there for how. Tuples lie in slots, which are
-linked by partition. Where any tuple may be the cheapest, a fragment that loses its shortest one is looked
-through for the next.
+The choice is the same as in `slicemill.shedding.fast` and `blind`, which explain it. Tuples are in slots,
+linked by partition. If inner tuples may be dropped, a fragment that loses its shortest tuple is searched
+for the next one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _cost(rule: Rule, dropped: int, length: int, grows: bool) -> float:
 
 @kernel
 def offer(a: Arrays, parts: Ints, rule: Rule, fragment: int) -> None:
-    """A fragment has changed: so has what it offers."""
+    """Update the heap entry of a changed fragment."""
     if rule.drawn:
         return
     slots, counts = a.slots, a.counts
@@ -104,7 +104,7 @@ def _is_shorter(slots: Ints, slot: int, than: int) -> bool:
 
 @kernel
 def _look_through(a: Arrays, fragment: int) -> None:
-    """Find the shortest tuple of a fragment, and say whose its tuples are."""
+    """Find a fragment's shortest tuple, and set its tuples' owner."""
     slots = a.slots
     slot = shortest = a.fragments[fragment, HEAD]
     while True:
@@ -119,7 +119,7 @@ def _look_through(a: Arrays, fragment: int) -> None:
 
 @kernel
 def _split(a: Arrays, parts: Ints, rule: Rule, slot: int) -> None:
-    """A tuple within a fragment goes: what is before it becomes a fragment of its own."""
+    """Split a fragment at an inner tuple that is dropped."""
     counts, fragment = a.counts, a.slots[slot, OWNER]
     new = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
     counts[FRAGMENTS] += 1
@@ -132,12 +132,15 @@ def _split(a: Arrays, parts: Ints, rule: Rule, slot: int) -> None:
 
 @kernel
 def remove(a: Arrays, parts: Ints, rule: Rule, slot: int) -> None:
-    """A tuple is dropped, or expires, which only the first of a partition does."""
+    """Remove a tuple that is dropped or expires.
+
+    Only the first tuple of a partition expires.
+    """
     slots, counts = a.slots, a.counts
     fragment, before, after = slots[slot, OWNER], slots[slot, BEFORE], slots[slot, AFTER]
     inside = a.fragments[fragment, HEAD] != slot and a.fragments[fragment, TAIL] != slot
     if rule.drawn:
-        # The last one takes the place that is free now.
+        # Move the last one to the free position.
         place, last = slots[slot, TIES], a.valid[counts[HELD] - 1]
         a.valid[place], slots[last, TIES] = last, place
     elif inside:
@@ -168,7 +171,7 @@ def remove(a: Arrays, parts: Ints, rule: Rule, slot: int) -> None:
 
 @kernel
 def _lost(a: Arrays, parts: Ints, rule: Rule, fragment: int, slot: int) -> None:
-    """A fragment is one tuple shorter."""
+    """Update a fragment that lost its first or last tuple."""
     if rule.inner and a.fragments[fragment, SHORTEST] == slot:
         _look_through(a, fragment)
     offer(a, parts, rule, fragment)
@@ -187,7 +190,7 @@ def append(
     tie: int,
     row: int,
 ) -> None:
-    """A tuple at the end of its partition's chain."""
+    """Append a tuple to the list of its partition."""
     slots, counts = a.slots, a.counts
     slot = a.free_slots[len(a.slots) - counts[HELD] - 1]
     counts[HELD] += 1
@@ -201,7 +204,7 @@ def append(
         slots[before, AFTER] = slot
     parts[part, LAST] = slot
     if rule.drawn:
-        if tie == NONE:  # it is new
+        if tie == NONE:  # a new tuple
             slots[slot, TIES] = counts[HELD] - 1
         a.valid[slots[slot, TIES]] = slot
         return
@@ -212,7 +215,7 @@ def append(
             a.fragments[fragment, SHORTEST] = slot
     else:
         if before != NONE:
-            offer(a, parts, rule, slots[before, OWNER])  # which grows no more
+            offer(a, parts, rule, slots[before, OWNER])  # this fragment cannot grow any more
         fragment = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
         counts[FRAGMENTS] += 1
         a.fragments[fragment] = slot
@@ -231,7 +234,7 @@ def victim(a: Arrays, rule: Rule) -> Any:
 
 
 def unpacked(stored: Packed, capacity: int, parts: Ints, rule: Rule) -> Arrays:
-    """A memory that can take so many tuples."""
+    """Return an unpacked memory with this capacity."""
     a = empty(capacity, rule.shadow_limit)
     shadow = unpacked_shadow(stored)
     a.shadow[: len(shadow)] = shadow

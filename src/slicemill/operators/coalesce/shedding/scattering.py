@@ -1,4 +1,4 @@
-"""Numbers as random as they get, the same in every process, compiled."""
+"""Compiled pseudo-random hash, the same in every process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slicemill.machine_code.kernel import kernel
 
 @kernel
 def scattered(number: int, seed: int) -> Any:
-    """As `slicemill.shedding.methods.scattered`."""
+    """Like `slicemill.shedding.methods.scattered`."""
     golden = np.uint64(0x9E3779B97F4A7C15)
     mixed = np.uint64(number) + np.uint64(seed) * golden + golden
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
