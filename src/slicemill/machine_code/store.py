@@ -163,7 +163,10 @@ def _made_by() -> str:
 
 @cache
 def _processor() -> str:
-    """Return an identifier of the processor: Numba's setting, or a digest of the system's description."""
+    """Return an identifier of the processor that code is compiled for.
+
+    It is Numba's setting, or a digest of the system's description.
+    """
     told = os.environ.get("NUMBA_CPU_NAME")
     if told:
         return told

@@ -1,1 +1,4 @@
-"""What to drop when memory is short, and what it costs: pure logic that both engines use."""
+"""Load shedding: which tuples to drop under load or memory limits.
+
+Pure logic, used by both engines.
+"""

@@ -1,8 +1,8 @@
-"""How much of a temporal result is left when tuples are missing (L9-L13).
+"""Accuracy of temporal results with missing tuples (L9-L13).
 
-A coalesced tuple of the exact result is a value with an interval. Of each one, the approximate result has
-some fragments: pieces of its interval, none that overlap. Fragments are matched with the tuple they come
-from, so one value in two places counts twice.
+A coalesced tuple of the exact result is a value with an interval. The approximate result has some
+fragments of each exact tuple: disjoint parts of its interval. Fragments are matched with the tuple that
+they originate from, so a value that occurs twice counts twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ Interval: TypeAlias = tuple[int, int]
 
 
 class Preference(StrEnum):
-    """How two intervals relate in a PQI interval order (L12); equal ends count as contained."""
+    """Relation of two intervals in a PQI interval order (L12).
+
+    Equal ends count as contained.
+    """
 
     STRICT = "P"  # disjoint
     WEAK = "Q"  # partial overlap
@@ -36,23 +39,32 @@ def preference(x: Interval, y: Interval) -> Preference:
 
 
 def similarity(x: Interval, y: Interval) -> Fraction:
-    """What two intervals share, of all that they cover together."""
+    """Return the length of the intersection divided by the length of the hull."""
     return Fraction(max(0, min(x[1], y[1]) - max(x[0], y[0])), max(x[1], y[1]) - min(x[0], y[0]))
 
 
 def jaccard(fragments: Sequence[int]) -> Fraction:
-    """Similarity of values alone, from the number of fragments of each exact tuple (L11)."""
+    """Return the similarity of values alone (L11).
+
+    `fragments` has the number of fragments of each exact tuple.
+    """
     union = sum(max(1, count) for count in fragments)
     return Fraction(sum(min(1, count) for count in fragments), union) if union else Fraction(1)
 
 
 def kept_share(exact: Interval, fragments: Sequence[Interval]) -> Fraction:
-    """PQI of a tuple and its fragments, which lie inside it: the share of its time that is left (L12)."""
+    """Return the share of a tuple's time that its fragments cover (PQI, L12).
+
+    The fragments lie inside the tuple's interval.
+    """
     return Fraction(_length(fragments), _length([exact]))
 
 
 class AccuracySums(NamedTuple):
-    """What accuracy is the quotient of: shares of time that are left, and the number of results (L13)."""
+    """Numerator and denominator of accuracy (L13).
+
+    These are the sum of the remaining shares of time, and the number of results.
+    """
 
     shares: float
     results: int
@@ -61,13 +73,17 @@ class AccuracySums(NamedTuple):
 def accuracy_sums(
     exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]
 ) -> AccuracySums:
-    """In floating point, for whoever adds up many results."""
+    """Return accuracy sums in floating point, for adding up many results."""
     shares = sum(_length(approximate.get(run, ())) / _length([one]) for run, one in exact.items())
     return AccuracySums(float(shares), _results(exact, approximate))
 
 
 def _results(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> int:
-    """A run may have fragments that were selected though it was not itself: these are results too many."""
+    """Return the number of results.
+
+    This includes fragments of runs that are not in the exact result. They are possible because a condition
+    may hold for a fragment and not for its run.
+    """
     wrong = sum(len(fragments) for run, fragments in approximate.items() if run not in exact)
     return wrong + sum(max(1, len(approximate.get(run, ()))) for run in exact)
 
@@ -77,7 +93,9 @@ def _length(intervals: Sequence[Interval]) -> int:
 
 
 def accuracy(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> Fraction:
-    """ACC, from 0 to 1: values and intervals together (L13). Both sides are by the number of the run.
+    """Return ACC, from 0 to 1: accuracy of values and intervals (L13).
+
+    Both arguments are by run number.
 
     >>> accuracy({1: (0, 4), 2: (4, 13)}, {1: [(0, 4)], 2: [(4, 7), (10, 13)]})
     Fraction(5, 9)

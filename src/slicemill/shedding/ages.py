@@ -1,8 +1,8 @@
-"""Comparisons of a join by the age of what is compared: from them follows how far back to look (S54, S55).
+"""Age statistics of join comparisons, for load shedding (S54, S55).
 
-Under load, pairs of tuples that are far apart in time are not looked for. How much that saves is measured:
-each slice that is looked into says how often its rows were compared, and how old they are. The figures of all
-cells of a unit are added up, so that what is decided does not depend on their number.
+Under load, a join does not compare tuples that are far apart in time. The savings are measured: each slice
+that is searched reports how often its rows were compared and how old they are. The counts of all cells of
+a unit are added up, so that decisions do not depend on the number of cells.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-# The longest window of an input is told in so many parts.
+# number of buckets for the longest window of an input
 PARTS = 16
 
 _DECAY = 0.9
@@ -23,9 +23,10 @@ _STEPS = 30
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Of one run, by input: the comparisons in each part of its longest window, the youngest first.
+    """Comparisons of one run, per input.
 
-    `oldest` is the part in which the oldest rows are that were looked at, -1 where there were none.
+    `parts` has the number of comparisons by age bucket, the youngest first. `oldest` is the bucket of the
+    oldest rows that were searched, -1 if there were none.
     """
 
     parts: tuple[tuple[int, ...], ...]
@@ -37,7 +38,10 @@ class Compared:
 
 
 class AgeCounter:
-    """Counts the comparisons of one run, slice by slice; in plain numbers, since runs may be short."""
+    """Counter of the comparisons of one run.
+
+    It uses Python numbers, because runs may be short.
+    """
 
     def __init__(self, inputs: int) -> None:
         self._inputs = inputs
@@ -48,9 +52,10 @@ class AgeCounter:
         self._oldest = [-1] * self._inputs
 
     def add(self, side: int, youngest: float, oldest: float, count: int) -> None:
-        """Rows of one input of these ages, in shares of its longest window, were compared so often.
+        """Count comparisons with the rows of a slice.
 
-        Rows lie evenly between the ages.
+        Ages are shares of the input's longest window. Rows are assumed to be evenly distributed between
+        the two ages.
         """
         low, high = (PARTS * min(max(age, 0.0), 1.0) for age in (youngest, oldest))
         first, last = min(int(low), PARTS - 1), min(int(high), PARTS - 1)
@@ -68,14 +73,14 @@ class AgeCounter:
     def found(self) -> Compared:
         parts = []
         for counts in self._counts:
-            # Rounded so that the sum stays what it is.
+            # Round cumulative counts, to preserve the sum.
             upto = [round(so_far) for so_far in accumulate(counts)]
             parts.append(tuple(after - before for before, after in pairwise((0, *upto))))
         return Compared(tuple(parts), tuple(self._oldest))
 
 
 class ComparedByAge:
-    """What a row that comes is compared with, by input and age, of late."""
+    """Average comparisons per arriving row, by input and age bucket."""
 
     def __init__(self, inputs: int = 2) -> None:
         self._parts = np.zeros((inputs, PARTS))
@@ -83,15 +88,18 @@ class ComparedByAge:
 
     @property
     def parts(self) -> NDArray[np.float64]:
-        """By input; parts in which no rows have been seen yet are as those in which some were."""
+        """Return the averages.
+
+        Buckets without data get the mean of the input's other buckets.
+        """
         known = self._known.sum(axis=1)
         means = np.where(self._known, self._parts, 0.0).sum(axis=1) / np.maximum(known, 1)
         return np.where(self._known, self._parts, means[:, None])
 
     def add(self, cells: Sequence[Compared], rows: int, looked: float = 1.0) -> None:
-        """Count a run of so many rows in which windows were looked into up to a share of their length.
+        """Add the counts of a run over `rows` rows.
 
-        Of older parts it says nothing: what is known of them stays.
+        `looked` is the share of the windows that was searched. Averages of older buckets stay unchanged.
         """
         if not rows or not cells:
             return
@@ -104,16 +112,19 @@ class ComparedByAge:
         self._known |= seen
 
     def within(self, windows: Sequence[float], share: float) -> float:
-        """The comparisons with rows in the newest share of windows, which are shares of the longest."""
+        """Return the comparisons with rows in the newest `share` of the windows.
+
+        `windows` are shares of the longest window.
+        """
         return sum(
             float(np.interp(window * share * PARTS, np.arange(PARTS + 1), np.append(0.0, np.cumsum(side))))
             for window, side in zip(windows, self.parts, strict=True)
         )
 
     def reach(self, windows: Sequence[float], share: float) -> float:
-        """The share of the windows, newest rows first, in which that share of the comparisons is made.
+        """Return the share of the windows that contains this share of the comparisons.
 
-        Where nothing is known ages are equally likely.
+        The newest rows are counted first. Without data all ages are equally likely.
         """
         whole = self.within(windows, 1.0)
         if share >= 1.0 or whole <= 0.0:

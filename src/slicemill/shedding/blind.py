@@ -1,4 +1,4 @@
-"""RAND: when memory is full, one of the tuples goes, each with the same chance (L18)."""
+"""RAND: drop a random tuple when the memory is full (L18)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from slicemill.shedding.methods import Method, scattered
 
 
 class BlindMemory(ChainMemory):
-    """Tuples lie in slots; which slot is emptied depends on the seed and the number of decisions alone."""
+    """Memory with random victims.
+
+    The slot of a victim depends only on the seed and the number of earlier victims.
+    """
 
     def __init__(self, capacity: int, method: Method) -> None:
         super().__init__(capacity)
@@ -28,7 +31,7 @@ class BlindMemory(ChainMemory):
         self._slots.append(tuple_)
 
     def _removing(self, tuple_: Tuple) -> None:
-        """The last one takes the place that is free now."""
+        """Move the last tuple to the free slot."""
         place, last = self._places.pop(tuple_.serial), self._slots.pop()
         if last is not tuple_:
             self._slots[place] = last

@@ -1,7 +1,7 @@
-"""Tuples that are kept, in chains by partition, and how one of them has to go when they are too many.
+"""Memory of tuples in chains by partition, with eviction by capacity (L14, L16).
 
-What is common to all memories (L14, L16). A tuple is offered when its end is known, that is when the next one
-of its partition arrives; the next one, its follower, waits beside the memory and is never dropped.
+This is the common part of all memories. A tuple is added when its end is known, which is when the next
+tuple of its partition arrives. That next tuple, the follower, is stored separately and is never dropped.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Values = Hashable
 
 @stored_as("shed.follower", version=1)
 class NewestTuple(NamedTuple):
-    """The newest tuple of a partition, whose end is not known yet."""
+    """Newest tuple of a partition, whose end is not known yet."""
 
     values: Values
     begin: int
 
     def goes_on(self, values: Values, end: int) -> bool:
-        """Does it continue a run of these values that ends there?"""
+        """Return True if the tuple continues a run that ends at `end`."""
         return self.begin == end and self.values == values
 
 
 class Tuple:
-    """A tuple with its interval, or several that have been put together.
+    """A tuple with its interval, or several merged tuples.
 
-    `number` counts arrivals in its partition, `serial` in all; `run` is the number of the run that it was in
-    before anything was dropped, `tie` its place among tuples that cost the same.
+    `number` counts arrivals in its partition, and `serial` all arrivals. `run` is the number of its run
+    before anything was dropped, and `tie` its rank among tuples of equal cost.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Tuple:
 
 
 class TupleChain:
-    """The kept tuples of one partition, oldest first."""
+    """Kept tuples of one partition, oldest first."""
 
     __slots__ = ("first", "follower", "last", "partition")
 
@@ -95,14 +95,14 @@ class TupleChain:
 
 
 class DroppedTuple(NamedTuple):
-    """A tuple that had to go, and whose it was."""
+    """A dropped tuple with its partition."""
 
     partition: Hashable
     tuple: Tuple
 
 
 class ChainMemory(ABC):
-    """At most `capacity` tuples over all partitions, and their followers."""
+    """Up to `capacity` tuples of all partitions, and their followers."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -112,15 +112,18 @@ class ChainMemory(ABC):
     def arrive(
         self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None
     ) -> DroppedTuple | None:
-        """A tuple of a partition closes the one before it. Returns what has to be dropped for that, if any.
+        """Add a tuple that ends its predecessor's period.
 
-        `closed` is None where the one before makes no run; so is `follower` for the new one.
+        Return the dropped tuple, if any.
+
+        `closed` is the predecessor, or None if it forms no run. `follower` is the new tuple, or None if it
+        forms no run.
         """
         self.add(partition, closed, follower)
         return self.shed()
 
     def add(self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None) -> None:
-        """The same without dropping anything, however much is held."""
+        """Like `arrive`, without dropping."""
         chain = self.chains.get(partition)
         if chain is None:
             chain = self.chains[partition] = TupleChain(partition)
@@ -141,8 +144,10 @@ class ChainMemory(ABC):
         return DroppedTuple(partition, victim)
 
     def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
-        """Forget the tuples of a partition that begin earlier, or have lower numbers: the window has passed
-        them, and they count for no loss."""
+        """Expire tuples of a partition that begin earlier, or have lower numbers.
+
+        They have left the window, and do not count as dropped.
+        """
         chain = self.chains.get(partition)
         while chain is not None and (oldest := chain.first) is not None:
             if (begin is None or oldest.begin >= begin) and (number is None or oldest.number >= number):
@@ -150,7 +155,7 @@ class ChainMemory(ABC):
             self._remove(oldest)
 
     def forget(self, partition: Hashable) -> None:
-        """Nothing of the partition is in the window any more."""
+        """Remove a partition that has nothing in the window."""
         self.expire(partition, number=2**63)
         self.chains.pop(partition, None)
 
@@ -159,21 +164,21 @@ class ChainMemory(ABC):
 
     @property
     def beside(self) -> int:
-        """How many times are kept beside tuples."""
+        """Return the number of timestamps stored beside tuples."""
         return 0
 
     @abstractmethod
     def _victim(self) -> Tuple:
-        """Which tuple goes."""
+        """Return the tuple to drop."""
 
     def _added(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
-        """A tuple is at the end of its chain."""
+        """Called after a tuple was appended to its chain."""
 
     def _removing(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
-        """A tuple is about to leave its chain."""
+        """Called before a tuple is removed from its chain."""
 
     def _followed(self, chain: TupleChain) -> None:  # noqa: B027 - not all need it
-        """The follower of a chain is another one."""
+        """Called after the follower of a chain has changed."""
 
     def _append(self, chain: TupleChain, tuple_: Tuple) -> None:
         tuple_.chain, tuple_.before, tuple_.after = chain, chain.last, None
@@ -201,14 +206,14 @@ class ChainMemory(ABC):
         self.held -= 1
 
     def state(self) -> dict[str, Any]:
-        """What is stored of it: its chains as lists, from which all else follows."""
+        """Return the stored form: chains as lists, from which everything is derived."""
         chains = [
             (key, chain.follower, [tuple_.plain() for tuple_ in chain]) for key, chain in self.chains.items()
         ]
         return {"chains": chains}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Fill an empty memory with what was stored of another one of the same kind."""
+        """Fill an empty memory of the same kind from its stored form."""
         for key, follower, tuples in state["chains"]:
             chain = self.chains[key] = TupleChain(key)
             chain.follower = follower

@@ -1,11 +1,12 @@
-"""The overload detector: from what waits, what it costs and what is kept, the share that can be afforded.
+"""Overload detector: computes the share of tuples that can be processed in time.
 
-Before each run of a query's unit, all that waits on the machine is added up: what has no budget will be done
-in full, and what is left of the lag is for those that have one, by their weights. Under a steady overload
-runs settle where a round over all units takes half of the lag: tuples wait for one and are done in the next.
+Before each run of a query's unit, the pending work of the machine is added up. Work of queries without a
+budget is done in full. The rest of the permitted lag is divided among queries with a budget, by weight.
+Under constant overload, a round over all units takes half of the lag: tuples wait for one round and are
+processed in the next.
 
-The share falls at once and rises by steps, and what is nearly all is all, so that a load at the limit does
-not make it go up and down.
+The share falls at once and rises in steps. A share close to 1 counts as 1, so that it does not oscillate
+at the limit.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from dataclasses import dataclass
 
 from slicemill.esl.types.load_budget import LoadBudget
 
-# Of the lag, what is aimed at: runs may take longer than those before them.
+# The target, as a share of the lag. A run may take longer than the previous one.
 _AIM = 0.8
 _RISE = 0.1
 _NEARLY_ALL = 0.95
-# Of the lag, what may be spent however late it is: who drops everything never catches up.
+# Minimum time per round, as a share of the lag. Dropping everything would never catch up.
 _AT_LEAST = 0.1
 _PERIOD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What all that waits on the machine will take: what has to be done anyway, and what may be dropped.
+    """Pending work of the machine: what cannot be dropped, and what may be.
 
-    The second is weighted: the sum of each unit's time times its weight.
+    The second is weighted: it is the sum of each unit's time multiplied by its weight.
     """
 
     certain_s: float
@@ -36,7 +37,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class WaitingLoad:
-    """What waits for a run: how long the oldest has, how much it is, and what is kept now."""
+    """Pending input of a run, and the current state size."""
 
     waited_s: float
     rows: int
@@ -47,14 +48,17 @@ class WaitingLoad:
 
 @dataclass(slots=True)
 class Controller:
-    """Of one query, or of several with the same budget; of what can be afforded, each gets by its weight."""
+    """Share controller of one query, or of several with the same budget.
+
+    Each of them gets a part of the available time by its weight.
+    """
 
     budget: LoadBudget
     weight: float = 1.0
     share: float = 1.0
 
     def decide(self, waiting: WaitingLoad) -> float:
-        """The share of what waits that is to be taken now."""
+        """Return the share of the pending tuples to process now."""
         afforded = 1.0
         if self.budget.lag_us is not None:
             afforded = self._in_time(waiting, self.budget.lag_us / 1_000_000)
@@ -73,10 +77,11 @@ class Controller:
 
 @dataclass(slots=True)
 class Skipper:
-    """Turns a share into spans of skipped windows, each by the ends (first, last] of its windows.
+    """Converts a share into spans of skipped windows.
 
-    To skip windows saves only the tuples that no other window needs, so a span is long against the range: of
-    a period of eight ranges, the share that cannot be afforded and one range more.
+    A span (first, last] covers the windows with these ends. Skipping a window saves only tuples that no
+    other window needs, so a span must be long compared with the range. Its length is the skipped share of
+    a period of eight ranges, plus one range.
     """
 
     range_us: int
@@ -84,7 +89,10 @@ class Skipper:
     next_us: int | None = None
 
     def plan(self, share: float, first_us: int) -> tuple[tuple[int, int], ...]:
-        """The spans that matter to tuples from `first_us` on, with a new one if the last period is over."""
+        """Return the spans that affect tuples from `first_us` on.
+
+        A new span is added when the last period is over.
+        """
         self.spans = tuple(span for span in self.spans if span[1] + self.range_us >= first_us)
         if share < 1 and (self.next_us is None or first_us >= self.next_us):
             period = _PERIOD * self.range_us

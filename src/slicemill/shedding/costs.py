@@ -1,4 +1,4 @@
-"""What dropping one tuple costs, by the definition (L15, L23): look at its whole run each time."""
+"""Cost of dropping one tuple, by the definition (L15, L23)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slicemill.shedding.methods import Method
 
 
 def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
-    """The first and last place of the run of kept neighbours that a tuple is in."""
+    """Return the first and last position of the run around a kept tuple."""
     first = last = place
     while first > 0 and kept[first].goes_on(kept[first - 1].values, kept[first - 1].end):
         first -= 1
@@ -21,9 +21,10 @@ def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
 def cost(
     kept: Sequence[Tuple], place: int, follower: NewestTuple | None, method: Method, whole: int | None = None
 ) -> tuple[float, bool]:
-    """The cost of dropping one of a partition's tuples, in order of time, and whether it splits its run.
+    """Return a tuple's cost, and True if dropping it splits its run.
 
-    Time is lost as a share of the run of kept neighbours, or of `whole`, the run's length as it was (L15).
+    `kept` are the tuples of the partition in order of time. Lost time is a share of the run of kept
+    neighbours, or of `whole`, the original length of the run (L15).
     """
     first, last = run_around(kept, place)
     begin, end, dropped = kept[first].begin, kept[last].end, kept[place]

@@ -1,9 +1,9 @@
-"""CALS with a heap of runs: a decision takes time in proportion to the logarithm of the tuples kept (L22).
+"""CALS with a heap of runs: O(log n) per decision (L22).
 
-A split costs at least as much as all of a run's time, so the tuple that is cheapest of all is the first or
-the last of its run of kept neighbours, its fragment. A fragment offers the cheaper one of the two; the heap
-has the fragments by what they offer. Counting time alone (CALS-I), any tuple may be the cheapest: there a
-fragment keeps its tuples by length, and one that is split gives the smaller part of them away.
+A *fragment* is a run of kept neighbours. A split costs at least as much as all of a run's time, so the
+cheapest tuple of all is the first or last of its fragment. The heap contains each fragment with the
+cheaper one of these two. If only time counts (CALS-I), an inner tuple may be the cheapest. Then a fragment
+has its tuples in a heap by length, and a split moves the smaller part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ _SLACK = 64
 
 
 class KeptRun:
-    """A run of kept neighbours, in a heap under the entry of number `entry`; older entries are void."""
+    """Fragment: a run of kept neighbours.
+
+    Its valid heap entry has the number `entry`; older entries are void.
+    """
 
     __slots__ = ("by_length", "entry", "first", "last")
 
@@ -37,7 +40,7 @@ _Entry: TypeAlias = tuple[float, int, int, KeptRun, Tuple]
 
 
 class FastMemory(ChainMemory):
-    """Chooses what `ScanMemory` chooses."""
+    """Memory that makes the same choices as `ScanMemory`."""
 
     def __init__(self, capacity: int, method: Method) -> None:
         super().__init__(capacity)
@@ -59,7 +62,7 @@ class FastMemory(ChainMemory):
             heappop(self._heap)
 
     def _offer(self, fragment: KeptRun) -> None:
-        """A fragment has changed: so has what it offers."""
+        """Push a new heap entry for a changed fragment."""
         fragment.entry = next(self._entries)
         heappush(self._heap, self._entry(fragment))
         if len(self._heap) > 4 * self._fragments + _SLACK:
@@ -88,7 +91,10 @@ class FastMemory(ChainMemory):
         return cost, first.tie, fragment.entry, fragment, first
 
     def _cost(self, dropped: int, length: int, grows: bool) -> float:
-        """Of an end of so much of a fragment's time."""
+        """Return the cost of dropping an end of a fragment.
+
+        `dropped` is the length of this tuple, and `length` that of the fragment.
+        """
         threshold = self._threshold
         if threshold is None or grows:
             return self._lost * (dropped / length)
@@ -98,9 +104,9 @@ class FastMemory(ChainMemory):
         return self._lost * ((length - (rest if rest >= threshold else 0)) / length)
 
     def _grows(self, last: Tuple) -> bool:
-        """Does the newest tuple of a partition go on where the last one that is kept ends?
+        """Return True if the newest tuple of the partition continues `last`.
 
-        While a tuple is being removed, it is still linked: what it was the last of has an end now.
+        A tuple that is being removed is still linked, so its predecessor does not count as growing.
         """
         if not self.method.lookahead:
             return False
@@ -118,7 +124,7 @@ class FastMemory(ChainMemory):
             fragment.last = tuple_
         else:
             if before is not None:
-                self._offer(before.fragment)  # which grows no more
+                self._offer(before.fragment)  # this fragment cannot grow any more
             fragment = KeptRun(tuple_)
             self._fragments += 1
         self._take(fragment, tuple_)
@@ -150,7 +156,12 @@ class FastMemory(ChainMemory):
             self._split(fragment, tuple_)
 
     def _split(self, fragment: KeptRun, tuple_: Tuple) -> None:
-        """The smaller part becomes a fragment of its own: each tuple moves a few times at most."""
+        """Split a fragment at a tuple, and move its smaller part.
+
+        So each tuple is moved at most a logarithmic number of times.
+
+        So each tuple is moved at most a logarithmic number of times.
+        """
         left, right = tuple_.before, tuple_.after
         assert left is not None and right is not None
         first, last = fragment.first, fragment.last

@@ -1,8 +1,8 @@
-"""Which tuples a query gives up under load.
+"""Load shedding: the tuples that a query drops under load.
 
-A drop box stands between a stream and a query. Each function here says which tuples of a batch stay, of which
-a share can be afforded. Chance goes by a tuple's timestamp and arrival number, so that the same tuples stay
-in however many cells and batches they come.
+A drop box is placed between a stream and a query. Each function returns which tuples of a batch to keep,
+for a given share. Random decisions depend on the timestamp and arrival number of a tuple, so the same
+tuples are kept for any number of cells and batches.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Dropping:
-    """What a drop box does in one run: the share that stays, or the windows that are skipped.
+    """Decision for one run: the share to keep, or the windows to skip.
 
-    Of a join, the share of its comparisons that are made, and `reach`, the newest part of its windows in
-    which they are.
+    For a join, `share` is the share of comparisons to make, and `reach` the newest part of the windows in
+    which they are made.
     """
 
     share: float = 1.0
@@ -34,12 +34,15 @@ NOTHING = Dropping()
 
 
 def keep_random(times: Times, seqs: Times, share: float) -> Mask:
-    """Every tuple stays with the same probability."""
+    """Keep each tuple with the same probability."""
     return _chances(times, seqs) < share
 
 
 def keep_useful(times: Times, seqs: Times, utility: npt.NDArray[np.float64], share: float) -> Mask:
-    """The most useful tuples stay, among equals any; what has no utility (NaN) goes first."""
+    """Keep the most useful tuples, with random choice among equal ones.
+
+    Tuples without a utility (NaN) are dropped first.
+    """
     count = math.ceil(share * len(times))
     order = np.lexsort((_chances(times, seqs), -np.nan_to_num(utility, nan=-np.inf)))
     kept = np.zeros(len(times), np.bool_)
@@ -48,10 +51,10 @@ def keep_useful(times: Times, seqs: Times, utility: npt.NDArray[np.float64], sha
 
 
 def keep_windows(times: Times, range_us: int, skipped: tuple[tuple[int, int], ...]) -> Mask:
-    """All that some window needs that is not skipped.
+    """Keep the tuples of windows that are not skipped.
 
-    Windows [end - range, end) whose end is in one of the spans (first, last] are skipped; a tuple goes if all
-    windows that hold it are.
+    Windows [end - range, end) with an end in one of the spans (first, last] are skipped. A tuple is dropped
+    if all its windows are skipped.
 
     >>> keep_windows(np.array([9, 10, 15, 20, 21]), 10, ((10, 30),)).tolist()
     [True, False, False, False, True]
@@ -63,7 +66,7 @@ def keep_windows(times: Times, range_us: int, skipped: tuple[tuple[int, int], ..
 
 
 def in_whole_windows(ends: Times, skipped: tuple[tuple[int, int], ...]) -> Mask:
-    """The results, by the ends of their windows, that are exact.
+    """Return which results are exact, by the ends of their windows.
 
     >>> in_whole_windows(np.array([10, 11, 30, 31]), ((10, 30),)).tolist()
     [True, False, False, True]
@@ -75,7 +78,7 @@ def in_whole_windows(ends: Times, skipped: tuple[tuple[int, int], ...]) -> Mask:
 
 
 def _chances(times: Times, seqs: Times) -> npt.NDArray[np.float64]:
-    """A number in [0, 1) for each tuple (splitmix64)."""
+    """Return a pseudo-random number in [0, 1) for each tuple (splitmix64)."""
     bits = times.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     bits += seqs.astype(np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

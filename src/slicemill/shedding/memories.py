@@ -1,4 +1,4 @@
-"""The memory that a budget asks for."""
+"""Choice of the memory implementation for a budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from slicemill.shedding.scan import OriginalRunMemory, ScanMemory
 
 
 def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> ChainMemory:
-    """An empty memory of a budget's size, which drops by its method; windows slide by so much time."""
+    """Return an empty memory with the capacity and method of a budget.
+
+    `extent` and `slide` are those of the query's window.
+    """
     method = method_of(budget.method, budget.threshold, weights=budget.weights)
     if budget.slot is Slot.RUNS:
         return RunMemory(budget.capacity, method, extent or 0, slide)
@@ -20,6 +23,6 @@ def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> Chai
         return BlindMemory(budget.capacity, method)
     if method.original:
         return OriginalRunMemory(budget.capacity, method)
-    # Where a split costs less than lost time, any tuple may be the cheapest.
+    # If a split costs less than lost time, an inner tuple may be the cheapest.
     any_tuple = 0 < method.split < method.lost or (method.split == 0 and method.threshold is not None)
     return ScanMemory(budget.capacity, method) if any_tuple else FastMemory(budget.capacity, method)

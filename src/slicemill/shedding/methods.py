@@ -1,4 +1,4 @@
-"""The ways of choosing what to drop, by the names that queries call them."""
+"""Shedding methods, by the names that queries use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MASK = 2**64 - 1
 
 
 class Ties(StrEnum):
-    """Which of several tuples that cost the same goes."""
+    """Choice among tuples with equal cost."""
 
     RANDOM = "random"
     OLDEST = "oldest"
@@ -18,11 +18,11 @@ class Ties(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What a dropped tuple is taken to cost: `split` for a result too many, `lost` for time that is lost.
+    """Cost of a dropped tuple: `split` per additional result, `lost` for lost time.
 
-    `lookahead`: a run that the newest tuple goes on with has no end yet, so its last tuple is an inner one
-    (L21). `threshold`: runs shorter than this are not wanted at all (L23). Without any cost (`blind`) a tuple
-    is drawn at random. `original`: time is lost as a share of the run as it was, not of what is left (L15).
+    `lookahead`: a run that continues with the newest tuple has no end yet, so its last tuple is an inner
+    tuple (L21). `threshold`: shorter runs are not wanted (L23). `blind`: victims are random. `original`:
+    lost time is a share of the original run instead of its remainder (L15).
     """
 
     split: float = 1.0
@@ -35,7 +35,7 @@ class Method:
     seed: int = 1
 
     def tie(self, number: int) -> int:
-        """Where the tuple of this number stands among those that cost the same: the least goes."""
+        """Return the rank among tuples with equal cost. The lowest is dropped."""
         if self.ties is Ties.RANDOM:
             return scattered(number, self.seed)
         return number if self.ties is Ties.OLDEST else -number
@@ -50,14 +50,18 @@ METHODS = {
     "exact": Method(original=True),
     "random": Method(blind=True),
 }
-"""CALS as it was printed, counting only results or only time, with look-ahead, knowing the query's least
-duration or runs as they were, and RAND (L15-L23)."""
+"""By name (L15-L23): CALS as published, only results or only time counted, with look-ahead, with the query's
+minimum duration, with original runs, and RAND.
+"""
 
 
 def method_of(
     name: str, threshold: int | None = None, seed: int = 1, weights: tuple[float, float] | None = None
 ) -> Method:
-    """The method of a name; `weights` are those of a result too many and of lost time (L17)."""
+    """Return the method with this name.
+
+    `weights` are those of an additional result and of lost time (L17).
+    """
     method = METHODS[name]
     if weights is not None:
         method = replace(method, split=weights[0], lost=weights[1])
@@ -65,7 +69,10 @@ def method_of(
 
 
 def scattered(number: int, seed: int) -> int:
-    """A number as random as it gets, the same in every process: replays drop the same tuples (splitmix64)."""
+    """Return a pseudo-random 64-bit number (splitmix64).
+
+    It is the same in every process, so that a replay drops the same tuples.
+    """
     mixed = (number + seed * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK

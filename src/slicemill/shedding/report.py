@@ -1,4 +1,4 @@
-"""What shedding has cost a query so far: tuples dropped, and the accuracy of its results over time (L25)."""
+"""Report of load shedding: dropped tuples, and accuracy over time (L25)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLIDES = 128
 @stored_as("shed.bucket", version=1)
 @dataclass(slots=True)
 class Bucket:
-    """A stretch of time, from the first to the last report in it."""
+    """Time span, from its first to its last output."""
 
     begin: int
     end: int
@@ -31,9 +31,9 @@ class Bucket:
 @stored_as("shed.report", version=1)
 @dataclass(slots=True)
 class Report:
-    """Of `arrived` tuples `dropped` were dropped.
+    """Number of arrived and dropped tuples, and accuracy by time bucket.
 
-    There are at most so many buckets: of more, two neighbours become one.
+    The number of buckets is limited: neighbours are merged.
     """
 
     arrived: int = 0
@@ -45,12 +45,12 @@ class Report:
 
     @property
     def accuracy(self) -> float:
-        """Over all reports; 1 while there is none."""
+        """Return the accuracy over all outputs, 1 before the first."""
         whole = Bucket(0, 0, sum(b.shares for b in self.buckets), sum(b.results for b in self.buckets))
         return whole.accuracy
 
     def plain(self) -> dict[str, object]:
-        """For JSON."""
+        """Return a form for JSON."""
         return {
             "arrived": self.arrived,
             "dropped": self.dropped,
@@ -62,10 +62,11 @@ class Report:
 @stored_as("shed.memory_report", version=1)
 @dataclass(slots=True)
 class MemoryReport(Report):
-    """Of a temporal query, whose tuples in `runs` runs were dropped before the window had passed them.
+    """Report of a temporal query with a memory budget.
 
-    `capacity` is what memory holds, `in_window` what the latest window wanted. `sampled` is the share of runs
-    that accuracy is known of.
+    `dropped` counts tuples dropped before they left the window. `runs` is the number of runs of all
+    tuples. `capacity` is the memory size, and `in_window` the number of tuples in the latest window.
+    `sampled` is the share of runs for which accuracy is measured.
     """
 
     capacity: int = 0
@@ -75,16 +76,16 @@ class MemoryReport(Report):
 
     @property
     def coalescing(self) -> float:
-        """The measured share of tuples that go on with the run of the one before."""
+        """Return the measured share of tuples that continue the run of their predecessor."""
         return 1 - self.runs / self.arrived if self.arrived else 0.0
 
     @property
     def memory_ratio(self) -> float:
-        """Memory for each tuple that the latest window wanted."""
+        """Return the memory capacity per tuple of the latest window."""
         return self.capacity / self.in_window if self.in_window else 1.0
 
     def plain(self) -> dict[str, object]:
-        # Not super(): a class with slots is made anew, and the name in its cell is that of the old one.
+        # super() does not work here: slots=True creates a new class, but super() refers to the old one.
         return Report.plain(self) | {
             "memory_ratio": round(self.memory_ratio, 4),
             "coalescing": round(self.coalescing, 4),
@@ -93,7 +94,7 @@ class MemoryReport(Report):
 
 
 def merged(reports: Sequence[Report]) -> Report:
-    """The reports of all cells, or of all inputs, of a query as one."""
+    """Merge the reports of all cells or inputs of a query."""
     if len(reports) == 1:
         return reports[0]
     buckets = sorted((bucket for report in reports for bucket in report.buckets), key=lambda b: b.begin)
@@ -102,7 +103,7 @@ def merged(reports: Sequence[Report]) -> Report:
 
 
 def few_slides(until: deque[tuple[int, int]]) -> None:
-    """Of many slides, every second one is remembered."""
+    """Drop every second slide if there are too many."""
     if len(until) > SLIDES:
         newest = until[-1]
         kept = [*until][::2]

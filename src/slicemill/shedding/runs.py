@@ -1,9 +1,11 @@
-"""Run slots: tuples are coalesced as they come, and memory counts runs (L24).
+"""Memory of runs: tuples are coalesced on arrival, and capacity counts runs (L24).
 
-With long runs this needs far fewer slots. Only whole runs are dropped, the shortest first, and never one
-that is still growing while there is another. A run does not know where its tuples began; but a window that
-slides can only begin at some places, and of each partition the first tuple behind each of these is known. So
-a run that the window has partly passed begins with its first tuple inside.
+Long runs need far fewer slots than tuples do. Only whole runs are dropped, the shortest first. A run that
+may still grow is dropped only if there is no other.
+
+A run does not store where its tuples began, but a run that the window has partly passed must begin with
+its first tuple inside. Windows begin only at multiples of the slide. So for each partition the first tuple
+after each of these points is stored.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ _Entry: TypeAlias = tuple[bool, int, int, int, Tuple]
 
 
 class RunMemory(ChainMemory):
-    """A `Tuple` here is a run; the `fragment` of one is the number of its entry in the heap."""
+    """Memory of runs.
+
+    A `Tuple` is a run here, and its `fragment` is the number of its heap entry.
+    """
 
     def __init__(self, capacity: int, method: Method, extent: int = 0, slide: int = 1) -> None:
         """Windows of length `extent` end at multiples of `slide`."""
@@ -58,7 +63,7 @@ class RunMemory(ChainMemory):
         while starts and starts[0] < begin:
             starts.popleft()
         while chain is not None and (oldest := chain.first) is not None and oldest.begin < begin:
-            # Runs do not overlap: a tuple that begins before its end is one of its own.
+            # Runs do not overlap, so a tuple that begins before the end of this run belongs to it.
             if starts and starts[0] < oldest.end:
                 oldest.begin = starts[0]
                 self._offer(oldest)
@@ -71,7 +76,7 @@ class RunMemory(ChainMemory):
 
     @property
     def beside(self) -> int:
-        """How many tuples are known beside the runs."""
+        """Return the number of tuple times stored beside the runs."""
         return sum(map(len, self._starts.values()))
 
     def state(self) -> dict[str, Any]:
@@ -82,7 +87,7 @@ class RunMemory(ChainMemory):
         self._starts = dict(state["starts"])
 
     def _place(self, begin: int) -> int:
-        """Between which two possible beginnings of windows a tuple begins."""
+        """Return the index of the slide in which a tuple begins."""
         return (begin + self._extent) // self._slide
 
     def _victim(self) -> Tuple:
@@ -102,7 +107,7 @@ class RunMemory(ChainMemory):
 
     def _added(self, tuple_: Tuple) -> None:
         if tuple_.before is not None:
-            self._offer(tuple_.before)  # which grows no more
+            self._offer(tuple_.before)  # this run cannot grow any more
         self._offer(tuple_)
 
     def _removing(self, tuple_: Tuple) -> None:

@@ -1,4 +1,7 @@
-"""CALS by its definition: the cost of every tuple at every decision (L15-L17). Slow, and easy to trust."""
+"""CALS by definition: computes all costs at every decision (L15-L17).
+
+It is slow and serves as the reference.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from slicemill.shedding.methods import Method
 
 
 class ScanMemory(ChainMemory):
-    """Drops a tuple of the least cost; of several one at the end of a run where splits
-    count, then by the method's ties."""
+    """Drops a tuple with minimal cost.
+
+    If splits count, ties are resolved in favour of ends of runs, then by the method's tie rule.
+    """
 
     def __init__(self, capacity: int, method: Method) -> None:
         super().__init__(capacity)
@@ -31,15 +36,18 @@ class ScanMemory(ChainMemory):
         return best[1]
 
     def _whole(self, tuple_: Tuple) -> int | None:  # noqa: ARG002
-        """The length of the run that a tuple was in; None: that of its kept neighbours counts."""
+        """Return the original length of a tuple's run.
+
+        None selects the length of the kept neighbours.
+        """
         return None
 
 
 class OriginalRunMemory(ScanMemory):
-    """The same, by shares of runs as they were before anything was dropped: the reading `exact` of L15.
+    """`ScanMemory` with costs relative to the original runs (`exact` in L15).
 
-    Of each run that something is kept of, and of the newest of each partition, it knows the beginning in the
-    window, the end, and how many tuples are kept.
+    For each run with kept tuples, and for the newest run of each partition, the begin in the window, the
+    end and the number of kept tuples are stored.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -51,11 +59,11 @@ class OriginalRunMemory(ScanMemory):
         before = self.kept(partition)
         super().expire(partition, begin, number)
         for tuple_ in before:
-            if tuple_.chain is None and tuple_.run in self._runs:  # what is left of its run begins behind it
+            if tuple_.chain is None and tuple_.run in self._runs:  # its run now begins after it
                 _, end, count = self._runs[tuple_.run]
                 self._runs[tuple_.run] = tuple_.end, end, count
         for tuple_ in self.kept(partition)[:1]:
-            if begin is not None:  # those that were dropped have passed as well
+            if begin is not None:  # dropped tuples that began earlier have left the window as well
                 first, end, count = self._runs[tuple_.run]
                 self._runs[tuple_.run] = max(first, begin), end, count
 

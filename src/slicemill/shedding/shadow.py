@@ -1,9 +1,9 @@
-"""What the exact result would have been, as far as accuracy needs it (L25).
+"""Shadow of the exact result, for measuring accuracy (L25).
 
-Of every run, before anything was dropped, its beginning and end are kept, also when all its tuples are gone.
-That is enough to tell the accuracy of what is left: exactly, but for the oldest run of a partition, where
-the tuple with which the window begins may have been dropped. Where runs are many, a sample of them is kept,
-drawn by their numbers: accuracy is then that of the sampled ones.
+The begin and end of each run are stored before anything is dropped, and are kept if all its tuples are
+dropped. The accuracy of the remaining tuples follows from these. It is exact, except for the oldest run of
+a partition if the first tuple in the window was dropped. If there are many runs, only a sample of them is
+stored, selected by run number. Accuracy is then that of the sample.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from slicemill.storage.codec import stored_as
 
 LIMIT = 1024
 _LEAST = 64
-ORIGINAL_BYTES = 400  # of a run that is remembered as an object
+ORIGINAL_BYTES = 400  # per stored run, in the row-wise form
 SEED = 0x5AD0
 
 
 def runs_remembered(capacity: int) -> int:
-    """How many runs are remembered beside a memory of so many tuples: what it costs to tell the accuracy.
+    """Return the number of runs stored beside a memory of this capacity.
 
     >>> [runs_remembered(capacity) for capacity in (10, 2_500, 100_000)]
     [64, 312, 1024]
@@ -33,8 +33,11 @@ def runs_remembered(capacity: int) -> int:
 @stored_as("shed.original", version=1)
 @dataclass(slots=True)
 class Original:
-    """A run as it came. `last_begin` and `last_number` are its last tuple's, `lost_begin` that of the newest
-    one that was dropped."""
+    """A run before anything was dropped.
+
+    `last_begin` and `last_number` belong to its last tuple. `lost_begin` is the begin of its latest
+    dropped tuple.
+    """
 
     values: Values
     begin: int
@@ -48,7 +51,10 @@ class Original:
 @stored_as("shed.shadow", version=1)
 @dataclass(slots=True)
 class Shadow:
-    """Runs by partition. `limit` bounds them: of more, every second one is let go, again and again."""
+    """Runs by partition.
+
+    If there are more than `limit`, every second run is dropped, repeatedly.
+    """
 
     limit: int = LIMIT
     halvings: int = 0
@@ -59,7 +65,10 @@ class Shadow:
         return self._count
 
     def saw(self, tuple_: Tuple, partition: Hashable) -> None:
-        """A tuple has got its end; its run goes on, or begins with it."""
+        """Add a tuple whose period has ended.
+
+        Its run continues, or begins with it.
+        """
         runs = self._partitions.setdefault(partition, {})
         known = runs.get(tuple_.run)
         if known is not None:
@@ -79,7 +88,7 @@ class Shadow:
             known.lost_begin = max(known.lost_begin, last)
 
     def expire(self, passed: Callable[[Hashable, Original], bool]) -> None:
-        """Forget runs that the window has passed."""
+        """Drop runs that left the window."""
         self._keep(lambda partition, _, original: not passed(partition, original))
         if not self._count:
             self.halvings = 0
@@ -89,11 +98,11 @@ class Shadow:
 
     @property
     def share(self) -> float:
-        """The share of runs that is looked at."""
+        """Return the share of runs that are stored."""
         return 0.5**self.halvings
 
     def samples(self, run: int) -> bool:
-        """Is this one of the runs that are looked at?"""
+        """Return True if this run is in the sample."""
         return not self.halvings or scattered(run, SEED) & ((1 << self.halvings) - 1) == 0
 
     def _keep(self, wanted: Callable[[Hashable, int, Original], bool]) -> None:
