@@ -1,1 +1,1 @@
-"""Response time, slowdown, tardiness, staleness, memory."""
+"""Metrics: response time, slowdown, tardiness, staleness, memory."""

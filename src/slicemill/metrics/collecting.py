@@ -1,4 +1,4 @@
-"""How long garbage collection of Python has taken: in this process, and in the thread that asks."""
+"""Time spent in Python's garbage collection, by thread and in the whole process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ class _OfThread(threading.local):
 
 
 class _OfProcess:
-    """Collections are one at a time in a process, in whichever thread makes the object that is too much."""
+    """Collections of all threads.
+
+    A process runs one collection at a time, in the thread whose allocation triggers it.
+    """
 
     seconds = 0.0
 
@@ -23,18 +26,21 @@ _PROCESS = _OfProcess()
 
 
 def watch_collections() -> None:
-    """Count from now on; once is enough."""
+    """Start measuring. Idempotent."""
     if _collected not in gc.callbacks:
         gc.callbacks.append(_collected)
 
 
 def collecting_seconds() -> float:
-    """The processor seconds that collections have taken in this thread, so far."""
+    """Return the CPU seconds of collections in this thread."""
     return _THREAD.seconds
 
 
 def process_collecting_seconds() -> float:
-    """Those in all threads of this process: none of them runs Python meanwhile."""
+    """Return the CPU seconds of collections in all threads.
+
+    No thread runs Python code during a collection.
+    """
     return _PROCESS.seconds
 
 

@@ -1,26 +1,26 @@
-"""The times at which results were due: response time counts from there.
+"""Due times of results, from which response times are measured.
 
-A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* releases (the end of
-a window or slot, a tuple that leaves its window) is not due when its newest tuple arrives, but when time gets
-there: when the first tuple at or behind the release time arrives on a stream that it comes from, or the clock
-brings that stream's watermark there. Such a row has no arrival. Its `_arr` says until when, in the time of
-the stream, it had to wait:
+A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* triggers (the end
+of a window or slot, a tuple that expires) is due when the watermark passes its trigger time, and not when
+its newest tuple arrives. The watermark advances when a tuple with that time or a later one arrives on one
+of its streams, or by the clock. Such a row has no arrival time. Its `_arr` has the trigger time instead,
+in the time of the stream:
 
     _arr > 0     the tuple that caused the row arrived then
-    _arr = 0     time released it, at its own `_ts`
-    _arr < 0     time released it, at `-_arr`: behind its `_ts`
+    _arr = 0     triggered by time, at its own `_ts`
+    _arr < 0     triggered by time, at `-_arr`, after its `_ts`
 
     window ends at 60       tuples   57      59      64
     result at 60            arrive   57.2    59.1    64.3       due at 64.3, not at 59.1
 
-A SLACK is a delay that the user asked for: a tuple that it holds back arrives when the slack is over, and the
-time of a stream is its greatest timestamp less the slack (`Intake`). What a union or a join holds back counts
-from its own arrival: holding it back is part of the response. Before results are stored, they get the moments
-at which they were due as arrivals (`dated`), so that what is made of them later counts from there.
+A SLACK is a delay that the user requests: a tuple that it holds back arrives when the slack is over, and
+the watermark of a stream is its greatest timestamp minus the slack (`Intake`). Rows that a union or a join
+holds back count from their own arrival, because this delay is part of the response time. Before results
+are stored, their due times replace `_arr` (`dated`), so that results derived from them count from there.
 
-A declared stream knows when its time got where (`TimeLine`), from all its tuples, also those that nobody
-wants and that no log has. So when a result was due depends neither on how tuples were cut into runs nor on
-how many units they passed.
+A declared stream stores when its watermark reached each time (`TimeLine`). It uses all tuples, including
+those that no query reads and no log contains. So due times depend neither on how tuples were split into
+runs nor on the number of units that they passed.
 """
 
 from __future__ import annotations
@@ -37,24 +37,28 @@ from slicemill.storage.arrow_schema import ARRIVAL, TS
 from slicemill.time import EARLIEST
 
 Integers = NDArray[np.int64]
-# When the rows of an output were due, and how many of them at each moment.
+# Due times of an output's rows, with the number of rows for each.
 Arrivals: TypeAlias = tuple[tuple[int, int], ...]
 
-# Above so many moments, older ones are told less exactly.
+# Above this number of moments, older ones are thinned out.
 _MOST_MOMENTS = 4_096
 
 
 class TimeMoments(NamedTuple):
-    """When a stream's time got to some timestamps, which rise; in between with the clock, or at once."""
+    """Times at which a stream's watermark reached ascending timestamps.
+
+    `by_clock` marks timestamps up to which the watermark advanced continuously with the clock. Otherwise
+    it jumped.
+    """
 
     ts: Integers
     at_us: Integers
     by_clock: NDArray[np.bool_]
 
     def reached(self, ts: Integers) -> Integers:
-        """When time got to each of these; never (the greatest number) where it has not."""
+        """Return when the watermark reached each timestamp, the largest integer for never."""
         never = np.iinfo(np.int64).max
-        # What arrived earlier may have been told later.
+        # A later entry may have an earlier arrival time.
         earliest = np.append(np.minimum.accumulate(self.at_us[::-1])[::-1], never)
         place = np.searchsorted(self.ts, ts, side="left")
         found = earliest[place]
@@ -68,23 +72,23 @@ class TimeMoments(NamedTuple):
 
 
 class TimeLine:
-    """When a declared stream's time got where, as far back as anybody may ask.
+    """History of a declared stream's watermark, as far back as needed.
 
-    With `allowed_us` silence moves it too: the clock brings it to the last timestamp, as much later as time
-    has passed since, less that (SKEW).
+    With `allowed_us` the watermark also advances without tuples (SKEW): to the last timestamp plus the
+    time since its arrival, minus `allowed_us`.
     """
 
     __slots__ = ("_allowed_us", "_at_us", "_by_clock", "_last", "_ts")
 
     def __init__(self, allowed_us: int | None = None) -> None:
         self._allowed_us = allowed_us
-        self._last: tuple[int, int] | None = None  # the last timestamp that came, and when
+        self._last: tuple[int, int] | None = None  # the last timestamp and its arrival time
         self._ts: list[int] = []
         self._at_us: list[int] = []
         self._by_clock: list[bool] = []
 
     def arrived(self, ts: int, at_us: int) -> None:
-        """A tuple with this timestamp has arrived, or the stream has ended (END)."""
+        """Record the arrival of a tuple, or the end of the stream (END)."""
         if self._allowed_us is not None and self._last is not None:
             last_ts, last_us = self._last
             self.passed(last_ts + at_us - last_us - self._allowed_us, at_us)
@@ -93,7 +97,7 @@ class TimeLine:
             self._add(ts, at_us, by_clock=False)
 
     def passed(self, ts: int, at_us: int) -> None:
-        """The clock has brought time here."""
+        """Record that the clock has advanced the watermark to this time."""
         if self._ts and ts <= self._ts[-1]:
             return
         if self._by_clock and self._by_clock[-1] and at_us - ts == self._at_us[-1] - self._ts[-1]:
@@ -110,7 +114,7 @@ class TimeLine:
                 del column[: _MOST_MOMENTS // 2 : 2]
 
     def after(self, ts: int) -> TimeMoments:
-        """The moments of later timestamps than this."""
+        """Return the moments after this timestamp."""
         first = bisect_right(self._ts, ts)
         return TimeMoments(
             np.array(self._ts[first:], np.int64),
@@ -120,16 +124,17 @@ class TimeLine:
 
 
 def released_by_time(at: Integers) -> Integers:
-    """`_arr` of rows that time releases at these moments of the stream."""
-    # Before 1970 a moment would look like an arrival: the row's own timestamp must do.
+    """Return `_arr` of rows that time triggers at these times of the stream."""
+    # Before 1970 a trigger time would look like an arrival, so the row's own timestamp is used.
     return np.where(at > 0, -at, 0)
 
 
 def due_moments(ts: Integers, arr: Integers, lines: Iterable[TimeMoments], now_us: int) -> Integers:
-    """When results were due, by the clock that arrivals are stamped with.
+    """Return when results were due, by the clock of arrival times.
 
-    `ts` and `arr` are those of the results, `lines` are of the streams that they come from. Where none of
-    these tells, as after a restart, results were due now. So were those that hold before the first tuple.
+    `ts` and `arr` are those of the results, and `lines` the histories of their streams. If none of these
+    knows, for example after a restart, a result is due now. Results that hold before the first tuple are
+    also due now.
     """
     released = arr <= 0
     at = np.where(arr < 0, -arr, ts)
@@ -141,7 +146,7 @@ def due_moments(ts: Integers, arr: Integers, lines: Iterable[TimeMoments], now_u
 
 
 def dated(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Table:
-    """The results of a run, with the moments at which they were due as arrivals."""
+    """Return the results of a run with due times as arrival times."""
     ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
     if not (arr <= 0).any():
         return table
@@ -151,7 +156,9 @@ def dated(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Tabl
 
 
 def moments_of(ts: Integers, arrivals: Integers) -> list[tuple[int, int]]:
-    """When time got where by tuples in arrival order: the greatest timestamp so far at each arrival.
+    """Return (watermark, time) pairs for tuples in order of arrival.
+
+    The watermark is the greatest timestamp so far.
 
     >>> moments_of(np.array([5, 3, 9, 9, 12]), np.array([70, 70, 70, 80, 90]))
     [(9, 70), (12, 90)]

@@ -1,8 +1,7 @@
-"""Quality of service: response time, slowdown, tardiness and staleness of results, and what waits for them
-(P6-P9, P22, P24, P29-P31).
+"""Quality of service: response time, slowdown, tardiness, staleness, queues (P6-P9, P22, P24, P29-P31).
 
-Figures are gathered in accumulators that merge, so they can be kept per query, class and time bucket, in
-several places, and put together in any order. A figure over nothing is not a number, never 0.
+Accumulators are mergeable, so they can be kept per query, class and time bucket, in several places, and
+combined in any order. A figure without data is NaN, never 0.
 """
 
 from __future__ import annotations
@@ -17,12 +16,15 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# A result that was due before so many stretches of time without a missing one counts from the last of them.
+# Stored spans. A result that was due before the oldest span counts from the end of that span.
 _STRETCHES_KEPT = 1_000
 
 
 class IdealTime(NamedTuple):
-    """Seconds: T, and what the last row takes by the longest way, when those that it meets are there."""
+    """Ideal time T, and its part for the last row, in seconds.
+
+    `last_s` is the time of the last row on its longest path, if the rows that it joins are already there.
+    """
 
     whole_s: float
     last_s: float
@@ -30,7 +32,7 @@ class IdealTime(NamedTuple):
 
 @dataclass(slots=True)
 class Summary:
-    """Count, sum, sum of squares and greatest of some values."""
+    """Count, sum, sum of squares and maximum of values."""
 
     count: int = 0
     total: float = 0.0
@@ -38,7 +40,7 @@ class Summary:
     largest: float = math.nan
 
     def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
-        """Add values, each so many times."""
+        """Add values, each `times` times."""
         given, often = np.asarray(values, np.float64).ravel(), np.asarray(times, np.float64)
         if len(given):
             all_of_them = given * often
@@ -59,29 +61,36 @@ class Summary:
 
     @property
     def l2(self) -> float:
-        """The ℓ2 norm: a sum, so it grows with the number of values (P9)."""
+        """Return the ℓ2 norm.
+
+        As a sum it increases with the number of values (P9).
+        """
         return math.sqrt(self.squares) if self.count else math.nan
 
     @property
     def root_mean_square(self) -> float:
-        """The ℓ2 norm made comparable between runs with different numbers of results."""
+        """Return the root mean square, which is comparable between different numbers of results."""
         return math.sqrt(self.squares / self.count) if self.count else math.nan
 
 
 @dataclass(slots=True)
 class StaleTime:
-    """For how long an output stream lacked a result that had arrived (P30).
+    """Time during which an output stream lacked a due result (P30).
 
-    Results may leave in another order than they arrived in: those of a union do, whose streams lag behind
-    each other. So it is known when nothing was missing.
+    A result is due when its cause has arrived. Results may be emitted in another order than that of their
+    arrival, for example by a union whose inputs lag behind each other. So the spans without a missing
+    result are stored.
     """
 
     stale: float = 0.0
     covered_until: float = -math.inf
-    _fresh: list[tuple[float, float]] = field(default_factory=list)  # before that, the latest last
+    _fresh: list[tuple[float, float]] = field(default_factory=list)  # earlier spans with nothing missing
 
     def add(self, arrival: float, departure: float) -> list[tuple[float, float]]:
-        """Of the time that a result was missing, the stretches in which no other was, so far."""
+        """Add a result.
+
+        Return the spans in which only this result was missing so far.
+        """
         found: list[tuple[float, float]] = []
         behind: list[tuple[float, float]] = []
         while self._fresh and self._fresh[-1][1] > arrival:
@@ -103,7 +112,7 @@ class StaleTime:
         return found
 
     def add_batch(self, arrivals: npt.ArrayLike, departure: float) -> list[tuple[float, float]]:
-        """Results that leave together are stale together, from the arrival of the oldest."""
+        """Add results emitted together, missing since the oldest arrival."""
         return self.add(float(np.min(arrivals)), departure)
 
     def staleness(self, duration: float) -> float:
@@ -111,7 +120,7 @@ class StaleTime:
 
 
 def staleness(intervals: Iterable[tuple[float, float]], begin: float, end: float) -> float:
-    """The part of [begin, end) that is covered by [arrival, departure) of emitted results (P30)."""
+    """Return the share of [begin, end) covered by [arrival, departure) of results (P30)."""
     covered = StaleTime(covered_until=begin)
     for arrival, departure in sorted(intervals):
         covered.add(min(arrival, end), min(departure, end))
@@ -119,19 +128,22 @@ def staleness(intervals: Iterable[tuple[float, float]], begin: float, end: float
 
 
 def freshness(stalenesses: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """The mean freshness of several output streams, weighted by importance if weights are given (P31)."""
+    """Return the mean freshness of several output streams (P31).
+
+    The mean is weighted if there are weights.
+    """
     if not stalenesses:
         return math.nan
     return 1.0 - float(np.average(stalenesses, weights=weights))
 
 
 def tardiness(completion: npt.ArrayLike, deadline: npt.ArrayLike) -> Floats:
-    """By how much each aggregate instant came too late (P24)."""
+    """Return the delay of each result beyond its deadline (P24)."""
     return np.maximum(0.0, np.asarray(completion, np.float64) - np.asarray(deadline, np.float64))
 
 
 def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, float]]:
-    """The time buckets between two moments, and how much of each lies between them."""
+    """Yield the time buckets between two times, with the length of the overlap."""
     number = math.floor(begin / width)
     while begin < end:
         border = min(end, (number + 1) * width)
@@ -142,7 +154,7 @@ def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, flo
 
 
 def spread(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
-    """For how long, in each time bucket, something was between its begin and its end, all together."""
+    """Return by time bucket the total time between begins and ends."""
     if not len(begins):
         return {}
     if math.isinf(width):  # one bucket for all time
@@ -154,7 +166,7 @@ def spread(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
 
 
 def _passed(moments: Floats, edges: Floats) -> Floats:
-    """At each edge, the time since each of the moments before it, all together."""
+    """Return at each edge the total time since all earlier moments."""
     moments = np.sort(moments)
     sums = np.concatenate(([0.0], np.cumsum(moments)))
     before = np.searchsorted(moments, edges)
@@ -164,20 +176,21 @@ def _passed(moments: Floats, edges: Floats) -> Floats:
 
 @dataclass(slots=True)
 class QueryFigures:
-    """All figures of one query, or of a class of queries, in one stretch of time.
+    """Accumulators of a query or class of queries, for a time span.
 
-    Staleness and mean memory are `stale` and `waited` over how long the queries were there: who asks knows.
+    Staleness and average memory are `stale` and `waited` divided by the time that the queries existed. The
+    caller has to know this time.
     """
 
     response: Summary = field(default_factory=Summary)
     slowdown: Summary = field(default_factory=Summary)
     tardiness: Summary = field(default_factory=Summary)
     stale: float = 0.0
-    """For how long a result was missing; of several queries, the sum."""
+    """Time during which a result was missing; for several queries, the sum."""
     waited: float = 0.0
-    """For how long tuples waited in queues, all together."""
+    """Total waiting time of tuples in queues."""
     most_waiting: float = 0.0
-    """Tuples in the queues of one query."""
+    """Maximum number of tuples in the queues of one query."""
 
     def emitted(
         self,
@@ -187,10 +200,10 @@ class QueryFigures:
         times: npt.ArrayLike = 1,
         last_part: float | None = None,
     ) -> None:
-        """Results that left, each so many times; discarded tuples contribute nothing.
+        """Add results that were emitted, each `times` times.
 
-        Of a composite, `last_part` is what the tuple takes that arrives last, alone: the slowdown is by how
-        much it left late, over all work on its parts (P22).
+        Discarded tuples contribute nothing. For a composite result, `last_part` is the ideal time of the
+        tuple that arrives last. The slowdown is then the delay divided by the work on all parts (P22).
         """
         responses = np.asarray(departures, np.float64) - np.asarray(arrivals, np.float64)
         self.response.add(responses, times)
@@ -209,13 +222,16 @@ class QueryFigures:
 
 @dataclass(slots=True)
 class Record:
-    """Figures by query and time bucket; `classes` says which queries belong together."""
+    """Figures by query and time bucket.
+
+    `classes` has the class of each query.
+    """
 
     bucket: float
     classes: dict[str, str] = field(default_factory=dict)
     figures: dict[tuple[str, int], QueryFigures] = field(default_factory=dict)
     kept_from: float = -math.inf
-    """The number of the first bucket that is not forgotten."""
+    """Number of the first bucket that is kept."""
 
     def at(self, query: str, time: float) -> QueryFigures:
         return self.numbered(query, int(time // self.bucket))
@@ -235,12 +251,12 @@ class Record:
             del self.figures[key]
 
     def missing(self, query: str, begin: float, end: float) -> None:
-        """A query lacked a result from one moment to another."""
+        """Record that a query lacked a result during a time span."""
         for number, length in stretches(begin, end, self.bucket):
             self.numbered(query, number).stale += length
 
     def merge(self, other: Record) -> None:
-        """What is known of other queries, or of other stretches of their time."""
+        """Merge the figures of other queries or other time spans."""
         self.classes.update(other.classes)
         for key, figures in other.figures.items():
             self.figures.setdefault(key, QueryFigures()).merge(figures)

@@ -1,4 +1,4 @@
-"""A mergeable quantile sketch: counts of values in ranges of growing width."""
+"""Mergeable quantile sketch: counts of values in buckets of increasing width."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ _LEAST = 1e-6
 
 @dataclass(slots=True)
 class Quantiles:
-    """Counts by range, each 2 % wider than the one below it: a quantile is at most 1 % off.
+    """Counts by bucket.
 
-    Values below a millionth (a microsecond, where they are seconds) count as a millionth.
+    Each bucket is 2 % wider than the previous one, so quantiles are at most 1 % off.
+
+    Values below 1e-6 (a microsecond, for seconds) count as 1e-6.
     """
 
     counts: dict[int, int] = field(default_factory=dict)
@@ -27,7 +29,7 @@ class Quantiles:
         return sum(self.counts.values())
 
     def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
-        """Count values, each so many times."""
+        """Count values, each `times` times."""
         given = np.maximum(np.atleast_1d(np.asarray(values, np.float64)), _LEAST)
         ranges = np.floor(np.log(given) / _LOG_RATIO).astype(int)
         for index, often in zip(ranges.tolist(), np.broadcast_to(times, ranges.shape).tolist(), strict=True):
@@ -38,7 +40,7 @@ class Quantiles:
             self.counts[index] = self.counts.get(index, 0) + often
 
     def at(self, share: float) -> float:
-        """The value below which a share of all lies; not a number where there is none."""
+        """Return the quantile for this share, NaN without values."""
         left = share * self.count
         for index in sorted(self.counts):
             left -= self.counts[index]

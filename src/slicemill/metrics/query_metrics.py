@@ -1,8 +1,8 @@
 """Metrics of a query: response times, slowdown, tardiness, staleness, memory (P6-P9, P24, P29-P31).
 
-Figures are kept for all time and by time bucket, in accumulators that merge. Times are in seconds. Results
-whose cause arrived before all units on their way had run once belong to the warm-up: processes start, code
-is compiled, and what came meanwhile has waited. They are counted apart.
+Figures are kept in mergeable accumulators, in total and by time bucket. Times are in seconds. Results
+caused by tuples that arrived before each unit on their way had run once belong to the warm-up, and are
+counted separately. Their response times include the start of processes and compilation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from slicemill.shedding.report import Report
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """What a query's unit holds: rows that wait now, on average over time and at most, and bytes of state."""
+    """Memory of a query's unit: waiting rows, and state size.
+
+    Waiting rows are given as the current, average and maximum number.
+    """
 
     rows: int = 0
     mean_rows: float = 0.0
@@ -34,9 +37,10 @@ class MemoryUse:
 
 @dataclass(slots=True)
 class QueryMetrics:
-    """`since_s` is when the query came; `ideal_s` what the rows of a result take with nothing else there.
+    """Metrics of one query.
 
-    `policy` is the one that picks among the units of its component.
+    `since_s` is the start time of the query. `ideal_s` is the time of the rows of a result without other
+    load. `policy` is the policy that schedules the query's part of the graph.
     """
 
     query: str
@@ -51,11 +55,11 @@ class QueryMetrics:
     warm_up: Quantiles = field(default_factory=Quantiles)  # response times of the warm-up
     stale: StaleTime = field(default_factory=StaleTime)
     memory: MemoryUse = MemoryUse()
-    shed: Report | None = None  # of a query with a budget: what was dropped, and what it cost
+    shed: Report | None = None  # for a query with a budget: report of dropped tuples
     seen_s: float = 0.0
     cpu_s: float = 0.0  # of the runs of its unit
-    python_s: float = 0.0  # of these, in loops that ran as Python: they have no machine code yet
-    collecting_s: float = 0.0  # and in garbage collection
+    python_s: float = 0.0  # part of it in kernels that ran as Python before they were compiled
+    collecting_s: float = 0.0  # part of it in garbage collection
 
     def add(
         self,
@@ -66,7 +70,10 @@ class QueryMetrics:
         record: Record,
         warm_s: float = -math.inf,
     ) -> None:
-        """Count results that are there now, by the arrival of what caused them; it is warm since `warm_s`."""
+        """Count results that are available now, by the arrival times of their causes.
+
+        `warm_s` is the end of the warm-up.
+        """
         self.rows += rows
         self.ideal_s = ideal.whole_s
         if not arrivals:
@@ -92,7 +99,7 @@ class QueryMetrics:
         self.responses.add(now_s - came, times.astype(int))
 
     def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: Record) -> None:
-        """What has waited for the query's unit so far: by bucket, the mean of rows, and the most."""
+        """Set the waiting rows of the query's unit by bucket: average and maximum."""
         for number, mean, most in by_bucket:
             figures = record.numbered(self.query, number)
             begin = number * record.bucket
@@ -100,21 +107,27 @@ class QueryMetrics:
             figures.most_waiting = most
 
     def watched_s(self, begin_s: float, end_s: float) -> float:
-        """For how much of a stretch of time the query was there."""
+        """Return for how long of a time span the query existed."""
         return max(0.0, min(end_s, self.seen_s) - max(begin_s, self.since_s))
 
     def response_ms(self, quantile: float) -> float | None:
-        """A quantile of response times in milliseconds; None before the first result after the warm-up."""
+        """Return a quantile of response times in milliseconds.
+
+        The result is None before the first result after the warm-up.
+        """
         return None if not self.responses.counts else 1000 * self.responses.at(quantile)
 
     @property
     def staleness(self) -> float:
-        """The share of its time during which a result was missing that had arrived."""
+        """Return the share of time during which a due result was missing."""
         return self.stale.staleness(self.seen_s - self.since_s)
 
     @property
     def level_s(self) -> float:
-        """What the service level is about: a quantile, the mean or the greatest of the response times."""
+        """Return the measured value for the service level.
+
+        This is a quantile, the mean or the maximum of the response times.
+        """
         if self.slo is None:
             return math.nan
         if self.slo.measure == "mean":
@@ -125,12 +138,12 @@ class QueryMetrics:
 
     @property
     def met(self) -> bool | None:
-        """Is the service level kept so far? None where there is none, or no result yet."""
+        """Return True if the service level is met, None if unknown."""
         level = self.level_s
         return None if self.slo is None or math.isnan(level) else level < self.slo.bound_s
 
     def plain(self) -> dict[str, Any]:
-        """All figures, as JSON holds them; a figure over nothing is null."""
+        """Return all figures as JSON values. Figures without data are null."""
         response = self.figures.response
         found: dict[str, Any] = {
             "query": self.query,
@@ -172,9 +185,9 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MillMetrics:
-    """All queries of a mill, each and together, what choosing between them costs, and rows of its streams.
+    """Metrics of all queries, streams and cells, and scheduling overhead.
 
-    `failing` has the streams whose source cannot be read now, and why; `cells` what each cell of a unit does.
+    `failing` has the streams whose source cannot be read now, with the reason.
     """
 
     policy: str
@@ -194,7 +207,7 @@ class MillMetrics:
 
     @property
     def staleness(self) -> float:
-        """The mean over all queries, each as much as it matters (P31)."""
+        """Return the mean over all queries, by weight (P31)."""
         if not self.queries:
             return math.nan
         return float(
@@ -202,7 +215,10 @@ class MillMetrics:
         )
 
     def plain(self) -> dict[str, Any]:
-        """All figures, as JSON holds them: by query, by time bucket, and together."""
+        """Return all figures as JSON values.
+
+        They are given by query, by time bucket, and in total.
+        """
         overall = self.overall
         return {
             "policy": self.policy,

@@ -1,11 +1,11 @@
-"""Profiling: the time between a source and a result, by stage.
+"""Profiling: time per stage between a source and a result.
 
     with recording() as stages:
         ...
     stages["commit"].seconds
 
-Nothing is kept while nobody records. Seconds are of wall time; those of workers, which work side by side and
-report when they answer, add up over workers.
+Nothing is stored unless a recording is active. Seconds are wall-clock time. Workers run in parallel and
+report with their replies; their times are added up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Stages = dict[str, StageTime]
 
 @dataclass(slots=True)
 class _Recorders:
-    # Ingest and the dispatcher are different threads.
+    # Ingestion and the dispatcher run in different threads.
     lock: threading.Lock = field(default_factory=threading.Lock)
     active: list[Stages] = field(default_factory=list)
 
@@ -38,7 +38,7 @@ _recorders = _Recorders()
 
 @contextmanager
 def recording() -> Iterator[Stages]:
-    """What is spent in this process, by stage, from here on."""
+    """Record the time spent in this process, by stage."""
     stages: Stages = {}
     with _recorders.lock:
         _recorders.active.append(stages)
@@ -50,7 +50,7 @@ def recording() -> Iterator[Stages]:
 
 
 def spent(seconds: Mapping[str, float]) -> None:
-    """Report what stages took, such as those of a task that ended."""
+    """Add times of stages, for example those of a completed task."""
     if not _recorders.active:
         return
     with _recorders.lock:
@@ -63,7 +63,7 @@ def spent(seconds: Mapping[str, float]) -> None:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Time the block as one stage."""
+    """Time a block as one stage."""
     began = time.perf_counter()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which unit runs next, and how long results will take: policies, their chooser, and capacity planning.
+"""Scheduling of units, and estimation of response times: policies, chooser, capacity planning.
 
     Batches --policy--> priorities --Chooser--> units to run          (batches, policies, chooser)
     Costs + Polls --rehearse--> Outcome                               (capacity, traffic, rehearsal)

@@ -1,23 +1,26 @@
-"""Statistics that follow the data: selectivities by windows of tuples, batch costs by regression (P21)."""
+"""Adaptive statistics: selectivities over windows of tuples, batch costs by regression (P21)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 _LEAST_OVERHEAD = 0.1
-"""Of the quickest run of late. Noise can tilt a line through runs of similar sizes until it says that a small
-run is free, and a slowdown over a time of nothing is without bounds."""
+"""Minimum overhead, as a share of the shortest recent run.
+
+Noise may tilt a line through runs of similar sizes so far that its overhead is 0. The slowdown relative to
+such an ideal time would be unbounded.
+"""
 
 _LEAST_S = 1e-6
-"""No run takes less, whatever a coarse clock says."""
+"""Minimum duration of a run, for coarse clocks."""
 
 
 @dataclass(slots=True)
 class Selectivity:
-    """An operator's selectivity, renewed after each `window` input tuples with weight `alpha`.
+    """Selectivity of an operator, updated after each `window` input tuples with weight `alpha`.
 
-    Where nothing was known before (`is_guess`), it is what has been counted until the first window is full:
-    the results of the first few tuples would count for hundreds.
+    If there is no prior value (`is_guess`), it is the ratio of the counts until the first window is full.
+    Otherwise the results of the first few tuples would count like hundreds.
     """
 
     value: float
@@ -28,12 +31,15 @@ class Selectivity:
     _outputs: int = 0
 
     def observe(self, inputs: int, outputs: int) -> bool:
-        """Count; True if the value has changed, so that priorities must be derived anew."""
+        """Count rows.
+
+        Return True if the value changed, so that priorities must be recomputed.
+        """
         self._inputs += inputs
         self._outputs += outputs
         before, is_full = self.value, self._inputs >= self.window
         if self.is_guess:
-            # One more, for windows that have not ended yet: nothing so far is not nothing ever.
+            # Add one, because windows that have not ended yet may still produce results.
             self.value = (self._outputs + 1) / (self._inputs + 1)
         elif is_full:
             self.value = (1 - self.alpha) * before + self.alpha * self._outputs / self._inputs
@@ -44,13 +50,15 @@ class Selectivity:
 
 @dataclass(slots=True)
 class BatchCost:
-    """The time of a run over N rows as a + b·N, fitted to past runs, of which older ones count less.
+    """Time of a run over N rows as a + b·N.
 
-    A busy machine makes a run longer by some share of it, so what is made small are relative errors (weights
-    of 1 / time²): with absolute ones the noise of a large run drowns the overhead, which is most of what a
-    small run takes. The line so found is then raised until it comes to the time that all runs took together,
-    which the weights of quick runs would let it stay below. Until two sizes have been seen the guess stands
-    for what cannot be told apart yet.
+    It is fitted to past runs with exponential decay.
+
+    Load of the machine prolongs a run by a factor, so relative errors are minimised (weights of 1 /
+    time²). With absolute errors, the noise of large runs would hide the overhead, which is most of the
+    time of small runs. The fitted line is then scaled so that it matches the total time of all runs,
+    because the weights favour quick runs. Until runs of two sizes were seen, the initial values are used
+    for what cannot be determined.
     """
 
     overhead: float = 0.05
@@ -85,10 +93,10 @@ class BatchCost:
         spread = self._weighted_rows_rows / self._weight - mean_rows**2
         if spread > 1e-9 * max(1.0, mean_rows**2):
             slope = (self._weighted_rows_time / self._weight - mean_rows * mean_time) / spread
-            self.per_row = max(slope, 0.0)  # a run never costs less for being larger
+            self.per_row = max(slope, 0.0)  # a larger run is never cheaper
         self.overhead = max(mean_time - self.per_row * mean_rows, _LEAST_OVERHEAD * self._quickest)
         if mean_rows:
-            # The line goes through the mean of the runs whatever the overhead.
+            # The line goes through the mean of the runs for any overhead.
             self.per_row = max(mean_time - self.overhead, 0.0) / mean_rows
         raised = self._time / (self.overhead * self._runs + self.per_row * self._rows)
         self.overhead *= raised
@@ -99,10 +107,10 @@ class BatchCost:
 
     @property
     def mean_rows(self) -> float:
-        """How large runs were of late; 1 before there was any."""
+        """Return the recent mean number of rows per run; 1 without data."""
         return max(self._rows / self._runs, 1.0) if self._runs else 1.0
 
     @property
     def ideal_time(self) -> float:
-        """T: a run over one row, with nothing else there."""
+        """Return T: the time of a run over one row, without other load."""
         return self.of(1)

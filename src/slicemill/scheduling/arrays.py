@@ -1,4 +1,4 @@
-"""The types of the columns that scheduling works with."""
+"""Array types of scheduling."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Balancing: which cell moves to which worker when some have much more to do than others (S39).
+"""Load balancing: moves cells from busy workers to idle ones (S39).
 
-Loads are shares of a core, as measured of late. A move costs a checkpoint and a restore, so loads must be
-uneven for some time before a cell moves, and each move is waited for before the next one is chosen.
+Loads are recent shares of a core. A move costs a checkpoint and a restore. So loads must be uneven for
+some time before a cell is moved, and the effect of a move is awaited before the next one.
 """
 
 from __future__ import annotations
@@ -10,22 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-# A unit's id and the number of the cell.
+# unit id and number of the cell
 CellId: TypeAlias = tuple[str, int]
 
-# Workers may differ by so much of a core.
+# permitted difference between workers, as a share of a core
 _UNEVEN = 0.15
-# … for so many looks in a row; what has moved stays for some more.
+# consecutive uneven rounds before a move, and rounds during which a moved cell stays
 _LOOKS, _REST = 3, 10
-# Who is so busy does not keep up for long: cells leave it at once.
+# Above this load a worker falls behind, so cells are moved at once.
 _FULL = 0.8
-# Of the difference, what a move must even out.
+# minimum part of the difference that a move must remove
 _WORTH = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Let a worker have a cell: with its next checkpoint, or `at_once`, which takes a checkpoint."""
+    """Move of a cell to a worker.
+
+    The cell moves with its next checkpoint, or `at_once` with an extra checkpoint.
+    """
 
     cell: CellId
     worker: int
@@ -35,9 +38,9 @@ class Move:
 def best_move(
     loads: Mapping[CellId, float], at: Mapping[CellId, int], fixed: Mapping[int, float]
 ) -> Move | None:
-    """The cell of the busiest worker that fits best to the idlest; None where nothing is worth moving.
+    """Return the best move from the busiest to the idlest worker, or None.
 
-    `fixed` is what each worker does that cannot move, such as reading; all workers are in it.
+    `fixed` has the load of each worker that cannot move, such as reading. It contains all workers.
     """
     if len(fixed) < 2:
         return None
@@ -48,7 +51,7 @@ def best_move(
     gap = totals[busiest] - totals[idlest]
     if gap <= _UNEVEN:
         return None
-    # What is left of the difference: that of a cell with half of it is nothing.
+    # The remaining difference. It is 0 for a cell with half of the current difference as load.
     left = {cell: abs(gap - 2 * loads.get(cell, 0.0)) for cell, worker in at.items() if worker == busiest}
     if not left:
         return None
@@ -58,16 +61,19 @@ def best_move(
 
 @dataclass(slots=True)
 class Balancer:
-    """Decides at regular looks; `decide` is called at each of them."""
+    """Load balancer. `decide` is called at regular intervals."""
 
-    _uneven: int = 0  # looks in a row
+    _uneven: int = 0  # consecutive rounds
     _looks: int = 0
-    _resting: dict[CellId, int] = field(default_factory=dict)  # until which look
+    _resting: dict[CellId, int] = field(default_factory=dict)  # until which round
 
     def decide(
         self, loads: Mapping[CellId, float], at: Mapping[CellId, int], fixed: Mapping[int, float]
     ) -> Move | None:
-        """A move, when loads have been uneven for long enough. A cell that has just moved counts as fixed."""
+        """Return a move if loads have been uneven for long enough.
+
+        Recently moved cells count as fixed load.
+        """
         self._looks += 1
         self._resting = {cell: until for cell, until in self._resting.items() if until > self._looks}
         resting = dict(fixed)

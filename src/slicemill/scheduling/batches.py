@@ -1,10 +1,10 @@
-"""What a policy is told of the units that could run: their batches, as columns.
+"""Batches: input of policies about the units that are ready, as columns.
 
-A batch of N rows costs B(N) = a + b·N. A tuple is a batch of one row with a = 0. With a > 0 larger batches
-are relatively cheaper, and policies that count the wait bound how long a small one waits.
+A batch of N rows costs B(N) = a + b·N. A tuple is a batch of one row with a = 0. With a > 0, larger
+batches are cheaper per row. Policies that include the wait limit how long a small batch waits.
 
-A decision looks at the batches of all units that are ready, a thousand of them in well under a millisecond:
-so a policy is a function of columns, and what no policy asks for is not looked up.
+A decision over a thousand ready units must take well below a millisecond. So a policy is a function of
+columns, and values that no policy needs are not computed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from slicemill.scheduling.arrays import Floats, Positions
 from slicemill.scheduling.portions import Aim, UnitFigures
 
 QUANTUM_S = 0.02
-"""What a message to a worker, and a run that leaves others waiting, may take by what is estimated."""
+"""Estimated duration limit of a message to a worker, and of a run if other units wait."""
 _MOST_OVERHEAD = 0.2
-"""Of the time of a run that leaves rows for later. Cutting work into ever shorter runs would cost more than
-choosing between them can gain."""
+"""Maximum share of overhead in a run that leaves rows for later.
+
+Shorter runs would cost more than better scheduling can gain.
+"""
 
 
 def rows_within(
@@ -30,7 +32,10 @@ def rows_within(
     per_row: npt.ArrayLike,
     most_overhead: float = _MOST_OVERHEAD,
 ) -> Floats:
-    """How many rows a run may take to end within the quantum, or as soon after it as overhead allows."""
+    """Return the number of rows that a run can process within the quantum.
+
+    The quantum is exceeded if the overhead would otherwise be too large a share.
+    """
     overhead = np.asarray(overhead, np.float64)
     with np.errstate(divide="ignore"):  # rows that cost nothing
         found: Floats = (np.maximum(quantum_s, overhead / most_overhead) - overhead) / per_row
@@ -39,21 +44,30 @@ def rows_within(
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The pending input of units that could run, an entry for each; times are in seconds."""
+    """Pending input of ready units, with one entry per unit.
+
+    Times are in seconds.
+    """
 
     units: Positions
-    """Where each is in `figures`."""
+    """Position of each unit in `figures`."""
     figures: UnitFigures
     rows: Floats
-    """N, what a run takes, at least 1: a unit that only time has made ready counts as one row."""
+    """N, the rows of a run, at least 1: a unit that is ready only by time counts as one row."""
     worth: Floats
-    """N as results go: of a join's sides, a row of the one that finds more partners counts for more (P23)."""
+    """N weighted by results: of a join's sides, rows with more partners count more (P23)."""
     pending: Floats
-    """What waits: more than a run takes, where others wait too and all of it would exceed a quantum."""
+    """Pending rows.
+
+    They exceed `rows` if other units wait and all rows would exceed a quantum.
+    """
     wait: Floats
-    """W, of the oldest row; above 0, so that what has just come is still told apart by the rest (A12)."""
+    """W of the oldest row.
+
+    It is above 0, so that new rows are still ordered by other factors (A12).
+    """
     slack: Floats
-    """Time until the deadline; infinite where there is none."""
+    """Time until the deadline; infinite without one."""
     idle: Floats
     """Time since the unit last ran."""
 
@@ -61,29 +75,29 @@ class Batches:
         return len(self.rows)
 
     def only(self, entries: Positions) -> Batches:
-        """Some of them."""
+        """Return the batches of these entries."""
         columns = (self.rows, self.worth, self.pending, self.wait, self.slack, self.idle)
         return Batches(self.units[entries], self.figures, *(column[entries] for column in columns))
 
     def rate(self, aim: Aim) -> Floats:
-        """Value by time of what counts with each unit for this aim."""
+        """Return the value per second of each unit's portion for this aim."""
         value, overhead, per_row = self.figures.portions[aim].take(self.units, axis=1)
         rate: Floats = value * (self.rows if aim is Aim.MEMORY else self.worth)
         rate /= overhead + per_row * self.rows
         return rate
 
     def cost(self) -> tuple[Floats, Floats]:
-        """a and b: of the unit and of all behind it."""
+        """Return a and b of each unit with all units behind it."""
         overhead, per_row = self.figures.portions[Aim.ALL, 1:].take(self.units, axis=1)
         return overhead, per_row
 
     @property
     def time(self) -> Floats:
-        """B(N), of the unit and of all behind it."""
+        """Return B(N) of each unit with all units behind it."""
         overhead, per_row = self.cost()
         return overhead + per_row * self.rows
 
     @property
     def ideal_time(self) -> Floats:
-        """T: of the queries behind the unit, the least."""
+        """Return T: the minimum over the queries behind the unit."""
         return self.figures.ideal_time[self.units]

@@ -1,8 +1,8 @@
-"""What the units of a plan cost, as measured, and how much of some cores a load takes (§4.3).
+"""Capacity planning: measured costs of units, and cores needed (§4.3).
 
-A job is one round of the dispatcher: messages to workers, their answers, and a commit. It runs one task per
-unit, or one per core where a unit's work is split by keys. A task costs something however few rows it has,
-and so do the job itself and, for each unit, the delivery of its results. Times are seconds.
+A job is one round of the dispatcher: messages to workers, their replies, and a commit. It runs one task
+per unit, or one per core for a unit that is partitioned by key. Jobs, tasks and the delivery of each
+unit's results have fixed costs, independent of the number of rows. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from slicemill.scheduling.adaptive import BatchCost
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A log that a unit writes: a query's results, or a derived stream that other units read."""
+    """A log written by a unit: query results, or a derived stream."""
 
     log: str
     per_row: float
-    """Results per row of input."""
+    """Results per input row."""
     is_query: bool = True
     weight: float = 1.0
-    """How much a result matters."""
+    """Weight of a result."""
     within_s: float | None = None
-    """How late it may be."""
+    """Maximum response time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +44,27 @@ class UnitCost:
         return cores if self.splits else 1
 
     def longest_s(self, rows: float, cores: int) -> float:
-        """Of its tasks, where each has as many rows as the others."""
+        """Return the duration of the longest task, for evenly distributed rows."""
         return self.task_s + self.row_s * rows / self.tasks(cores)
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """All units of a plan, those that feed others first."""
+    """All units of a plan in topological order."""
 
     job_s: float
     units: tuple[UnitCost, ...]
 
     def alone(self, unit: UnitCost, cores: int) -> BatchCost:
-        """What a policy learns of a unit: the time of a job that runs nothing else, as a + b·N."""
+        """Return the cost a + b·N of a job with only this unit."""
         per_row = unit.row_s / unit.tasks(cores)
         return BatchCost(self.job_s + unit.driver_s + unit.task_s, per_row)
 
     def together_s(self, runs: Sequence[tuple[UnitCost, float]], cores: int) -> float:
-        """The time of a job that runs these units over so many rows each: a free core takes the next task."""
+        """Return the duration of a job over units with numbers of rows.
+
+        Each task runs on the core that is free first.
+        """
         free = [0.0] * cores
         for unit, rows in runs:
             for _ in range(unit.tasks(cores)):
@@ -69,7 +72,7 @@ class Costs:
         return self.job_s + sum(unit.driver_s for unit, _ in runs) + max(free)
 
     def rates(self, streams: Mapping[str, float]) -> dict[str, float]:
-        """Rows per second in every log, from those of the streams."""
+        """Return the rows per second of each log, given the streams."""
         rates = dict(streams)
         for unit in self.units:
             rows = unit_rate(unit, rates)
@@ -77,10 +80,11 @@ class Costs:
         return rates
 
     def utilisation(self, streams: Mapping[str, float], cores: int) -> float:
-        """ρ: the work that rows bring each second over what the cores, or the one a unit can use, can do.
+        """Return the utilisation ρ: required work per second over available core seconds.
 
-        What jobs and tasks cost in any case is left out: it shrinks as batches grow. So below 1 the units
-        keep up, with batches as large as need be; from 1 on they do not.
+        This is the maximum over all cores together and the cores that each single unit can use. Fixed
+        costs of jobs and tasks are ignored, because their share decreases with larger batches. So units
+        keep up if the result is below 1, with sufficiently large batches, and not otherwise.
         """
         rates = self.rates(streams)
         work = {unit.id: unit_rate(unit, rates) * unit.row_s for unit in self.units}
@@ -88,7 +92,10 @@ class Costs:
         return max([sum(work.values()) / cores, *single])
 
     def ideal_s(self, log: str, cores: int) -> float:
-        """T: how long a single row takes to a log through all units on its way, with nothing else there."""
+        """Return the ideal time T of a log.
+
+        This is the time of a single row through all units on its way, without other load.
+        """
         for unit in self.units:
             if any(output.log == log for output in unit.outputs):
                 before = max((self.ideal_s(given, cores) for given in unit.inputs), default=0.0)
@@ -96,7 +103,7 @@ class Costs:
         return 0.0
 
     def streams(self) -> list[str]:
-        """The logs that are read and that no unit writes."""
+        """Return the logs that units read and no unit writes."""
         written = {output.log for unit in self.units for output in unit.outputs}
         return sorted({log for unit in self.units for log in unit.inputs} - written)
 
@@ -112,7 +119,7 @@ def unit_rate(unit: UnitCost, rates: Mapping[str, float]) -> float:
 
 
 def costs_from_json(text: str, name: str) -> Costs:
-    """Costs that were written by `to_json`, from a file of that name."""
+    """Parse costs written by `to_json`. `name` is the file name for errors."""
     try:
         content = json.loads(text)
         return Costs(float(content["job_s"]), tuple(_units(content["units"])))

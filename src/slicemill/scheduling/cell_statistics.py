@@ -1,4 +1,4 @@
-"""What one cell of a unit has done: balancing and placements go by it, people read it (S52)."""
+"""Statistics of one cell of a unit, for balancing, placement and display (S52)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class CellReport(Protocol):
-    """What a cell tells of a run: `engine.work.RunDone` has it."""
+    """Report of a cell about a run (`engine.work.RunDone`)."""
 
     @property
     def cell(self) -> int: ...
@@ -25,7 +25,10 @@ class CellReport(Protocol):
 
 @dataclass(slots=True)
 class CellStatistics:
-    """Sums since the cell was there in this mill; `state_bytes` are those of now."""
+    """Sums since the cell was created in this process.
+
+    `state_bytes` is the current size.
+    """
 
     runs: int = 0
     rows: int = 0

@@ -1,7 +1,9 @@
-"""The choice that is made with a policy, by the dispatcher and by `slicemill simulate` (§4.3).
+"""Choice of the units to run (§4.3).
 
-chooser = Chooser(policy_named("hnr"))
-chooser.choose(batches, 2)      # positions of the two batches to run now, the first of them in front
+The dispatcher and `slicemill simulate` use it.
+
+chooser = Chooser(policy_named("hnr")) chooser.choose(batches, 2)      # positions of the two batches to
+run now, in order
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ GUARDED_EVERY = 10
 
 
 def ranked(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
-    """Positions of up to `count` batches, the greatest priority first; of equals, the longest wait."""
+    """Return up to `count` positions by descending priority, then by wait."""
     priority = policy.priority(batches)
     if count < len(batches):
-        # Sorting only those that can be among the first is quicker than sorting all.
+        # Sorting only the candidates is faster than sorting all.
         least = np.partition(priority, len(batches) - count)[len(batches) - count]
         best = np.flatnonzero(priority >= least)
         order = best[np.lexsort((-batches.wait[best], -priority[best]))][:count]
@@ -35,22 +37,28 @@ def ranked(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
 
 @dataclass(slots=True)
 class Chooser:
-    """Chooses by priority, with a guard against starving.
+    """Chooses units by priority, with protection against starvation.
 
-    Where priorities are zero, or too low ever to be the greatest, one decision in `guarded_every` goes to the
-    unit that has waited longest, if that is more than `patience` seconds. Its wait is so bounded, however
-    overloaded the machine is, and the policy still decides nine times out of ten.
+    One decision in `guarded_every` selects the unit with the longest wait, if that exceeds `patience`
+    seconds. This bounds the wait of units with zero or low priority under any overload. The policy makes
+    the other decisions.
     """
 
     policy: Policy
     patience: float = PATIENCE_S
     guarded_every: int = GUARDED_EVERY
     components: dict[str, Policy] = field(default_factory=dict)
-    """Policies of parts of the graph, by the name of a stream or query in each; the last one set counts."""
+    """Policies of parts of the graph, by the name of a stream or query in each part.
+
+    The last one set applies.
+    """
     _since_guarded: int = 0
 
     def set_policy(self, name: str, component: str | None = None) -> None:
-        """Decide by another policy from now on: all, or what is connected with a stream or query."""
+        """Set the policy of all units, or of a part of the graph.
+
+        `component` is the name of a stream or query in this part.
+        """
         if component is None:
             self.policy = policy_named(name)
             return
@@ -61,11 +69,12 @@ class Chooser:
     def choose(
         self, batches: Batches, count: int = 1, within: Iterable[tuple[Policy, Positions]] = ()
     ) -> list[int]:
-        """Positions of up to `count` batches, in the order of the policy but for the guard.
+        """Return up to `count` positions in the order of the policy.
 
-        `within` are components, by the entries of their batches, that have a policy of their own. When it is
-        the turn of a component is decided by the policy of all; which of its units is then run, by its own
-        (M4): priorities of two policies cannot be compared.
+        `within` are parts of the graph with their own policy, given by the entries of their batches. The
+        global policy determines when a part has its turn, and the part's policy which of its units runs
+        then (M4). The priorities of two policies cannot be compared. The starvation guard may put another
+        unit first.
         """
         order = ranked(self.policy, batches, count)
         for policy, entries in within:

@@ -1,7 +1,8 @@
-"""How long a result would take with nothing else there, through all units on its way (P22).
+"""Ideal time: duration of a result without other load (P22).
 
-A run over N rows takes a + b·N. A result of a join is made of several rows: T is all the work on them, as
-`slicemill_lab.charts.composites` has it for operators; the last of them to arrive may take a part of it only.
+A run over N rows takes a + b·N. A result of a join is made from several rows: T is all the work on them,
+as `slicemill_lab.charts.composites` defines it for operators. The last of these rows to arrive may account
+for only a part of T.
 """
 
 from __future__ import annotations
@@ -17,25 +18,31 @@ from slicemill.scheduling.unit_statistics import UnitStatistics
 
 
 class Together(NamedTuple):
-    """A row of a join is made of a row of each part; a row of a union comes from one of them."""
+    """Origin of a row from several logs.
+
+    A row of a join is made from a row of each part, and a row of a union from a row of one part.
+    """
 
     joined: bool
     parts: tuple[MadeOf, ...]
 
 
-# A log of which a row is read, or several of them.
+# A log whose row is read, or a combination of logs.
 MadeOf: TypeAlias = str | Together
 
 
 class Written(NamedTuple):
-    """How a log is written: of rows of which other logs, and what is known of the unit that does so."""
+    """Origin of a log's rows, and the statistics of its writer."""
 
     made_of: MadeOf
     statistics: UnitStatistics
 
 
 def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf:
-    """What a row of a node is made of; `known` has the log of each node that is read, and remembers."""
+    """Return the logs that a row of a node is made from.
+
+    `known` has the log of each node that is read, and serves as a cache.
+    """
     if node_id not in known:
         node = graph[node_id]
         parts = tuple(made_of(given, graph, known) for given in node.inputs)
@@ -45,7 +52,10 @@ def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf
 
 
 def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:
-    """From the arrival of the rows of declared streams, which no unit writes, to a row of this log."""
+    """Return the ideal time of a row of this log.
+
+    It begins with the arrival of the rows of declared streams, which no unit writes.
+    """
     if log not in writers:
         return IdealTime(0.0, 0.0)
     written = writers[log]
@@ -54,7 +64,7 @@ def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:
 
 
 def _rows(made_of: MadeOf, written: Written, writers: Mapping[str, Written]) -> IdealTime:
-    """What the rows take that something is made of, but for what the run takes in any case."""
+    """Return the time of these rows, without the run's overhead."""
     if isinstance(made_of, str):
         row, row_s = ideal_time(made_of, writers), written.statistics.cost.per_row
         return IdealTime(row.whole_s + row_s, row.last_s + row_s)

@@ -1,14 +1,14 @@
-"""What counts together when the turn of a unit is decided: the queries it serves, and the work up to them.
+"""Portions: the queries and units that count when a unit is scheduled.
 
-A unit may serve many queries: its own, which all get their results in the same run, and those of units that
-read what it writes. Each has an ideal time T of its own, so the value of a run is a sum over queries (P26):
+A unit may serve many queries: its own, which get their results in the same run, and those of units that
+read its logs. Each has its own ideal time T, so the value of a run is a sum over queries (P26):
 
     V = Σ w_i / (work of the unit and of those behind it)      w_i = α·S (rates), α·S/T (slowdown), α·S/T²
 
-What lies behind a derived stream need not run with the unit that writes it: it waits for a turn of its own.
-So of the tree behind a unit only that part counts which makes V greatest, the priority-defining tree (P27).
-It is where the slope chart of a fork is cut (M6, M9): those behind are added steepest first, while they raise
-the slope. The same cut with rows that no longer wait in place of results gives the units of Chain (M7).
+Units behind a derived stream need not run together with the unit that writes it. So of the tree of readers
+only the part that maximises V counts, the priority-defining tree (P27). It is found by cutting the slope
+chart of a fork (M6, M9): readers are added in order of descending slope while they increase the slope. The
+same cut, with rows that stop waiting in place of results, gives the units of Chain (M7).
 """
 
 from __future__ import annotations
@@ -26,43 +26,46 @@ from slicemill.scheduling.arrays import Floats
 
 
 class Aim(IntEnum):
-    """What the value of a portion counts."""
+    """Definition of a portion's value."""
 
     RESPONSE = 0
-    """Results, each as much as it matters: Σ α·S."""
+    """Weighted results: Σ α·S."""
     SLOWDOWN = 1
     """Σ α·S/T."""
     BALANCE = 2
     """Σ α·S/T²."""
     MEMORY = 3
-    """Rows that no longer wait."""
+    """Rows that stop waiting."""
     PATH = 4
-    """Results of the one query that gets most of them by its own work."""
+    """Results of the single query with the highest rate."""
     ALL = 5
-    """Results as for `RESPONSE`, with all work behind the unit."""
+    """Results as for `RESPONSE`, with the work of all units behind the unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Queries that get results of a unit's own runs and have the same ideal time."""
+    """Queries with the same ideal time, served by a unit's own runs."""
 
     shares: tuple[float, ...]
-    """S of each: its results per row."""
+    """S of each query: its results per row."""
     weights: tuple[float, ...]
-    """α of each: how much a result matters."""
+    """α of each query: the weight of a result."""
     ideal_s: float
     within_s: float = math.inf
-    """How late the strictest of them may be."""
+    """Maximum response time of the strictest query."""
 
     @property
     def value(self) -> float:
-        """Results per row, each as much as it matters."""
+        """Return the weighted results per row."""
         return sum(share * weight for share, weight in zip(self.shares, self.weights, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class WorkTree:
-    """A unit with what reads its logs, each with the rows that it gets of one row of the unit's input."""
+    """A unit with the units that read its logs.
+
+    Each reader has the number of rows that it gets per input row of the unit.
+    """
 
     overhead: float
     per_row: float
@@ -70,7 +73,10 @@ class WorkTree:
     readers: tuple[tuple[float, WorkTree], ...] = ()
 
     def all_served(self) -> Iterator[tuple[float, Served]]:
-        """All queries behind the unit, with the rows that come to theirs of one row of its input."""
+        """Yield all queries behind the unit, with their share of rows.
+
+        The share is the number of rows that a query gets per input row of the unit.
+        """
         for served in self.served:
             yield 1.0, served
         for share, reader in self.readers:
@@ -79,14 +85,17 @@ class WorkTree:
 
 
 class Portion(NamedTuple):
-    """A unit with those behind it that count with it; a run over N rows takes overhead + per_row · N."""
+    """A unit with the readers that count with it.
+
+    A run over N rows takes overhead + per_row · N.
+    """
 
     value: float
     overhead: float
     per_row: float
 
     def rate(self, rows: float) -> float:
-        """Value by time; what gets nothing takes no time and gives nothing."""
+        """Return value per second, 0 if the portion takes no time."""
         time_s = self.overhead + self.per_row * rows
         return self.value * rows / time_s if time_s else 0.0
 
@@ -94,12 +103,16 @@ class Portion(NamedTuple):
         return Portion(self.value + other.value, self.overhead + other.overhead, self.per_row + other.per_row)
 
     def behind(self, share: float, rows: float) -> Portion:
-        """The same for whoever feeds it `share` rows of each of so many: of few rows it may get none."""
+        """Return the portion per input row of the writer before the unit.
+
+        `share` is the number of rows that the writer produces per input row. With few rows the reader may
+        get none, so its overhead is counted only with the probability of a row.
+        """
         return Portion(self.value * share, self.overhead * min(1.0, share * rows), self.per_row * share)
 
 
 def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
-    """What counts with a unit that runs over about so many rows."""
+    """Return the portion of a unit that runs over about this many rows."""
     if aim is Aim.PATH:
         return _best_path(tree, rows)
     if aim is Aim.ALL:
@@ -108,7 +121,10 @@ def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
 
 
 def _cut(tree: WorkTree, aim: Aim, rows: float) -> list[Portion]:
-    """The tree cut into portions, steepest first but for the first, which has the unit itself."""
+    """Cut the tree into portions.
+
+    The first contains the unit itself; the others are ordered by descending slope.
+    """
     below = [
         part.behind(share, rows)
         for share, reader in tree.readers
@@ -146,26 +162,32 @@ def _best_path(tree: WorkTree, rows: float) -> Portion:
 
 
 class UnitFigures:
-    """What policies know of units before they look at what waits for them: columns, a position for each."""
+    """Statistics of units for policies that are independent of pending rows, as columns.
+
+    Each unit has a position in the columns.
+    """
 
     __slots__ = ("ideal_time", "portions", "queries", "selectivity", "weight", "within")
 
     def __init__(self, count: int) -> None:
         self.portions = np.zeros((len(Aim), 3, count))
-        """By aim: value, overhead and cost per row of the portion that counts."""
+        """By aim: value, overhead and cost per row of the portion."""
         self.queries = np.ones(count)
-        """How many queries get results of the unit and of those behind it."""
+        """Number of queries that get results of the unit or of units behind it."""
         self.weight = np.ones(count)
-        """α: how much a result of one of them matters, on average."""
+        """α: mean weight of a result of these queries."""
         self.selectivity = np.zeros(count)
-        """S: results per row of one of so many equal queries that would miss as many results (P32)."""
+        """S: selectivity of equal queries that would be stale as often as these (P32)."""
         self.ideal_time = np.ones(count)
-        """T: the least of these queries, which is slowed down most by the same wait."""
+        """T: minimum over these queries.
+
+        The same wait slows down this query most.
+        """
         self.within = np.full(count, np.inf)
-        """How late the results of the strictest of these queries may be."""
+        """Maximum response time of the strictest of these queries."""
 
     def set(self, position: int, tree: WorkTree, rows: float) -> None:
-        """Work out what is known of a unit whose runs are about so long."""
+        """Compute the statistics of a unit whose runs have about this many rows."""
         self.portions[:, :, position] = [portion(tree, aim, rows) for aim in Aim]
         shares: list[float] = []
         weights: list[float] = []
@@ -189,7 +211,7 @@ class UnitFigures:
         weight: npt.ArrayLike = 1.0,
         queries: npt.ArrayLike = 1.0,
     ) -> UnitFigures:
-        """Of units that feed no others and whose queries have one ideal time."""
+        """Return the statistics of units without readers, whose queries have one ideal time."""
         columns: list[Floats] = [
             np.asarray(column, np.float64)
             for column in np.broadcast_arrays(results, overhead, per_row, ideal_time, weight, queries)
@@ -210,9 +232,10 @@ class UnitFigures:
 
 
 def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: float) -> float:
-    """The selectivity of equal queries that are stale as often as these are, after so many rows.
+    """Return the selectivity of equal queries that are stale as often.
 
-    The probability that one is stale, 1 - (1 - S)^N, is not linear in S, so it is not that of the mean.
+    After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. This is not linear in S, so the
+    mean selectivity would give another probability.
     """
     if not shares:
         return 0.0

@@ -1,10 +1,10 @@
-"""The dispatcher in virtual time: which units would run when, and what users would feel (P6-P9, P29-P31).
+"""Simulation of the dispatcher in virtual time (P6-P9, P29-P31).
 
-Jobs follow each other as on Spark: a job runs units in the order of the policy until each core has its
-quantum, and their results are there when the job has ended. A run takes as many of the polls that wait as fit
-into a quantum, one at least; all of them if nobody else waits. The choice is made by the same `Chooser` as on
-Spark. Rows of a poll have one arrival time, so they are counted, not drawn: of the first n rows of a unit's
-input, the whole part of S·n have given results, under whatever policy.
+Jobs run one after the other as on Spark. A job runs units in the order of the policy until each core has
+work for its quantum. Its results are available when the job ends. A run reads as many pending polls as fit
+into the quantum, at least one, or all if no other unit waits. Units are chosen by the same `Chooser` as on
+Spark. Rows of a poll have the same arrival time, so they are counted instead of sampled: the first n rows
+of a unit's input cause floor(S·n) results, under any policy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JUST_COME_S = 1e-6
 
 @dataclass(slots=True)
 class QueryOutcome:
-    """What the users of one query feel, and what waits for its unit."""
+    """Response times, staleness and pending rows of one query."""
 
     figures: QueryFigures = field(default_factory=QueryFigures)
     stale: StaleTime = field(default_factory=StaleTime)
@@ -38,14 +38,14 @@ class QueryOutcome:
     most_waiting: int = 0
 
     def felt(self, arrival: float, departure: float, results: int, ideal_s: float) -> None:
-        """Some results of one arrival time have left."""
+        """Count results with one arrival time."""
         response = departure - arrival
         self.figures.response.merge(_equal(response, results))
         self.figures.slowdown.merge(_equal(response / ideal_s, results))
         self.stale.add(arrival, departure)
 
     def merge(self, other: QueryOutcome, share: float) -> None:
-        """Another run of the same query, which took that share of the time of both."""
+        """Add another run of the same query, with `share` of the total duration."""
         self.figures.merge(other.figures)
         self.staleness += share * (other.staleness - self.staleness)
         self.mean_waiting += share * (other.mean_waiting - self.mean_waiting)
@@ -54,20 +54,23 @@ class QueryOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """A run under one policy, in virtual time or measured, from the first poll to the end of the last job."""
+    """Outcome of one policy, simulated or measured.
+
+    It covers the time from the first poll to the end of the last job.
+    """
 
     queries: dict[str, QueryOutcome]
     loaded_s: float
-    """Until the last row arrived."""
+    """Time until the last row arrived."""
     lasted_s: float = 0.0
-    """Until the last result was there."""
+    """Time until the last result was available."""
     busy_s: float = 0.0
     jobs: int = 0
     mean_waiting: float = math.nan
     most_waiting: int = 0
 
     def merge(self, other: Outcome) -> None:
-        """Another run under the same policy."""
+        """Add another run under the same policy."""
         share = other.lasted_s / (self.lasted_s + other.lasted_s)
         for name, query in self.queries.items():
             query.merge(other.queries[name], share)
@@ -86,18 +89,18 @@ class Outcome:
 
     @property
     def staleness(self) -> float:
-        """The mean over queries (P31)."""
+        """Return the mean over queries (P31)."""
         known = [query.staleness for query in self.queries.values()]
         return sum(known) / len(known) if known else math.nan
 
     @property
     def behind_s(self) -> float:
-        """How long it took, when nothing came any more, until nothing waited."""
+        """Return the time to drain the queues after the last arrival."""
         return self.lasted_s - self.loaded_s
 
 
 class _Rows(NamedTuple):
-    """Rows that came to a unit's log at one time, of one arrival in the system."""
+    """Rows added to a unit's log at one time, with equal arrivals."""
 
     arrival: float
     came: float
@@ -106,13 +109,16 @@ class _Rows(NamedTuple):
 
 @dataclass(slots=True)
 class _Queue:
-    """What waits for a unit, oldest first. A row waits until the job that reads it has ended."""
+    """Pending rows of a unit, oldest first.
+
+    A row is pending until the job that reads it has ended.
+    """
 
     parts: deque[_Rows] = field(default_factory=deque)
     rows: int = 0
     most: int = 0
     waited: float = 0.0
-    """Rows times seconds, of those that no longer wait."""
+    """Sum of waiting times of rows that were read."""
     read: int = 0
     ran: float = 0.0
 
@@ -122,7 +128,10 @@ class _Queue:
         self.most = max(self.most, self.rows)
 
     def first(self, most_rows: float) -> tuple[int, int]:
-        """How many parts have no more rows than that, one at least, and their rows."""
+        """Return how many parts to read, and their rows.
+
+        At least one part is read. More are read while the total is at most `most_rows`.
+        """
         count = rows = 0
         for part in self.parts:
             if count and rows + part.number > most_rows:
@@ -131,7 +140,7 @@ class _Queue:
         return count, rows
 
     def take(self, count: int, now: float) -> list[_Rows]:
-        """The first so many parts leave."""
+        """Remove the first `count` parts."""
         taken = [self.parts.popleft() for _ in range(count)]
         self.rows -= sum(part.number for part in taken)
         self.waited += sum(part.number * (now - part.came) for part in taken)
@@ -142,12 +151,12 @@ class _Queue:
 def rehearse(
     costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll], quantum_s: float = QUANTUM_S
 ) -> Outcome:
-    """What would happen if rows arrived like this; it ends when all of them are through."""
+    """Simulate these arrivals until all rows are processed."""
     return _Rehearsal(costs, cores, chooser, arrivals, quantum_s).played()
 
 
 class _UnitRun(NamedTuple):
-    """A unit in a job: how many parts of what waits for it are run, and their rows."""
+    """A unit in a job, with the parts and rows to read."""
 
     unit: UnitCost
     parts: int
@@ -201,13 +210,13 @@ class _Rehearsal:
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
 
     def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[_UnitRun]:
-        """Runs in the order of the policy, until every core has its quantum."""
+        """Return runs by policy until each core's quantum is used."""
         batches = self._batches(ready, now)
         busy_s = [0.0] * self._cores
         runs = []
         for place in self._chooser.choose(batches, len(ready)):
             unit = ready[place]
-            # Whose work is split has a task on every core; others go to the core that is free first.
+            # A partitioned unit has a task on every core. Other units run on the core that is free first.
             cores = range(self._cores) if unit.splits else [busy_s.index(min(busy_s))]
             if any(busy_s[core] >= self._quantum_s for core in cores):
                 continue
@@ -224,10 +233,10 @@ class _Rehearsal:
         units = np.array([self._position[unit.id] for unit in ready], np.intp)
         for position, queue in zip(units.tolist(), queues, strict=True):
             self._figure(position, queue.rows)
-        # Since they arrived in the system, also where another unit has handed them on.
+        # Since their arrival in the system, even if another unit has forwarded them.
         wait = np.array([max(now - queue.parts[0].arrival, _JUST_COME_S) for queue in queues])
         pending = np.array([float(queue.rows) for queue in queues])
-        # By the costs that the dispatcher learns, which are those of tasks.
+        # By costs of tasks, which are what the dispatcher measures.
         overhead = [unit.task_s for unit in ready]
         per_row = [unit.row_s / unit.tasks(self._cores) for unit in ready]
         shared_s = self._quantum_s if len(ready) > 1 else math.inf
@@ -244,14 +253,17 @@ class _Rehearsal:
         )
 
     def _figure(self, position: int, rows: int) -> None:
-        """What counts with a unit depends on how much there is to do, roughly."""
+        """Update a unit's statistics if its pending rows changed much."""
         size = rows.bit_length()
         if self._figured[position] != size:
             self._figures.set(position, self._trees[position], float(rows))
             self._figured[position] = size
 
     def _job(self, runs: Sequence[_UnitRun], now: float) -> float:
-        """Run units over what waits for them now; what comes meanwhile waits for the next job."""
+        """Run a job over rows that are pending now.
+
+        Later arrivals wait for the next job.
+        """
         end = now + self._costs.together_s([(run.unit, run.rows) for run in runs], self._cores)
         self._admit(end)
         self._outcome.jobs += 1
@@ -283,7 +295,7 @@ class _Rehearsal:
 
 
 def _results(per_row: float, read: int, taken: Sequence[_Rows]) -> list[tuple[float, int]]:
-    """Arrival and number of results of rows that a unit reads after so many others."""
+    """Return (arrival, number of results) for rows read after `read` others."""
     results = []
     for part in taken:
         made = _whole(per_row * (read + part.number)) - _whole(per_row * read)

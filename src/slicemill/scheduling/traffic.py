@@ -1,8 +1,9 @@
-"""Rows per poll of a source: steady, Poisson, in bursts, or as recorded (P36, P37).
+"""Simulated traffic: rows per poll of a source (P36, P37).
 
-Sources are read in polls: what has come since the last one becomes visible at once, and counts as arrived
-then. Bursts are synthetic: ON times follow Pareto's law, so that some last long, at five times the mean rate;
-the silence after each brings the mean back.
+The traffic is steady, Poisson, bursty, or recorded. Sources are read in polls. All rows since the previous
+poll become visible at once, with the poll as their arrival time. Bursts are synthetic: their durations are
+Pareto distributed, so that some are long, and their rate is five times the mean rate. The silence after
+each burst restores the mean.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from slicemill.errors import SlicemillError
 from slicemill.scheduling.arrays import Floats
 
 Shape = Callable[[Floats, np.random.Generator], Floats]
-"""How much of a stream has come by each of some times, in seconds of its mean rate."""
+"""Function from times to the amount of the stream that has arrived, in seconds at the mean rate."""
 
 _BURST_RATE = 5.0
 _BURST_S = 1.0
@@ -28,7 +29,7 @@ _LONGEST_BURST_S = 30.0
 
 
 class Poll(NamedTuple):
-    """So many rows of a stream become visible."""
+    """A number of rows of a stream that become visible at a time."""
 
     at: float
     stream: str
@@ -37,7 +38,7 @@ class Poll(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A stream's rows per second and how they are spread over time, or the polls that were recorded."""
+    """Rate and shape of a stream's traffic, or recorded polls."""
 
     rate: float
     shape: str = "steady"
@@ -57,7 +58,7 @@ def _bursty(times: Floats, random: np.random.Generator) -> Floats:
         edges += [edges[-1] + silence, edges[-1] + silence + burst]
         come += [come[-1], come[-1] + burst * _BURST_RATE]
     so_far = np.interp(times, edges, come)
-    # The sample's own mean is heavy-tailed; whoever asks for a rate gets that rate.
+    # The sample mean is heavy-tailed, so scale the sample to the requested rate.
     scaled: Floats = so_far * (times[-1] / so_far[-1]) if so_far[-1] > 0 else times
     return scaled
 
@@ -66,7 +67,10 @@ SHAPES: Mapping[str, Shape] = MappingProxyType({"steady": _steady, "poisson": _s
 
 
 def polls(traffic: Mapping[str, Traffic], every_s: float, duration_s: float, seed: int = 1) -> list[Poll]:
-    """What becomes visible when, in order of time; each stream has its own generator."""
+    """Return all polls in order of time.
+
+    Each stream has its own random generator.
+    """
     times: Floats = every_s * np.arange(1, max(1, round(duration_s / every_s)) + 1, dtype=np.float64)
     found: list[Poll] = []
     for number, (stream, asked) in enumerate(sorted(traffic.items())):
@@ -84,7 +88,10 @@ def polls(traffic: Mapping[str, Traffic], every_s: float, duration_s: float, see
 
 
 def read_recorded(path: Path) -> Traffic:
-    """Lines of `seconds,rows`, in order of time; the mean rate is taken over all of them."""
+    """Read lines of `seconds,rows` in order of time.
+
+    The mean rate is that of all lines.
+    """
     try:
         with path.open(newline="", encoding="utf-8") as lines:
             recorded = tuple((float(at), int(rows)) for at, rows in csv.reader(lines))

@@ -1,7 +1,7 @@
-"""What is known of a unit's runs: policies choose by it, people read it (P21).
+"""Run statistics of a unit, for policies and for display (P21).
 
-The cost of a run over N rows is a + b·N, fitted to the unit's own runs: the time of its slowest cell, without
-what it waited for its turn.
+The cost of a run over N rows is a + b·N, fitted to the unit's own runs. The time of a run is that of its
+slowest cell, without waiting time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from slicemill.scheduling.cell_statistics import CellReport, CellStatistics
 from slicemill.shedding.ages import Compared
 from slicemill.storage.changes import Appended
 
-# What a run takes however few its rows, before one has been seen.
+# assumed overhead of a run, before the first one was measured
 _FIRST_GUESS_S = 0.002
 
 
 class RunReport(CellReport, Protocol):
-    """What one cell tells of a run: `engine.work.RunDone` has it."""
+    """Report of one cell about a run (`engine.work.RunDone`)."""
 
     @property
     def compared(self) -> Mapping[str, Compared]: ...  # by join
@@ -42,18 +42,21 @@ class UnitStatistics:
     cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
     inputs: dict[str, float] = field(default_factory=dict)
-    """Rows of late by input, of which older ones count less."""
+    """Recent rows by input, as decaying sums."""
     cells: dict[int, CellStatistics] = field(default_factory=dict)
     rows_read: dict[str, int] = field(default_factory=dict)  # by input, of all runs
     compared: dict[str, int] = field(default_factory=dict)  # by join, of all runs and cells
 
     def add(self, rows: Mapping[str, int], outputs: Sequence[str], results: Sequence[RunReport]) -> None:
-        """Count a run over so many rows of each input; `outputs` are the logs that it may have written to."""
+        """Count a run.
+
+        `rows` are by input, and `outputs` are the logs that it may have written.
+        """
         rows_in = sum(rows.values())
         for log, number in rows.items():
             self.inputs[log] = self.cost.decay * self.inputs.get(log, 0.0) + number
             self.rows_read[log] = self.rows_read.get(log, 0) + number
-        # A first run compiles and imports: it says nothing of those to come.
+        # The first run includes compilation and imports, so it is not representative.
         if self.runs:
             self.cost.observe(rows_in, max(sum(result.seconds.values()) for result in results))
         self.runs += 1
@@ -79,21 +82,22 @@ class UnitStatistics:
             self.selectivities[log].observe(rows_in, rows_out)
 
     def selectivity(self, log: str) -> float:
-        """Rows written to a log for each row read; 1 before anything is known."""
+        """Return the rows written to a log per row read; 1 without data."""
         known = self.selectivities.get(log)
         return 1.0 if known is None else known.value
 
     def worth(self, log: str) -> float:
-        """How much a row of one side of a join counts for results; one of any side counts 1 on average.
+        """Return the weight of a row of one side of a join.
 
-        Each side's rows make as many of the pairs as those of any other: the later row of a pair makes it,
-        and that is a row of either. So the fewer rows a side has, the more results each of them brings (P23).
+        The mean over the rows of all sides is 1. Each side's rows cause the same number of pairs in total,
+        because each pair is caused by its later row. So rows of a side with fewer rows cause more results
+        each (P23).
         """
         own = self.inputs.get(log, 0.0)
         return sum(self.inputs.values()) / (len(self.inputs) * own) if own else 1.0
 
     def plain(self) -> dict[str, Any]:
-        """What is worth keeping over a restart, as JSON holds it."""
+        """Return the part that survives a restart, as JSON values."""
         return {
             "cost": asdict(self.cost),
             "selectivities": {log: asdict(known) for log, known in self.selectivities.items()},
