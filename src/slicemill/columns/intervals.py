@@ -62,8 +62,6 @@ def ends_until(head: Places, ts: Places, upper: Places) -> Places:
     """Return the end of each row's partition range with ts <= `upper`.
 
     `upper` is not before the row's own time. The end is exclusive.
-
-    `upper` is not before the row's own time.
     """
     out = np.empty(len(ts), np.int64)
     end = 0

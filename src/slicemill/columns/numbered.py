@@ -38,10 +38,8 @@ def touched(numbered: NDArray[np.integer[Any]]) -> tuple[Places, Numbers]:
 def grown(figures: NDArray[Figure], count: int, first: int = 0) -> NDArray[Figure]:
     """Return `figures` extended to `count` keys, for writing.
 
-    New keys start with `first`.
-
-    The result is the start of a larger array, which the next call reuses. So the caller must own the
-    array, and must not share parts of it.
+    New keys start with `first`. The result is the start of a larger array, which the next call reuses. So
+    the caller must own the array, and must not share parts of it.
     """
     known = len(figures)
     if known >= count:

@@ -73,10 +73,8 @@ def fanned_out(table: pa.Table, bits: int) -> pa.Table:
 class Numbering:
     """Numbering of an operator's output rows.
 
-    Numbers of the causes have `bits` bits.
-
-    `ranks` is set if some rows follow others of their timestamp, and `fans` if a cause may have several
-    rows.
+    Numbers of the causes have `bits` bits. `ranks` is set if some rows follow others of their timestamp,
+    and `fans` if a cause may have several rows.
     """
 
     bits: int = SEQ_BITS

@@ -1,7 +1,6 @@
 """Kernel: a function that runs as Python until its machine code is available.
 
-Calls never wait long for compilation. For each combination of argument types, a kernel is in one of three
-states:
+For each combination of argument types, a kernel is in one of three states:
 
 | state | runs as | until |
 |---|---|---|
@@ -10,9 +9,9 @@ states:
 | ready | machine code | |
 
 A call that would take longer as Python than compilation takes waits for the code. If the code is stored, a
-call waits for at most its own duration as Python, because reading takes milliseconds. So the total cost is
-at most about twice that of the better alternative. SLICEMILL_COMPILE=always compiles at the first call,
-for tests; never runs everything as Python.
+call waits for at most its own duration as Python, because reading takes milliseconds. Other calls do not
+wait. So the total cost is at most about twice that of the better alternative. SLICEMILL_COMPILE=always
+compiles at the first call, for tests; never runs everything as Python.
 
 Python mode imitates machine code: 64-bit arithmetic wraps around, division by zero is no error, and fields
 of records are attributes.
@@ -180,9 +179,9 @@ class KernelFunction:
     def piece(self, rows: int) -> int:
         """Return how many of these rows to process in one call.
 
-        For callers that can split their rows anywhere. The result is all rows if there is code, or if it
-        is worth waiting for. Otherwise it is a number of rows that takes a short time. The first call has
-        few rows, to measure the time per row.
+        Callers use it if they can split their rows anywhere. The result is all rows if there is code, or
+        if it is worth waiting for. Otherwise it is a number of rows that takes a short time. The first
+        call has few rows, to measure the time per row.
         """
         if self._code or _mode() == "always":
             return rows
@@ -256,8 +255,6 @@ def _given_back(value: Any, dtypes: Mapping[Any, Any]) -> Any:
 
     Numbers become Python numbers, and records lose their attributes. A dtype with attributes equals the
     one without.
-
-    A dtype with attributes equals the one without.
     """
     if isinstance(value, tuple):
         return tuple([_given_back(each, dtypes) for each in value])

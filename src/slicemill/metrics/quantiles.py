@@ -17,9 +17,8 @@ _LEAST = 1e-6
 class Quantiles:
     """Counts by bucket.
 
-    Each bucket is 2 % wider than the previous one, so quantiles are at most 1 % off.
-
-    Values below 1e-6 (a microsecond, for seconds) count as 1e-6.
+    Each bucket is 2 % wider than the previous one, so quantiles are at most 1 % off. Values below 1e-6 (a
+    microsecond, for seconds) count as 1e-6.
     """
 
     counts: dict[int, int] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """Choice of the units to run (§4.3).
 
-The dispatcher and `slicemill simulate` use it.
+The dispatcher and `slicemill simulate` use it:
 
-chooser = Chooser(policy_named("hnr")) chooser.choose(batches, 2)      # positions of the two batches to
-run now, in order
+    chooser = Chooser(policy_named("hnr"))
+    chooser.choose(batches, 2)      # positions of the two batches to run now, in order
 """
 
 from __future__ import annotations

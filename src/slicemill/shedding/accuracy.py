@@ -27,7 +27,8 @@ class Preference(StrEnum):
 
 
 def preference(x: Interval, y: Interval) -> Preference:
-    """
+    """Return how two intervals relate (L12).
+
     >>> [str(preference((0, 4), y)) for y in ((2, 6), (1, 3), (4, 9))]
     ['Q', 'I', 'P']
     """

@@ -114,10 +114,8 @@ class ChainMemory(ABC):
     ) -> DroppedTuple | None:
         """Add a tuple that ends its predecessor's period.
 
-        Return the dropped tuple, if any.
-
-        `closed` is the predecessor, or None if it forms no run. `follower` is the new tuple, or None if it
-        forms no run.
+        Return the dropped tuple, if any. `closed` is the predecessor, or None if it forms no run.
+        `follower` is the new tuple, or None if it forms no run.
         """
         self.add(partition, closed, follower)
         return self.shed()

@@ -159,8 +159,6 @@ class FastMemory(ChainMemory):
         """Split a fragment at a tuple, and move its smaller part.
 
         So each tuple is moved at most a logarithmic number of times.
-
-        So each tuple is moved at most a logarithmic number of times.
         """
         left, right = tuple_.before, tuple_.after
         assert left is not None and right is not None

@@ -19,9 +19,8 @@ from slicemill.operators.over.spec import WindowAggregate, bits_of_calls, calls_
 class ModelMember:
     """One of the window aggregates that share cores.
 
-    `asked` are the models of its calls.
-
-    `name` is stable for the lifetime of the query. `query` is the name that users see.
+    `asked` are the models of its calls. `name` is stable for the lifetime of the query. `query` is the
+    name that users see.
     """
 
     name: str
@@ -37,8 +36,6 @@ class SharedModels(SharedOperator):
 
     All queries have the same input and keys. Equal cores are kept once. `costs` determine how the cores of
     new queries are computed (C18).
-
-    Equal cores are kept once. `costs` determine how the cores of new queries are computed (C18).
     """
 
     keys: tuple[Expr, ...]

@@ -294,7 +294,7 @@ class WindowCalls:
         due = self.due()
         return _END if due is None else due - 1
 
-    # -- partitions that are gone ------------------------------------------------------------------------
+    # -- eviction of partitions --------------------------------------------------------------------------
 
     def _forget(self, place: int) -> None:
         """Evict partitions without rows if there are many.

@@ -23,12 +23,10 @@ Numbers: TypeAlias = NDArray[np.int32]
 class GroupedRows:
     """Rows of a run with their group numbers.
 
-    There are `count` groups in all.
-
-    `touched` are the groups with rows in this run. `order` sorts rows by group; `groups` has for each
-    sorted row the index of its group in `touched`. `signs` are 1 for inserted and -1 for retracted rows.
-    `tells` marks the rows after which a result is needed. Without these two, all rows are inserts and each
-    needs a result.
+    There are `count` groups in all. `touched` are the groups with rows in this run. `order` sorts rows by
+    group; `groups` has for each sorted row the index of its group in `touched`. `signs` are 1 for inserted
+    and -1 for retracted rows. `tells` marks the rows after which a result is needed. Without these two,
+    all rows are inserts and each needs a result.
     """
 
     numbered: Numbers

@@ -79,9 +79,8 @@ class GroupSpan:
 class WindowAnswers:
     """Values of tuples, by sequence number.
 
-    Tuples followed by another in their slot have no value (`overtaken`).
-
-    `expired` are the tuples that left the window, with `expired_values`.
+    Tuples followed by another in their slot have no value (`overtaken`). `expired` are the tuples that
+    left the window, with `expired_values`.
     """
 
     sequence: Places
@@ -117,10 +116,8 @@ class Sorted:
 class Group:
     """Evaluator of calls that share rows.
 
-    `places` has the argument columns of each call.
-
-    All calls have the same window, or plain windows (`is_plain`) of several lengths. Rows are kept for the
-    longest.
+    `places` has the argument columns of each call. All calls have the same window, or plain windows
+    (`is_plain`) of several lengths. Rows are kept for the longest.
     """
 
     def __init__(self, calls: Sequence[WindowCall], places: Sequence[Sequence[int]]) -> None:
@@ -351,7 +348,7 @@ class Group:
         values = self._values(seen, [Windows(places + 1, ends[places])] * len(seen))
         return rows.table.take(pa.array(rows.order[places])), values
 
-    # -- what is kept ----------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------
 
     def _keep(self, state: OverGroupState, rows: Sorted, span: GroupSpan, seen: Sequence[Rows]) -> None:
         if self._by_partition:
@@ -372,7 +369,7 @@ class Group:
             passed = self._passed([*(piece.table for piece in state.slices), new], span)
             state.slices, state.passed = kept_from(state.slices, new, passed)
             return
-        # Rows of partitions that were not looked at are all needed.
+        # All rows of partitions without new tuples are still needed.
         needed = np.ones(len(rows.looked_at) + len(new), np.bool_)
         places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))])
         needed[places[rows.order]] = self._needed(rows, span)
@@ -484,7 +481,7 @@ def _kept_rows(state: OverGroupState) -> pa.Table | None:
 def _rows_of(state: OverGroupState, partitions: Places) -> tuple[pa.Table | None, Mask, int]:
     """Return the kept rows of these partitions, a mask, and their number.
 
-    All rows are looked at, so the mask is True everywhere.
+    The mask is True everywhere, since these are all rows that the run reads.
     """
     assert state.last is not None, "made when the run began"
     rows, numbered = state.last.of(partitions)

@@ -1,9 +1,8 @@
 """Routines of window calls, shared by models that started together.
 
-Each call has a routine, except that models over the same window share one.
-
-Models share a routine only if they started together, because then their windows always contain the same
-tuples. A model that starts later gets a new routine, shared with models that started with it.
+Each call has a routine, except that models over the same window share one. Models share a routine only if
+they started together, because then their windows always contain the same tuples. A model that starts later
+gets a new routine, shared with models that started with it.
 """
 
 from __future__ import annotations
@@ -96,10 +95,8 @@ class CallsState:
     ) -> None:
         """Restore state for these queries.
 
-        New ones start together; state of removed ones is dropped.
-
-        The output columns that are read of a kept query may have changed, for example by a new stream
-        column.
+        New ones start together; state of removed ones is dropped. The output columns that are read of a
+        kept query may have changed, for example by a new stream column.
         """
         known = {
             name: replace(state, member=members[name])

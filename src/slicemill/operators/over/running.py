@@ -74,10 +74,8 @@ class RunningCount:
 class RunningDistinct:
     """Count of distinct values.
 
-    `met` has pairs (group number, value number), in sorted runs.
-
-    A run is at least twice as long as the next, so a pair is copied only when the number of pairs has
-    doubled.
+    `met` has pairs (group number, value number), in sorted runs. A run is at least twice as long as the
+    next, so a pair is copied only when the number of pairs has doubled.
     """
 
     counts: Figures = field(default_factory=no_figures)

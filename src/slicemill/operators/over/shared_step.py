@@ -1,9 +1,7 @@
 """Plain built-in aggregates with OVER for all queries of one stream and key.
 
-Rows are stored once.
-
-Queries that started together form a cohort, which keeps the rows of its longest window. A query that
-starts later has seen fewer tuples, so it gets a cohort of its own.
+Rows are stored once. Queries that started together form a cohort, which keeps the rows of its longest
+window. A query that starts later has seen fewer tuples, so it gets a cohort of its own.
 """
 
 from __future__ import annotations

@@ -36,10 +36,8 @@ def entries_of(
 ) -> tuple[Columns, Ints]:
     """Aggregate rows into entries.
 
-    Return these without key and pattern, and the first row of each.
-
-    `cells` has a number per row for its combination of key and pattern, and how many combinations there
-    are.
+    Return these without key and pattern, and the first row of each. `cells` has a number per row for its
+    combination of key and pattern, and how many combinations there are.
     """
     starts, borders = panes
     slot, pane, count = _slots(cells[0], cells[1], borders)

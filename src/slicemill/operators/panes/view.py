@@ -21,9 +21,8 @@ from slicemill.operators.panes.partials import Columns, Counts
 class PaneView:
     """Entries ordered by key and time.
 
-    Those of `keys[r]` are at positions begin[r] to begin[r + 1].
-
-    There is one entry per key and pane, unless entries are single tuples.
+    Those of `keys[r]` are at positions begin[r] to begin[r + 1]. There is one entry per key and pane,
+    unless entries are single tuples.
     """
 
     keys: Ints
@@ -77,8 +76,6 @@ def view_of(
 
     Panes that begin before `since` are excluded. `ordered` is sorted by key once and shared by several
     views.
-
-    `ordered` is sorted by key once and shared by several views.
     """
     wanted = selected[ordered["pattern"]] & (ordered["start"] >= since)
     columns = ordered if wanted.all() else picked(ordered, np.flatnonzero(wanted))

@@ -75,7 +75,7 @@ class PaneWindows:
         dues = ((name, member.due(self.state.members[name])) for name, member in self._live())
         return [(name, due) for name, due in dues if due is not None]
 
-    # -- taking tuples in ------------------------------------------------------------------------------
+    # -- input -----------------------------------------------------------------------------------------
 
     def _live(self) -> list[tuple[str, Member]]:
         return [(n, m) for n, m in self._members.items() if self.state.members[n].failure is None]
@@ -186,7 +186,7 @@ class PaneWindows:
                 member.oldest = first if member.oldest is None else member.oldest
                 member.newest = last if member.newest is None else max(member.newest, last)
 
-    # -- answering -------------------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------------------
 
     def _answered(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
         """Return the output of these queries.

@@ -1,1 +1,1 @@
-"""GROUP BY over sessions: tuples of a group that hang together in time."""
+"""Session windows: GROUP BY over tuples of a group that are close in time."""

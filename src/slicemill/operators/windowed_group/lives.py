@@ -224,9 +224,9 @@ def _expanded(first: Places, last: Places, slide: int) -> tuple[Places, Places]:
 
 @kernel
 def _alive(head: Places, times: Places, ends: Places, asked: Places) -> tuple[Places, Places]:
-    """Return the rows of each asked row's group alive at its time.
+    """Return, for each asked row, the rows of its group alive at its time.
 
-    The second result is the number of these rows for each asked row.
+    The row positions of all results are concatenated. The second result has their number per asked row.
     """
     most = 0
     for i in asked:

@@ -146,8 +146,6 @@ class TimedWindowsStep(_Windows):
 
         Groups are ordered by their first row. Sequence numbers of joined rows do not increase with time,
         so they cannot define this order.
-
-        Sequence numbers of joined rows do not increase with time, so they cannot define this order.
         """
         out = with_seqs(out, np.zeros(out.num_rows, np.int64))
         if self._cells == 1:
