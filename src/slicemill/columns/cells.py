@@ -1,6 +1,6 @@
 """Hash partitioning: the cell (partition) of a key or row.
 
-The result is the same in every process, run and version. Columns with equal keys have the same cell.
+The result is the same in every process, run and version. Equal keys have the same cell, in any columns.
 Equality is that of GROUP BY (`columns.keys`): NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Integers
 of any width, dates and times are hashed as 64-bit integers, so that both sides of a join agree. Values of
 other types are hashed once per distinct value.

@@ -1,7 +1,7 @@
 """Due times of results, from which response times are measured.
 
 A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* triggers (the end
-of a window or slot, a tuple that expires) is due when the watermark passes its trigger time, and not when
+of a window or slot, a tuple that expires) is due when the watermark reaches its trigger time, and not when
 its newest tuple arrives. The watermark advances when a tuple with that time or a later one arrives on one
 of its streams, or by the clock. Such a row has no arrival time. Its `_arr` has the trigger time instead,
 in the time of the stream:

@@ -87,7 +87,7 @@ class RunMemory(ChainMemory):
         self._starts = dict(state["starts"])
 
     def _place(self, begin: int) -> int:
-        """Return the index of the slide in which a tuple begins."""
+        """Return the index of the last possible window start up to `begin`."""
         return (begin + self._extent) // self._slide
 
     def _victim(self) -> Tuple:

@@ -57,7 +57,7 @@ class Store:
     def keep(self, needed: Callable[[Ints, Ints], NDArray[np.bool_]]) -> None:
         """Evict entries that are not needed.
 
-        A large slice is rewritten only if half of it is evicted.
+        A large slice is rewritten only if more than half of it is evicted.
         """
         kept = []
         for part in self.slices:
