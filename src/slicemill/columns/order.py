@@ -30,9 +30,9 @@ both ends:
                                                 rows with one cause are numbered in the low bits
 
 Numbers of a stream have `SEQ_BITS` bits. The query graph determines how many bits they have after each
-operator. If there is no room on the right, rows with one cause share a number. They come from one cell and
-keep its order, until an operator repartitions them by another key. If there is no room on the left,
-numbers lose bits on the right.
+operator. If there is no room on the right, rows with one cause share a number. Such rows are in one cell
+and keep the cell's order, until an operator repartitions them by another key. If there is no room on the
+left, numbers lose bits on the right.
 
 If rows with one cause come from several cells, their reader numbers them (`storage.ties`).
 """

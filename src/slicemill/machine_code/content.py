@@ -1,8 +1,8 @@
 """Digest of everything that a function's machine code depends on.
 
 The digest covers the byte code and constants, the module's constants that the function uses, and all
-kernels that it calls. It is the same on all machines. File names, line numbers and comments are not
-included, so that code may move.
+kernels that it calls. The digest is the same on all machines. File names, line numbers and comments are
+not included, so that code may move.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ def kernel(function: Any = None, *, rows: int | None = None, **options: Any) -> 
 class HelperFunction(KernelFunction):
     """Function that only kernels call.
 
-    It has no wrappers for Python and C, which saves compile time.
+    Helpers have no wrappers for Python and C, which saves compile time.
     """
 
     def __call__(self, *arguments: Any) -> Any:

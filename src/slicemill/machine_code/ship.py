@@ -1,7 +1,7 @@
 """Machine code in the package: `python -m slicemill.machine_code.ship FOLDER`.
 
 `make wheel` compiles kernels for an unspecified processor (NUMBA_CPU_NAME=generic) by running the test
-corpus. Then this script copies the code of the package's own kernels from the cache. A process uses it if
+corpus. This script then copies the code of the package's own kernels from the cache. A process uses it if
 there is no code for its own processor and the versions are the same.
 """
 

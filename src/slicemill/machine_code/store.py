@@ -165,7 +165,7 @@ def _made_by() -> str:
 def _processor() -> str:
     """Return an identifier of the processor that code is compiled for.
 
-    It is Numba's setting, or a digest of the system's description.
+    The identifier is Numba's setting, or a digest of the system's description.
     """
     told = os.environ.get("NUMBA_CPU_NAME")
     if told:

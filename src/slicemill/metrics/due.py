@@ -3,8 +3,8 @@
 A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* triggers (the end
 of a window or slot, a tuple that expires) is due when the watermark reaches its trigger time, and not when
 its newest tuple arrives. The watermark advances when a tuple with that time or a later one arrives on one
-of its streams, or by the clock. Such a row has no arrival time. Its `_arr` has the trigger time instead,
-in the time of the stream:
+of its streams, or by the clock. A row that time triggers has no arrival time. Its `_arr` has the trigger
+time instead, in the time of the stream:
 
     _arr > 0     the tuple that caused the row arrived then
     _arr = 0     triggered by time, at its own `_ts`
@@ -18,9 +18,9 @@ the watermark of a stream is its greatest timestamp minus the slack (`Intake`). 
 holds back count from their own arrival, because this delay is part of the response time. Before results
 are stored, their due times replace `_arr` (`dated`), so that results derived from them count from there.
 
-A declared stream stores when its watermark reached each time (`TimeLine`). It uses all tuples, including
-those that no query reads and no log contains. So due times depend neither on how tuples were split into
-runs nor on the number of units that they passed.
+A declared stream stores when its watermark reached each time (`TimeLine`). The history covers all tuples,
+including tuples that no query reads and no log contains. So due times depend neither on how tuples were
+split into runs nor on the number of units that they passed.
 """
 
 from __future__ import annotations

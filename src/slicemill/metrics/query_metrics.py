@@ -126,7 +126,7 @@ class QueryMetrics:
     def level_s(self) -> float:
         """Return the measured value for the service level.
 
-        This is a quantile, the mean or the maximum of the response times.
+        The level limits a quantile, the mean or the maximum of the response times.
         """
         if self.slo is None:
             return math.nan
@@ -217,7 +217,7 @@ class MillMetrics:
     def plain(self) -> dict[str, Any]:
         """Return all figures as JSON values.
 
-        They are given by query, by time bucket, and in total.
+        Figures are given by query, by time bucket, and in total.
         """
         overall = self.overall
         return {

@@ -52,8 +52,8 @@ class Selectivity:
 class BatchCost:
     """Time of a run over N rows as a + b·N.
 
-    It is fitted to past runs with exponential decay. Load of the machine prolongs a run by a factor, so
-    relative errors are minimised (weights of 1 / time²). With absolute errors, the noise of large runs
+    The line is fitted to past runs with exponential decay. Load of the machine prolongs a run by a factor,
+    so relative errors are minimised (weights of 1 / time²). With absolute errors, the noise of large runs
     would hide the overhead, which is most of the time of small runs. The fitted line is then scaled so
     that it matches the total time of all runs, because the weights favour quick runs. Until runs of two
     sizes were seen, the initial values are used for what cannot be determined.

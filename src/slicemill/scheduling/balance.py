@@ -40,7 +40,7 @@ def best_move(
 ) -> Move | None:
     """Return the best move from the busiest to the idlest worker, or None.
 
-    `fixed` has the load of each worker that cannot move, such as reading. It contains all workers.
+    `fixed` has the load of each worker that cannot move, such as reading. All workers are keys of `fixed`.
     """
     if len(fixed) < 2:
         return None

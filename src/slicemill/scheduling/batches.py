@@ -59,12 +59,12 @@ class Batches:
     pending: Floats
     """Pending rows.
 
-    They exceed `rows` if other units wait and all rows would exceed a quantum.
+    Pending rows exceed `rows` if other units wait and all rows would exceed a quantum.
     """
     wait: Floats
     """W of the oldest row.
 
-    It is above 0, so that new rows are still ordered by other factors (A12).
+    W is above 0, so that new rows are still ordered by other factors (A12).
     """
     slack: Floats
     """Time until the deadline; infinite without one."""

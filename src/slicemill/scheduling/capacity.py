@@ -1,6 +1,6 @@
 """Capacity planning: measured costs of units, and cores needed (§4.3).
 
-A job is one round of the dispatcher: messages to workers, their replies, and a commit. It runs one task
+A job is one round of the dispatcher: messages to workers, their replies, and a commit. A job runs one task
 per unit, or one per core for a unit that is partitioned by key. Jobs, tasks and the delivery of each
 unit's results have fixed costs, independent of the number of rows. Times are in seconds.
 """
@@ -82,9 +82,9 @@ class Costs:
     def utilisation(self, streams: Mapping[str, float], cores: int) -> float:
         """Return the utilisation ρ: required work per second over available core seconds.
 
-        This is the maximum over all cores together and the cores that each single unit can use. Fixed
-        costs of jobs and tasks are ignored, because their share decreases with larger batches. So units
-        keep up if the result is below 1, with sufficiently large batches, and not otherwise.
+        The result is the maximum over all cores together and the cores that each single unit can use.
+        Fixed costs of jobs and tasks are ignored, because their share decreases with larger batches. So
+        units keep up if the result is below 1, with sufficiently large batches, and not otherwise.
         """
         rates = self.rates(streams)
         work = {unit.id: unit_rate(unit, rates) * unit.row_s for unit in self.units}
@@ -94,7 +94,7 @@ class Costs:
     def ideal_s(self, log: str, cores: int) -> float:
         """Return the ideal time T of a log.
 
-        This is the time of a single row through all units on its way, without other load.
+        T is the time of a single row through all units on its way, without other load.
         """
         for unit in self.units:
             if any(output.log == log for output in unit.outputs):

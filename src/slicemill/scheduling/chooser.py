@@ -40,8 +40,8 @@ class Chooser:
     """Chooses units by priority, with protection against starvation.
 
     One decision in `guarded_every` selects the unit with the longest wait, if that exceeds `patience`
-    seconds. This bounds the wait of units with zero or low priority under any overload. The policy makes
-    the other decisions.
+    seconds. The guard bounds the wait of units with zero or low priority under any overload. The policy
+    makes the other decisions.
     """
 
     policy: Policy

@@ -54,7 +54,7 @@ def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf
 def ideal_time(log: str, writers: Mapping[str, Written]) -> IdealTime:
     """Return the ideal time of a row of this log.
 
-    It begins with the arrival of the rows of declared streams, which no unit writes.
+    The time begins with the arrival of the rows of declared streams, which no unit writes.
     """
     if log not in writers:
         return IdealTime(0.0, 0.0)

@@ -6,9 +6,9 @@ read its logs. Each has its own ideal time T, so the value of a run is a sum ove
     V = Σ w_i / (work of the unit and of those behind it)      w_i = α·S (rates), α·S/T (slowdown), α·S/T²
 
 Units behind a derived stream need not run together with the unit that writes it. So of the tree of readers
-only the part that maximises V counts, the priority-defining tree (P27). It is found by cutting the slope
-chart of a fork (M6, M9): readers are added in order of descending slope while they increase the slope. The
-same cut, with rows that stop waiting in place of results, gives the units of Chain (M7).
+only the part that maximises V counts, the priority-defining tree (P27). This tree is found by cutting the
+slope chart of a fork (M6, M9): readers are added in order of descending slope while they increase the
+slope. The same cut, with rows that stop waiting in place of results, gives the units of Chain (M7).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
 def _cut(tree: WorkTree, aim: Aim, rows: float) -> list[Portion]:
     """Cut the tree into portions.
 
-    The first contains the unit itself; the others are ordered by descending slope.
+    The first portion contains the unit itself; all further portions are ordered by descending slope.
     """
     below = [
         part.behind(share, rows)
@@ -234,8 +234,8 @@ class UnitFigures:
 def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: float) -> float:
     """Return the selectivity of equal queries that are stale as often.
 
-    After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. This is not linear in S, so the
-    mean selectivity would give another probability.
+    After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. The probability is not linear
+    in S, so the mean selectivity would give another probability.
     """
     if not shares:
         return 0.0

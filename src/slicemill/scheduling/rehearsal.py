@@ -56,7 +56,7 @@ class QueryOutcome:
 class Outcome:
     """Outcome of one policy, simulated or measured.
 
-    It covers the time from the first poll to the end of the last job.
+    The outcome covers the time from the first poll to the end of the last job.
     """
 
     queries: dict[str, QueryOutcome]

@@ -64,7 +64,7 @@ def kept_share(exact: Interval, fragments: Sequence[Interval]) -> Fraction:
 class AccuracySums(NamedTuple):
     """Numerator and denominator of accuracy (L13).
 
-    These are the sum of the remaining shares of time, and the number of results.
+    The numerator is the sum of the remaining shares of time, the denominator the number of results.
     """
 
     shares: float
@@ -82,8 +82,8 @@ def accuracy_sums(
 def _results(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> int:
     """Return the number of results.
 
-    This includes fragments of runs that are not in the exact result. They are possible because a condition
-    may hold for a fragment and not for its run.
+    A fragment counts also if its run is not in the exact result, because a condition may hold for a
+    fragment and not for its run.
     """
     wrong = sum(len(fragments) for run, fragments in approximate.items() if run not in exact)
     return wrong + sum(max(1, len(approximate.get(run, ()))) for run in exact)

@@ -40,7 +40,7 @@ class Compared:
 class AgeCounter:
     """Counter of the comparisons of one run.
 
-    It uses Python numbers, because runs may be short.
+    The counter uses Python numbers, because runs may be short.
     """
 
     def __init__(self, inputs: int) -> None:

@@ -1,7 +1,8 @@
 """Memory of tuples in chains by partition, with eviction by capacity (L14, L16).
 
-This is the common part of all memories. A tuple is added when its end is known, which is when the next
-tuple of its partition arrives. That next tuple, the follower, is stored separately and is never dropped.
+`ChainMemory` is the common part of all memories. A tuple is added when its end is known, which is when the
+next tuple of its partition arrives. That next tuple, the follower, is stored separately and is never
+dropped.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class ChainMemory(ABC):
     def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
         """Expire tuples of a partition that begin earlier, or have lower numbers.
 
-        They have left the window, and do not count as dropped.
+        Expired tuples do not count as dropped.
         """
         chain = self.chains.get(partition)
         while chain is not None and (oldest := chain.first) is not None:

@@ -2,8 +2,8 @@
 
 A *fragment* is a run of kept neighbours. A split costs at least as much as all of a run's time, so the
 cheapest tuple of all is the first or last of its fragment. The heap contains each fragment with the
-cheaper one of these two. If only time counts (CALS-I), an inner tuple may be the cheapest. Then a fragment
-has its tuples in a heap by length, and a split moves the smaller part.
+cheaper one of these two. If only time counts (CALS-I), an inner tuple may be the cheapest. In this case a
+fragment has its tuples in a heap by length, and a split moves the smaller part.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def method_of(
 def scattered(number: int, seed: int) -> int:
     """Return a pseudo-random 64-bit number (splitmix64).
 
-    It is the same in every process, so that a replay drops the same tuples.
+    The number is the same in every process, so that a replay drops the same tuples.
     """
     mixed = (number + seed * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK

@@ -1,6 +1,6 @@
 """CALS by definition: computes all costs at every decision (L15-L17).
 
-It is slow and serves as the reference.
+The linear search is slow and serves as the reference.
 """
 
 from __future__ import annotations

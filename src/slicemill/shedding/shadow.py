@@ -1,9 +1,9 @@
 """Shadow of the exact result, for measuring accuracy (L25).
 
 The begin and end of each run are stored before anything is dropped, and are kept if all its tuples are
-dropped. The accuracy of the remaining tuples follows from these. It is exact, except for the oldest run of
-a partition if the first tuple in the window was dropped. If there are many runs, only a sample of them is
-stored, selected by run number. Accuracy is then that of the sample.
+dropped. The accuracy of the remaining tuples follows from these. This accuracy is exact, except for the
+oldest run of a partition if the first tuple in the window was dropped. If there are many runs, only a
+sample of them is stored, selected by run number. Accuracy is then that of the sample.
 """
 
 from __future__ import annotations

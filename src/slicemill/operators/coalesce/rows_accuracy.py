@@ -131,7 +131,7 @@ class Exactness:
     def _begin(self, partition: AccuracyPartition, run: Original, first: int | None, now: int) -> int:
         """Return where a run begins in the window, as far as known.
 
-        It begins with its first tuple in the window.
+        A run begins with its first tuple in the window.
         """
         if self._extent is None:
             return run.begin

@@ -16,9 +16,9 @@ class Temporal:
     """A temporal query as functions: attributes, leading columns, partition key, and window.
 
     With `by_rows`, `extent` and `slide` count tuples of a partition. The window has the last `extent`
-    tuples, and every `slide`-th tuple triggers output. Only tuples for which `where` holds form runs; the
-    others still end the period of their predecessor. With `tells_open`, rows end with a flag for runs that
-    continue (L3).
+    tuples, and every `slide`-th tuple triggers output. Only tuples for which `where` holds form runs. Each
+    other tuple still ends the period of its predecessor. With `tells_open`, rows end with a flag for runs
+    that continue (L3).
     """
 
     values: Callable[[Row], Row]

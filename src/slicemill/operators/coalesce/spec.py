@@ -20,9 +20,9 @@ from slicemill.time import format_us
 class Coalesce(Operator):
     """Maximal runs of equal attributes with their valid period, per slide (L4-L8).
 
-    `where` selects the tuples that form runs. It must not be applied as a filter below, because each tuple
-    ends the period of its predecessor even if it is not selected (L3). With a `budget`, tuples may be
-    shed; `wanted` selects the runs whose accuracy is measured. `tells_open` adds a column that is true
+    `where` selects the tuples that form runs. The condition must not be pushed down as a filter, because
+    also a tuple that is not selected ends the period of its predecessor (L3). With a `budget`, tuples may
+    be shed; `wanted` selects the runs whose accuracy is measured. `tells_open` adds a column that is true
     while a run continues (L3). With `changes`, a run is emitted only when it begins and when it ends (L8).
     With `late`, the input also has late tuples, at the time of their arrival. Late tuples correct runs
     from the next slide on (L5).
@@ -58,7 +58,7 @@ def _late_words(late: LateTuples) -> tuple[str, str]:
 def _keys(coalesce: Coalesce) -> tuple[Keys, ...] | None:
     """Return the partition keys.
 
-    There are none with a budget, because all partitions share one memory.
+    With a budget there are no keys, because all partitions share one memory.
     """
     return None if coalesce.budget else (tuple(item.expr for item in coalesce.partition_by),)
 

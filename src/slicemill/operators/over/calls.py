@@ -356,7 +356,7 @@ def _new_rows(
 ) -> pa.Table:
     """Return the columns of new tuples that a group stores.
 
-    These are its arguments, and with active expiry all columns.
+    A group stores its arguments, and with active expiry all columns.
     """
     new = {TIME: pa.array(ts), SEQUENCE: pa.array(sequence)}
     new |= {str(place): columns[place] for place in group.columns}

@@ -66,7 +66,7 @@ def joined(parts: Sequence[Events]) -> Events:
 
 
 def released(events: Events) -> tuple[Events, Events]:
-    """Split events into those to emit now and those that wait."""
+    """Split events into emitted and waiting ones."""
     marks = np.stack(events.marks)
     open_ = (marks == OPEN).any(axis=0)
     until = int(np.argmax(open_)) if open_.any() else len(events)

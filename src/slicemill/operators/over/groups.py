@@ -94,8 +94,8 @@ class WindowAnswers:
 class Sorted:
     """Rows sorted by partition: `order` has their positions in order of arrival.
 
-    The first `kept` rows of the table are from earlier runs. They were filtered by `looked_at`, because
-    partitions without a new tuple need no evaluation.
+    The first `kept` rows of the table are from earlier runs. Earlier rows were filtered by `looked_at`,
+    because partitions without a new tuple need no evaluation.
     """
 
     table: pa.Table
@@ -267,7 +267,7 @@ class Group:
     def _looked_at(self, rows: pa.Table | None, span: GroupSpan) -> Mask:
         """Return a mask of the kept rows that this run reads.
 
-        These are the rows of partitions with new tuples, or all rows if time alone can cause output.
+        A run reads the rows of partitions with new tuples, or all rows if time alone can cause output.
         """
         if rows is None:
             return np.zeros(0, np.bool_)
@@ -321,7 +321,7 @@ class Group:
         return starts_from(rows.head, rows.ts, latest - extent)
 
     def _asked(self, rows: Sorted, span: GroupSpan) -> tuple[Places, Places]:
-        """Return the rows to evaluate now, and those that have no result."""
+        """Return the rows to evaluate now, and the rows without a result."""
         slide, nobody = self.window.slide, np.zeros(0, np.int64)
         if slide is None:
             return np.flatnonzero(rows.fresh), nobody

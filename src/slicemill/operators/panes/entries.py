@@ -1,7 +1,7 @@
 """Entries: aggregates of the tuples of one pane, key and pattern.
 
 Entries are stored as columns: `start` (of the pane), `key` and `pattern` (numbers), `seq` (of the first
-tuple), `rows` (tuple count), and the columns of each partial aggregate. They are ordered by pane, and
+tuple), `rows` (tuple count), and the columns of each partial aggregate. Entries are ordered by pane, and
 within a pane by first tuple. Tuples are ordered by time.
 """
 

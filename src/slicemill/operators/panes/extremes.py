@@ -1,7 +1,7 @@
 """Minima and maxima of any span of entries, by sparse tables (C17).
 
-Of equal values the first one is returned. This matters only for 0.0 and -0.0. If a column contains -0.0,
-entries also store their first zero (`zero`): twice its position in the log, plus 1 if it is -0.0.
+Of equal values the first one is returned. The choice matters only for 0.0 and -0.0. If a column contains
+-0.0, entries also store their first zero (`zero`): twice its position in the log, plus 1 if it is -0.0.
 """
 
 from __future__ import annotations

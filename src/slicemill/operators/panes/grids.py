@@ -1,8 +1,8 @@
 """Panes (M35): where time is cut, and which partial aggregates a pane stores.
 
 RANGE w SLIDE s has windows that end at the multiples of s and begin w earlier. Panes are cut at all these
-edges, for all windows that share them, and nowhere else. This is never finer than the grid of the greatest
-common divisor, and often much coarser:
+edges, for all windows that share them, and nowhere else. These panes are never finer than the grid of the
+greatest common divisor, and often much coarser:
 
     RANGE 7 SLIDE 10     ends    0         10        20
                          begins     3         13        23          4 edges in 20, where the gcd, 1, has 20

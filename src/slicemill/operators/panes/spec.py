@@ -20,7 +20,7 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class WindowMember:
-    """One aggregate query among those that share panes (M35).
+    """Aggregate query that shares panes with others (M35).
 
     `name` is stable for the lifetime of the query. `columns` are the output columns that consumers read.
     If `partial`, results are combined from partial aggregates of panes; otherwise panes keep the argument

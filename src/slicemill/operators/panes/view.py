@@ -21,8 +21,8 @@ from slicemill.operators.panes.partials import Columns, Counts
 class PaneView:
     """Entries ordered by key and time.
 
-    Those of `keys[r]` are at positions begin[r] to begin[r + 1]. There is one entry per key and pane,
-    unless entries are single tuples.
+    The entries of `keys[r]` are at positions begin[r] to begin[r + 1]. There is one entry per key and
+    pane, unless entries are single tuples.
     """
 
     keys: Ints

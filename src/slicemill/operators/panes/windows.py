@@ -1,8 +1,8 @@
 """Shared windows: aggregates of many queries, computed from common panes.
 
 Each run adds new tuples to panes, emits the windows that have ended, and evicts entries that no window
-will read. An error in one query does not stop the others. A new query aggregates only tuples that arrive
-after its start, because entries store the queries that they belong to.
+will read. An error in one query does not stop other queries. A new query aggregates only tuples that
+arrive after its start, because entries store the queries that they belong to.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """GROUP BY over the last n rows of a stream, per tuple.
 
 In `FROM s [ROWS n] WHERE … GROUP BY k` the window contains rows of all groups, and WHERE filters the
-window. So a row counts while its number in the stream is high enough. This is an OVER window with row
-numbers in place of timestamps.
+window. So a row counts while its number in the stream is high enough. So the query has an OVER window with
+row numbers in place of timestamps.
 
     number    1  2  3  4  5  6                ROWS 3
     group     a  b  a  a  b  a

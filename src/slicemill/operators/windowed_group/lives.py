@@ -57,7 +57,7 @@ class LivingRows:
 class Lives:
     """Calls over the unexpired rows of each group.
 
-    They are evaluated for each new row, or at each slide for all groups. `keys` name the columns with the
+    Calls are evaluated for each new row, or at each slide for all groups. `keys` name the columns with the
     group keys.
     """
 
@@ -224,9 +224,9 @@ def _expanded(first: Places, last: Places, slide: int) -> tuple[Places, Places]:
 
 @kernel
 def _alive(head: Places, times: Places, ends: Places, asked: Places) -> tuple[Places, Places]:
-    """Return, for each asked row, the rows of its group alive at its time.
+    """Return the rows alive at the time of each asked row.
 
-    The row positions of all results are concatenated. The second result has their number per asked row.
+    Only rows of the same group count. The row positions for all asked rows are concatenated.
     """
     most = 0
     for i in asked:

@@ -1,8 +1,7 @@
 """GROUP BY over windows whose tuples expire in any order (operators.over.lives).
 
-This applies to joins, where each input has its own window: `FROM a [RANGE 9], b [RANGE 5] WHERE … GROUP BY
-k`. It also applies to the last rows of a stream at intervals: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY
-k`.
+One case is a join, where each input has its own window: `FROM a [RANGE 9], b [RANGE 5] WHERE … GROUP BY
+k`. The other case is a window by rows with a slide: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY k`.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ class RelationAggregate(Operator):
     """Base aggregates over windows of FROM: rows per slide, or per arrival.
 
     `windows` belong to the inputs of the join below, in order, with the column of each input's timestamp.
-    The column is None for a single stream. `where` filters the content of a ROWS window. It must not be
-    applied before the window, because that would change which rows are the last ones.
+    The column is None for a single stream. `where` filters the content of a ROWS window. The condition
+    must not be applied before the window, because the last n rows would be different rows.
     """
 
     group_by: tuple[SelectItem, ...]
@@ -60,7 +60,7 @@ def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
 def numbered_by_place(aggregate: RelationAggregate) -> bool:
     """Return True if results of a window are numbered from 0.
 
-    This applies to windows over joins that are partitioned by key.
+    Results are numbered so for sliding windows over joins, if these are partitioned by key.
     """
     joined = any(column is not None for column, _ in aggregate.windows)
     return joined and aggregate.slide is not None and keys_of_windows(aggregate) is not None
