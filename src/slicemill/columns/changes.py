@@ -35,7 +35,10 @@ def ops_of(table: pa.Table) -> Ops:
 
 
 def adds(ops: Ops) -> Mask:
-    """Return which rows are added to the table. The others are removed."""
+    """Return a mask of the rows that are added to the table.
+
+    All other rows are removed from it.
+    """
     return np.asarray((ops == INSERT) | (ops == UPDATE_AFTER))
 
 

@@ -87,7 +87,7 @@ def running(partitions: Numbers, counted: Any, before: Places) -> Places:
 
 
 def last_of_each(partitions: Numbers) -> Mask:
-    """Return which rows are the last of their partition."""
+    """Return a mask of the rows that are the last of their partition."""
     out = np.ones(len(partitions), np.bool_)
     out[:-1] = partitions[1:] != partitions[:-1]
     return out

@@ -17,10 +17,11 @@ _LEAST_S = 1e-6
 
 @dataclass(slots=True)
 class Selectivity:
-    """Selectivity of an operator, updated after each `window` input tuples with weight `alpha`.
+    """Selectivity of an operator, updated per `window` input tuples.
 
-    If there is no prior value (`is_guess`), it is the ratio of the counts until the first window is full.
-    Otherwise the results of the first few tuples would count like hundreds.
+    A new measurement has the weight `alpha`. If there is no prior value (`is_guess`), it is the ratio of
+    the counts until the first window is full. Otherwise the results of the first few tuples would count
+    like hundreds.
     """
 
     value: float

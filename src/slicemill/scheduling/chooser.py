@@ -37,7 +37,7 @@ def ranked(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
 
 @dataclass(slots=True)
 class Chooser:
-    """Chooses units by priority, with protection against starvation.
+    """Choice of units by priority, with protection against starvation.
 
     One decision in `guarded_every` selects the unit with the longest wait, if that exceeds `patience`
     seconds. The guard bounds the wait of units with zero or low priority under any overload. The policy

@@ -77,7 +77,7 @@ class Controller:
 
 @dataclass(slots=True)
 class Skipper:
-    """Converts a share into spans of skipped windows.
+    """Converter of a share into spans of skipped windows.
 
     A span (first, last] covers the windows with these ends. Skipping a window saves only tuples that no
     other window needs, so a span must be long compared with the range. Its length is the skipped share of

@@ -66,7 +66,9 @@ def keep_windows(times: Times, range_us: int, skipped: tuple[tuple[int, int], ..
 
 
 def in_whole_windows(ends: Times, skipped: tuple[tuple[int, int], ...]) -> Mask:
-    """Return which results are exact, by the ends of their windows.
+    """Return a mask of the results whose windows were not skipped.
+
+    `ends` are the ends of the results' windows.
 
     >>> in_whole_windows(np.array([10, 11, 30, 31]), ((10, 30),)).tolist()
     [True, False, False, True]

@@ -14,7 +14,7 @@ from slicemill.shedding.methods import Method
 
 
 class ScanMemory(ChainMemory):
-    """Drops a tuple with minimal cost.
+    """Memory that drops a tuple with minimal cost.
 
     If splits count, ties are resolved in favour of ends of runs, then by the method's tie rule.
     """

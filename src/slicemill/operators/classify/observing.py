@@ -25,7 +25,7 @@ from slicemill.shedding.classify.classifier import Observe
 
 
 class Observer:
-    """Calls a user's function on payloads."""
+    """Evaluation of a user's observation function on payloads."""
 
     def __init__(self, definition: Definition, schemas: Sequence[Schema], trained: Trained) -> None:
         assert definition.options.observe is not None, "the caller has looked"

@@ -12,9 +12,10 @@ from slicemill.scalar.vectors import numbers
 
 
 class CoalescingByRows(Coalescing):
-    """Emits at the tuple that completes a slide, with this tuple's timestamp.
+    """Coalescing with output at each tuple that completes a slide.
 
-    The tuple itself is not shown, because its period is still empty.
+    The output has this tuple's timestamp. The tuple itself is not shown, because its period is still
+    empty.
     """
 
     def due(self) -> int | None:

@@ -16,7 +16,10 @@ _FEW_KEYS = 1000
 
 
 class CoalescingByTime(Coalescing):
-    """Emits at each multiple of the slide while the window is not empty."""
+    """Coalescing with output at each multiple of the slide.
+
+    There is output while the window is not empty.
+    """
 
     def due(self) -> int | None:
         state = self.state

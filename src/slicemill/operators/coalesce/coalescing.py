@@ -201,7 +201,10 @@ class Coalescing(ABC):
         self.state.pieces = kept(self.state.pieces, new, content.in_table(needed), exactly=True)
 
     def _is_change(self, begins: Places, ends: Places, now: Places | int) -> Mask:
-        """Return which runs began or ended since the previous slide (L8)."""
+        """Return a mask of runs that changed since the previous slide (L8).
+
+        A change is the begin or the end of a run.
+        """
         before = now - self._slide
         changed: Mask = (begins >= before) | ((ends >= before) & (ends < now))
         return changed

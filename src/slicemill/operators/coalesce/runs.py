@@ -77,7 +77,10 @@ def shown(runs: Runs, spans: RunSpans) -> Shown:
 
 
 def as_before(values: Sequence[pa.Array]) -> Mask:
-    """Return for each row but the first if it equals its predecessor."""
+    """Return a mask of the rows that equal their predecessor.
+
+    The mask has no entry for the first row.
+    """
     same = np.ones(max(len(values[0]) - 1, 0), np.bool_)
     for column in values:
         for plain in comparable(column):

@@ -236,9 +236,10 @@ class WindowCalls:
         return self._output(self._released(out), out.values)
 
     def _released(self, out: Events) -> pa.Table:
-        """Return released rows.
+        """Return released rows, with the trigger time as arrival time.
 
-        Rows that waited for the end of a slot or for an expiry get this as arrival time.
+        This applies to rows that waited for the end of a slot or for an expiry. The arrival time of other
+        rows is unchanged.
         """
         ts = out.ts
         until = np.where(out.expiry, ts, _BEGINNING)

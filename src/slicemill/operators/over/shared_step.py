@@ -84,7 +84,7 @@ class SharedOverState:
 
 
 class SharedOverStep:
-    """Evaluate the cohorts, with one output per query."""
+    """Step that evaluates the cohorts, with one output per query."""
 
     def __init__(self, operator: SharedOver, context: StepContext) -> None:
         self.state = context.state if isinstance(context.state, SharedOverState) else SharedOverState()

@@ -55,9 +55,9 @@ class Groups:
         return (end - 1) // self.length * self.length if self.grows else end - self.length
 
     def holds(self, ts: Ints) -> Mask:
-        """Return which timestamps lie in a window.
+        """Return a mask of the timestamps that lie in a window.
 
-        If slide > length, some lie in none.
+        If slide > length, some timestamps lie in none.
         """
         return np.asarray((ts // self.slide + 1) * self.slide - ts <= self.length)
 

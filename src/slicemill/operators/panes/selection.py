@@ -98,7 +98,10 @@ class Selection:
         return np.asarray(selected.words[place // WORD_BITS] & np.uint64(1 << place % WORD_BITS) != 0)
 
     def _needs(self, name: str, selected: Selected) -> Mask:
-        """Return the tuples for which a query needs key and arguments."""
+        """Return a mask of tuples for which a query needs its arguments.
+
+        The group keys count as arguments.
+        """
         return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
 
     def patterns(self, selected: Selected, live: Collection[str]) -> tuple[Ints, list[frozenset[str]]]:

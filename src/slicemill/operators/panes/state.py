@@ -70,7 +70,7 @@ class Store:
         self.slices = kept
 
     def used(self, column: str, count: int) -> NDArray[np.bool_]:
-        """Return which key or pattern numbers below `count` are in use."""
+        """Return a mask of the used key or pattern numbers below `count`."""
         alive = np.zeros(count, np.bool_)
         for part in self.slices:
             alive[part.table.column(column).to_numpy()] = True

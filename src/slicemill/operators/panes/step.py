@@ -28,7 +28,7 @@ from slicemill.storage.arrow_schema import to_arrow, with_system_columns
 
 
 class SharedWindowsStep:
-    """Evaluate the windows of all queries that share panes.
+    """Step that evaluates the windows of all queries that share panes.
 
     A query that is new in the plan aggregates only tuples that arrive from now on. State that only removed
     queries used is dropped.

@@ -52,7 +52,7 @@ class _Together:
 
 
 class SharedSessionsStep:
-    """Evaluate the sessions of all queries.
+    """Step that evaluates the sessions of all queries.
 
     A query that is new in the plan aggregates only tuples that arrive from now on. State that only removed
     queries used is dropped.
